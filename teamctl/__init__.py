@@ -1,0 +1,1 @@
+"""The person's side: spawn, send, look, shut down."""

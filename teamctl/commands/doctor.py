@@ -1,0 +1,87 @@
+"""`teamctl doctor`: what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from teamctl import output
+from teamctl.checks import Finding, Level
+from teamctl.checks.machine import machine
+from teamctl.checks.model import model
+from teamd.commandline import Choice, pass_choice, team_options
+from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
+from teamd.store import running
+from teamd.store.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.store.paths import TeamPaths
+
+_MARKS = {
+    Level.OK: click.style("ok  ", fg="green"),
+    Level.NOTE: click.style("note", fg="yellow"),
+    Level.FAIL: click.style("FAIL", fg="red", bold=True),
+}
+
+
+@click.command()
+@output.json_option
+@team_options
+@pass_choice
+def command(choice: Choice, *, as_json: bool) -> int:
+    """Check the machine, the settings and the key; exits 1 if something must be mended."""
+    failed = False
+    found = []
+    for finding in _findings(choice):
+        failed |= finding.level is Level.FAIL
+        found.append(finding)
+        if not as_json:
+            click.echo(f"{_MARKS[finding.level]}  {output.plain(finding.what)}")
+            if finding.remedy:
+                click.echo(f"      {click.style(output.plain(finding.remedy), dim=True)}")
+    if as_json:
+        rows = [{"level": str(f.level), "what": f.what, "remedy": f.remedy} for f in found]
+        output.print_json({"findings": rows})
+    return ExitCode.REFUSED if failed else ExitCode.DONE
+
+
+def _findings(choice: Choice) -> Iterator[Finding]:
+    team = None
+    try:
+        team = choice.existing()
+    except NoTeam:
+        yield Finding(Level.NOTE, "there is no team here yet", "`teamd start` makes one")
+    except TeamError as error:
+        yield Finding(Level.FAIL, str(error))
+    yield from machine(team)
+    if team is not None:
+        yield from _team(team)
+    yield from _settings(choice, team)
+
+
+def _team(paths: TeamPaths) -> Iterator[Finding]:
+    there = running.supervisor(paths)
+    if there is None:
+        yield Finding(Level.NOTE, "no teamd runs", "`teamd start` starts it")
+    else:
+        yield Finding(Level.OK, f"teamd runs (pid {there.pid})")
+    try:
+        Roster(paths).read()
+    except TeamError as error:
+        yield Finding(Level.FAIL, str(error))
+
+
+def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:
+    try:
+        settings = choice.settings(team or choice.existing_or_here())
+    except SettingsError as error:
+        for mistake in error.mistakes:
+            yield Finding(Level.FAIL, f"{error.path}: {mistake}", "mend it in the file")
+        return
+    except TeamError:
+        return  # told above
+    yield Finding(Level.OK, "the settings are right")
+    yield from model(settings)

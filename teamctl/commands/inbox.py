@@ -1,0 +1,104 @@
+"""`teamctl inbox`: the person's mail is taken once it is shown; a teammate's is only looked at."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from teamctl import output
+from teamctl.completion import boxes
+from teamd.commandline import Choice, pass_choice, team_options
+from teamd.errors import ExitCode
+from teamd.protocol import LEAD, USER
+from teamd.store.post import Post
+from teamd.store.transcript import Transcript
+from teamd.store.watch import watch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from teamd.protocol import Message
+    from teamd.store.mailbox import Mailbox
+    from teamd.store.paths import TeamPaths
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=boxes)
+@click.option("--peek", is_flag=True, help="Leave your mail where it is.")
+@click.option("--follow", "-f", is_flag=True, help="Go on showing mail as it comes.")
+@output.json_option
+@team_options
+@pass_choice
+def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_json: bool) -> int:
+    """Read your own mail, or look at that of teammate NAME.
+
+    What you have read is kept in transcripts/user.jsonl. A teammate's mail stays where it is.
+    """
+    if follow and as_json:
+        raise click.UsageError("--follow never ends and --json is one document: take one of them")
+    paths = choice.existing()
+    mail = choice.settings(paths).mail
+    post = Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
+    own = name is None or name.lower() in (LEAD, USER)
+    box = post.inbox(name or LEAD)
+    reader = _Looker(box) if peek or not own else _Taker(box, paths)
+    if follow:
+        _follow(reader, paths)
+    elif not reader.read(as_json=as_json) and not as_json:
+        click.echo("no new mail")
+    return ExitCode.DONE
+
+
+class _Looker:
+    """Shows mail and leaves it; each message once."""
+
+    def __init__(self, box: Mailbox) -> None:
+        self._box = box
+        self._shown: set[str] = set()
+
+    def read(self, *, as_json: bool) -> int:
+        messages = [m for m in self._box.peek() if m.id not in self._shown]
+        self._shown.update(message.id for message in messages)
+        _show(messages, as_json=as_json)
+        return len(messages)
+
+
+class _Taker:
+    """Shows the person's mail, and takes it once it has been shown."""
+
+    def __init__(self, box: Mailbox, paths: TeamPaths) -> None:
+        self._box = box
+        self._kept = Transcript(paths.transcript(USER))
+
+    def read(self, *, as_json: bool) -> int:
+        batch = self._box.take()
+        _show(batch.messages, as_json=as_json)
+        sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken
+        if batch.messages:
+            record = {"record": "mail", "messages": [m.to_json() for m in batch.messages]}
+            self._kept.append({**record, "time": time.time()})
+        self._box.done(batch)
+        return len(batch.messages)
+
+
+def _show(messages: Sequence[Message], *, as_json: bool) -> None:
+    if as_json:
+        output.print_json({"messages": [message.to_json() for message in messages]})
+        return
+    for message in messages:
+        output.show_message(message)
+
+
+def _follow(reader: _Looker | _Taker, paths: TeamPaths) -> None:
+    watching = watch(paths.inboxes)
+    try:
+        while True:
+            reader.read(as_json=False)
+            select.select([watching.fileno()], [], [], watching.recheck_seconds)
+            watching.changed()
+    finally:
+        watching.close()

@@ -1,0 +1,146 @@
+"""`teamctl spawn`: start or wake a teammate, and on request wait for what it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from teamctl import output
+from teamctl.completion import teammates
+from teamctl.following import Growing
+from teamctl.input import text_or_stdin
+from teamd.commandline import Choice, pass_choice, team_options
+from teamd.errors import DeadlinePassed, ExitCode, TeamError
+from teamd.protocol import check_name
+from teamd.states import Status
+from teamd.store import requests
+from teamd.store.roster import Roster
+from teamd.store.transcript import Record, parse
+from teamd.store.watch import wait_for
+
+if TYPE_CHECKING:
+    from teamd.store.paths import TeamPaths
+
+REQUEST_SECONDS: Final = 30.0
+_FOR_EVER: Final = 1e9
+_GONE: Final = (Status.FAILED, Status.SHUTDOWN)
+
+
+@click.command()
+@click.argument("name", shell_complete=teammates)
+@click.argument("role")
+@click.argument("prompt")
+@click.option("--model", help="Another model than that of the settings.")
+@click.option("--fresh", is_flag=True, help="Begin a new conversation; the old one stays on disk.")
+@click.option("--wait", is_flag=True, help="Wait for the end of its turn and print its last words.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds to wait with --wait  [default: no limit].",
+)
+@click.option("--save", is_flag=True, help="Write it into team.toml as well.")
+@output.json_option
+@team_options
+@pass_choice
+def command(
+    choice: Choice,
+    name: str,
+    role: str,
+    prompt: str,
+    *,
+    model: str | None,
+    fresh: bool,
+    wait: bool,
+    timeout: float | None,
+    save: bool,
+    as_json: bool,
+) -> int:
+    """Start NAME as ROLE, or wake it, with PROMPT as its next task.
+
+    A PROMPT of - is read from standard input. Who is idle or shut down goes on with its memory.
+    """
+    check_name(name)
+    paths = choice.existing()
+    arguments = {
+        "name": name,
+        "role": role,
+        "prompt": text_or_stdin(prompt),
+        "model": model,
+        "fresh": fresh,
+    }
+    answer = requests.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
+    if answer.exit_code != ExitCode.DONE:
+        raise TeamError(answer.text)
+    if answer.data["warning"]:
+        output.warn(answer.data["warning"])
+    if save:
+        _save(choice, paths, name=name, role=role, prompt=prompt, model=model)
+    said = None
+    if wait:
+        said = _last_words(paths, answer.data["member"]["name"], answer.data["message_id"], timeout)
+    if as_json:
+        output.print_json({**answer.data, "text": said})
+    else:
+        click.echo(answer.text if said is None else output.plain(said))
+    return ExitCode.DONE
+
+
+def _save(choice: Choice, paths: TeamPaths, **facts: Any) -> None:
+    from teamd.settings import Teammate  # noqa: PLC0415 -- only for --save
+    from teamd.settings.writing import with_teammate  # noqa: PLC0415 -- the same
+    from teamd.store import files  # noqa: PLC0415 -- the same
+
+    file = choice.settings_file(paths)
+    old = files.read(file) or b""
+    mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE
+    files.replace(file, with_teammate(old, Teammate(**facts), path=file), mode=mode)
+
+
+def _last_words(paths: TeamPaths, name: str, message: str, seconds: float | None) -> str:
+    """Wait for the end of the turn in which the message was read; returns its final text."""
+    turn = _Turn(paths, name, message)
+    transcripts = paths.transcript(name).parent
+    ended = wait_for(transcripts, turn.end, timeout_seconds=seconds or _FOR_EVER)
+    if ended is None:
+        raise DeadlinePassed(
+            f"{name} is still at work after {seconds:g} s; `teamctl transcript {name} --follow` "
+            "shows what it does"
+        )
+    match ended["outcome"]:
+        case "paused":
+            raise TeamError(f"{name} is paused: {ended['text']}")
+        case "limit":
+            raise TeamError(f"{name} used up the model calls of one wake; send it mail to go on")
+        case "refusal":
+            raise TeamError(f"the model of {name} refused the task; ask differently")
+    return str(ended["text"])
+
+
+class _Turn:
+    """The turn of a teammate in which it reads one message."""
+
+    def __init__(self, paths: TeamPaths, name: str, message: str) -> None:
+        self._growing = Growing(paths.transcript(name))
+        self._roster = Roster(paths)
+        self._name = name
+        self._message = message
+        self._read = False
+
+    def end(self) -> Record | None:
+        """The record that ends it, if it has ended.
+
+        Raises:
+            TeamError: the teammate has gone.
+        """
+        member = self._roster.read().get(self._name)  # before the look: what it wrote, it wrote
+        for line in self._growing.lines():
+            record = parse(line) or {}
+            if record.get("record") == "mail":
+                self._read |= any(m["id"] == self._message for m in record["messages"])
+            elif record.get("record") == "ended" and self._read:
+                return record
+        if member.status in _GONE:
+            why = f": {member.reason}" if member.reason else ""
+            raise TeamError(f"{self._name} is {member.status}{why}; `teamctl logs {self._name}`")
+        return None

@@ -1,0 +1,36 @@
+"""Names of teammates for the shell's completion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teamd.errors import TeamError
+from teamd.protocol import LEAD, TEAMD
+from teamd.store import paths
+from teamd.store.roster import Roster
+
+if TYPE_CHECKING:
+    import click
+
+
+def teammates(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
+    """The teammates whose names begin so."""
+    return [name for name in _members(context) if name.lower().startswith(begun.lower())]
+
+
+def boxes(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
+    """Those who have an inbox."""
+    return [name for name in (*_members(context), LEAD) if name.startswith(begun)]
+
+
+def logs(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
+    """Those who have a log."""
+    return [name for name in (*_members(context), TEAMD) if name.startswith(begun)]
+
+
+def _members(context: click.Context) -> list[str]:
+    named = context.find_root().params.get("team_dir")
+    try:
+        return [member.name for member in Roster(paths.existing(named)).read().members]
+    except TeamError:
+        return []  # whoever presses Tab wants no error

@@ -1,0 +1,71 @@
+"""`teamctl`: one group, and a file a command that is loaded when it is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+from teamd import commandline
+from teamd.commandline import team_options, version_option
+
+# In the order of a day's work. The help is shown without loading any of them.
+COMMANDS: Final = {
+    "demo": "Watch a team build and test a small program; no key, no network.",
+    "init": "Write a commented team.toml here.",
+    "doctor": "Check machine, settings and key, and say what to mend.",
+    "spawn": "Start or wake a teammate.",
+    "team": "Show who is in the team and how they are.",
+    "send": "Send a message to a teammate.",
+    "broadcast": "Send a message to every teammate.",
+    "inbox": "Read your mail, or look at a teammate's.",
+    "transcript": "Show a teammate's conversation.",
+    "logs": "Show the log of a teammate, or of teamd.",
+    "shutdown": "End a teammate, or all of them.",
+}
+
+
+class LazyGroup(click.Group):
+    """Loads a command's module only when that command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's
+        """All commands, in the order of a day's work."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Load a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"teamctl.commands.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands with their first lines."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; a misspelt one is told what is near."""
+        from difflib import get_close_matches  # noqa: PLC0415 -- only where a name is not known
+
+        name = args[0]
+        if name not in COMMANDS and not ctx.resilient_parsing:
+            near = get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "`teamctl --help` lists them all"
+            ctx.fail(f"no command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@version_option
+@team_options
+def cli() -> None:
+    """Talk to a team of agents: spawn, send, look, shut down."""
+
+
+def main() -> None:
+    """The entry point of `teamctl`."""
+    commandline.run(cli, "teamctl")

@@ -1,0 +1,116 @@
+"""How things look: tables, mail, colours only on a terminal, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+import unicodedata
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from teamd.protocol import Message
+
+STATUS_COLOURS: Final = {
+    "working": "green",
+    "idle": "cyan",
+    "paused": "yellow",
+    "failed": "red",
+    "shutdown": "bright_black",
+}
+_WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86_400
+_THOUSAND: Final = 1000
+_TEN: Final = 10
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def print_json(document: Any) -> None:
+    """One document on standard output, and nothing else."""
+    click.echo(json.dumps(document, ensure_ascii=False, indent=1))
+
+
+def warn(text: str) -> None:
+    """A line on standard error that is no failure."""
+    click.echo(click.style("warning: ", fg="yellow") + text, err=True)
+
+
+def plain(text: str) -> str:
+    """Text from elsewhere with nothing in it that a terminal would obey: it is shown instead."""
+    return "".join(
+        character if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf")
+        else f"\\x{ord(character):02x}"
+        for character in text
+    )  # fmt: skip
+
+
+def console() -> Console:
+    """Where tables are drawn: as wide as the terminal, and unbounded elsewhere."""
+    from rich.console import Console  # noqa: PLC0415 -- 20 ms, only where something is drawn
+
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else _WIDE
+    return Console(width=width, highlight=False, soft_wrap=not terminal)
+
+
+def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
+    """A table without lines, as `docker ps` and `systemctl list-units` have them."""
+    from rich.table import Table  # noqa: PLC0415 -- see `console`
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        justify = "right" if heading in numbers else "left"
+        made.add_column(heading, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
+    return made
+
+
+def show_message(message: Message) -> None:
+    """One message of the mail, as a person reads it."""
+    when = datetime.fromtimestamp(message.timestamp).astimezone().strftime("%H:%M:%S")
+    kind = "" if message.type == "message" else f" [{plain(message.type)}]"
+    about = f" — {plain(message.summary)}" if message.summary else ""
+    click.echo(
+        click.style(when, dim=True) + " " + click.style(plain(message.sender), bold=True)
+        + f"{kind}{about}"
+    )  # fmt: skip
+    for line in plain(message.content).splitlines() or [""]:
+        click.echo(f"  {line}")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as `42s`, `12m`, `3h05m` or `4d02h`."""
+    whole = max(0, int(seconds))
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m"
+    if whole < _DAY:
+        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02d}m"
+    return f"{whole // _DAY}d{whole % _DAY // _HOUR:02d}h"
+
+
+def ago(moment: float | None) -> str:
+    """How long ago a moment was, in seconds since the epoch."""
+    return "-" if moment is None else duration(time.time() - moment)
+
+
+def count(number: float) -> str:
+    """A number in at most five characters: `950`, `12.3k`, `4.5M`."""
+    for unit in ("", "k", "M", "G"):
+        if number < _THOUSAND or unit == "G":
+            digits = 1 if unit and number < _TEN * _TEN else 0
+            return f"{number:.{digits}f}{unit}"
+        number /= _THOUSAND
+    return ""

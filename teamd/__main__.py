@@ -1,0 +1,160 @@
+"""`teamd start|stop|restart|status|reload`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from teamd import commandline
+from teamd.commandline import Choice, pass_choice, team_options, version_option
+from teamd.errors import DeadlinePassed, ExitCode
+from teamd.protocol import TEAMD
+from teamd.service import READY, notify, start_in_background
+from teamd.service import stop as stop_service
+from teamd.store import requests, running
+from teamd.store.roster import Roster, Team
+
+if TYPE_CHECKING:
+    from teamd.store.paths import TeamPaths
+
+STOP_SECONDS: Final = 15.0
+
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=STOP_SECONDS,
+    show_default=True,
+    help="Seconds until force is used.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@version_option
+@team_options
+def cli() -> None:
+    """Supervise a team of agents: one process a teammate, mail in files."""
+
+
+@cli.command()
+@click.option("--foreground", is_flag=True, help="Stay in the foreground, for service managers.")
+@click.option("--ready-fd", type=int, hidden=True)
+@team_options
+@pass_choice
+def start(choice: Choice, foreground: bool, ready_fd: int | None) -> int:  # noqa: FBT001 -- click's
+    """Start the supervisor; returns once it serves requests."""
+    team = choice.existing_or_here()
+    if not foreground:
+        return _start_in_background(choice, team)
+    from teamd.daemon import serve  # noqa: PLC0415 -- loads the model's SDK: a second
+
+    serve(team, choice.settings_file(team), ready=lambda: _ready(team, ready_fd))
+    return ExitCode.DONE
+
+
+@cli.command()
+@timeout_option
+@team_options
+@pass_choice
+def stop(choice: Choice, timeout: float) -> int:
+    """End the supervisor and all teammates; the next start resumes them."""
+    return _stop(choice.existing(), timeout)
+
+
+@cli.command()
+@timeout_option
+@team_options
+@pass_choice
+def restart(choice: Choice, timeout: float) -> int:
+    """Stop, if it runs, and start."""
+    team = choice.existing_or_here()
+    choice.settings(team)  # a mistake in the settings must not cost a running team
+    if running.supervisor(team) is not None:
+        _stop(team, timeout)
+    return _start_in_background(choice, team)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@team_options
+@pass_choice
+def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
+    """Tell whether a supervisor runs, and how its team is."""
+    paths = choice.existing()
+    there = running.supervisor(paths)
+    team = Roster(paths).read()
+    pid = there.pid if there else None
+    if as_json:
+        click.echo(json.dumps({"running": there is not None, "pid": pid, "team": str(paths.root)}))
+    elif there is None:
+        click.echo(f"no teamd runs for {paths.root}; `teamd start` starts it")
+    else:
+        click.echo(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}")
+    return ExitCode.DONE if there else ExitCode.NO_TEAMD
+
+
+@cli.command()
+@team_options
+@pass_choice
+def reload(choice: Choice) -> int:
+    """Read team.toml again; says what changed and what waits for a restart."""
+    answer = requests.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
+    click.echo(answer.text, err=answer.exit_code != ExitCode.DONE)
+    return answer.exit_code
+
+
+def _start_in_background(choice: Choice, team: TeamPaths) -> int:
+    file = choice.settings_file(team)
+    choice.settings(team)  # a mistake is told before anything is begun
+    there = running.supervisor(team)
+    if there is not None:
+        raise running.AlreadyRunning(team, there.pid)
+    code = start_in_background(team, file if choice.config else None)
+    if code == ExitCode.DONE:
+        pid = running.check(team).pid
+        click.echo(f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team")
+    return code
+
+
+def _stop(team: TeamPaths, seconds: float) -> int:
+    begun = time.monotonic()
+    took_force = stop_service(team, timeout_seconds=seconds)
+    took = time.monotonic() - begun
+    if took_force:
+        raise DeadlinePassed(f"teamd did not end within {seconds:g} s and was killed")
+    click.echo(f"teamd has stopped ({took:.1f} s); the next start goes on where it was")
+    return ExitCode.DONE
+
+
+def _ready(team: TeamPaths, ready_fd: int | None) -> None:
+    notify("READY=1")
+    if ready_fd is None:
+        return
+    # The terminal that started us may go now; what Python prints when all else fails goes here.
+    last_words = os.open(
+        team.logs / f"{TEAMD}.stderr", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600
+    )
+    os.dup2(last_words, sys.stderr.fileno())
+    os.close(last_words)
+    os.write(ready_fd, READY)
+    os.close(ready_fd)
+
+
+def _summary(team: Team) -> str:
+    counts: dict[str, int] = {}
+    for member in team.members:
+        counts[str(member.status)] = counts.get(str(member.status), 0) + 1
+    return ", ".join(f"{count} {word}" for word, count in counts.items()) or "nobody in it yet"
+
+
+def main() -> None:
+    """The entry point of `teamd`."""
+    commandline.run(cli, "teamd")
+
+
+if __name__ == "__main__":
+    main()

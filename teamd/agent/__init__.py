@@ -1,0 +1,1 @@
+"""One teammate's life: mail in, model, tools, transcript."""

@@ -1,0 +1,49 @@
+"""What wakes an idle teammate: a byte in a pipe that its supervisor writes when mail comes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from contextlib import suppress
+
+
+class SupervisorGoneError(Exception):
+    """The other end of the pipe has closed: nobody supervises this process any more."""
+
+
+class Bell:
+    """The reading end of the pipe.
+
+    Args:
+        fd: non-blocking.
+        recheck_seconds: a ring may be lost; look for mail now and then without one.
+    """
+
+    def __init__(self, fd: int, *, recheck_seconds: float) -> None:
+        self._fd = fd
+        self._recheck_seconds = recheck_seconds
+
+    async def wait(self, seconds: float = math.inf) -> None:
+        """Wait for a ring, or for so long, or until it is time to look without a ring.
+
+        Raises:
+            SupervisorGoneError: nobody is left who could ring.
+        """
+        loop = asyncio.get_running_loop()
+        rung = asyncio.Event()
+        loop.add_reader(self._fd, rung.set)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(seconds, self._recheck_seconds)):
+                    await rung.wait()
+        finally:
+            loop.remove_reader(self._fd)
+        self.silence()
+
+    def silence(self) -> None:
+        """Forget the rings so far; call it before looking for the mail that they told of."""
+        with suppress(BlockingIOError):
+            while True:
+                if not os.read(self._fd, 4096):
+                    raise SupervisorGoneError

@@ -1,0 +1,180 @@
+"""A teammate's conversation: records of its transcript, and the messages that follow from them.
+
+Every change is a record first: it is appended to the transcript, then applied. So a process that
+reads the transcript comes to the same messages as the one that wrote it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from teamd.agent import prompts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from teamd.models import Block, Reply
+    from teamd.protocol import Message
+    from teamd.store.transcript import Record, Transcript
+    from teamd.tools import Result
+
+FORMAT = 1
+PAUSED = "paused"
+_THINKING = frozenset({"thinking", "redacted_thinking"})
+
+
+class Conversation:
+    """The one conversation of one teammate.
+
+    Attributes:
+        system: the system prompt, frozen when the conversation was opened; empty before.
+        owes_reply: whether the model is to be asked: there is something it has not answered.
+        unanswered: tool calls of the last reply that have no result yet.
+        turns: replies so far, those of earlier conversations of the name included.
+        input_tokens: of all those replies, cached ones included.
+    """
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        self._seen: set[str] = set()
+        self.turns = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self._begin("")
+        for record in transcript.records():
+            self._apply(record)
+
+    def open(self, system: str, **facts: Any) -> None:
+        """Begin anew with this system prompt; what was before stays on disk only."""
+        self._record({"record": "opened", "format": FORMAT, "system": system, **facts})
+
+    def is_new(self, message: Message) -> bool:
+        """Whether this message has not been in the conversation yet."""
+        return message.id not in self._seen
+
+    def deliver(self, messages: Iterable[Message]) -> None:
+        """Put mail into the conversation."""
+        self._record({"record": "mail", "messages": [message.to_json() for message in messages]})
+
+    def add_reply(self, reply: Reply) -> None:
+        """Put a whole reply of the model into it."""
+        usage = {
+            "input_tokens": reply.usage.input_tokens,
+            "cache_read_tokens": reply.usage.cache_read_tokens,
+            "cache_write_tokens": reply.usage.cache_write_tokens,
+            "output_tokens": reply.usage.output_tokens,
+        }
+        self._record(
+            {
+                "record": "reply",
+                "content": reply.content,
+                "stop_reason": reply.stop_reason,
+                "model": reply.model,
+                "usage": usage,
+            }
+        )
+
+    def add_result(self, call: Block, result: Result) -> None:
+        """Answer one tool call of the last reply."""
+        self._record(
+            {
+                "record": "result",
+                "tool_use_id": call["id"],
+                "content": result.text,
+                "is_error": result.is_error,
+            }
+        )
+
+    def add_note(self, text: str) -> None:
+        """Tell the model something that is nobody's mail."""
+        self._record({"record": "note", "text": text})
+
+    def end_turn(self, outcome: str, text: str) -> None:
+        """Note how a turn ended: its outcome and final text, or why it is paused."""
+        self._record({"record": "ended", "outcome": outcome, "text": text})
+
+    def messages(self) -> list[dict[str, Any]]:
+        """The conversation as the Messages API takes it."""
+        ahead = self._user_content()
+        return [*self._messages, {"role": "user", "content": ahead}] if ahead else self._messages
+
+    def _record(self, record: Record) -> None:
+        stamped = {**record, "time": time.time()}
+        self._transcript.append(stamped)
+        self._apply(stamped)
+
+    def _apply(self, record: Record) -> None:
+        # A kind that a later version wrote is passed over: it is no part of the conversation here.
+        apply = getattr(self, f"_apply_{record.get('record')}", None)
+        if apply is not None:
+            apply(record)
+
+    def _begin(self, system: str) -> None:
+        self.system = system
+        self.owes_reply = False
+        self.unanswered: list[Block] = []
+        self._messages: list[dict[str, Any]] = []
+        self._results: dict[str, Block] = {}
+        self._texts: list[Block] = []
+
+    def _apply_opened(self, record: Record) -> None:
+        self._begin(record["system"])
+
+    def _apply_mail(self, record: Record) -> None:
+        self._seen.update(message["id"] for message in record["messages"])
+        self._tell(prompts.render_inbox(record["messages"]))
+
+    def _apply_note(self, record: Record) -> None:
+        self._tell(record["text"])
+
+    def _apply_reply(self, record: Record) -> None:
+        usage = record["usage"]
+        self.turns += 1
+        self.output_tokens += usage["output_tokens"]
+        self.input_tokens += sum(
+            usage[key] for key in ("input_tokens", "cache_read_tokens", "cache_write_tokens")
+        )
+        self.owes_reply = record["stop_reason"] == "pause_turn"
+        content = _returnable(record["content"])
+        if not content or record["stop_reason"] == "refusal":
+            return  # the API takes no empty turn, and a refused one is refused again
+        self._messages = self.messages()
+        self._messages.append({"role": "assistant", "content": content})
+        self._results = {}
+        self._texts = []
+        self.unanswered = [block for block in content if block["type"] == "tool_use"]
+
+    def _apply_result(self, record: Record) -> None:
+        call = record["tool_use_id"]
+        self.unanswered = [block for block in self.unanswered if block["id"] != call]
+        self.owes_reply = True
+        self._results[call] = {
+            "type": "tool_result",
+            "tool_use_id": call,
+            "content": [{"type": "text", "text": record["content"]}],
+            "is_error": record["is_error"],
+        }
+
+    def _apply_ended(self, record: Record) -> None:
+        self.owes_reply = record["outcome"] == PAUSED
+
+    def _tell(self, text: str) -> None:
+        self._texts.append({"type": "text", "text": text})
+        self.owes_reply = True
+
+    def _user_content(self) -> list[Block]:
+        """What stands behind the last reply: results first, as the API wants them."""
+        return [*self._results.values(), *self._texts]
+
+
+def _returnable(content: list[Block]) -> list[Block]:
+    """What the API takes back: no blank text, and no thinking that came to nothing."""
+    kept = [block for block in content if not (block["type"] == "text" and _blank(block["text"]))]
+    while kept and kept[-1]["type"] in _THINKING:
+        kept.pop()
+    return kept
+
+
+def _blank(text: str) -> bool:
+    return not text.strip()

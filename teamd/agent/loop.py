@@ -1,0 +1,184 @@
+"""A teammate's loop: take mail, ask the model, run tools, write down, and wait."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from teamd.agent import prompts
+from teamd.agent.conversation import PAUSED
+from teamd.models import Ask, UnusableError
+from teamd.states import Status
+from teamd.tools import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from teamd.agent.bell import Bell
+    from teamd.agent.conversation import Conversation
+    from teamd.models import Model, Reply
+    from teamd.store.mailbox import Mailbox
+    from teamd.tools import Toolbox
+
+    class Outside(Protocol):
+        """What a teammate says of itself, and to whom."""
+
+        def report(self, status: Status, reason: str | None = None) -> None:
+            """Tell the supervisor how it goes."""
+
+        def tell_lead(self, text: str) -> None:
+            """Send the lead a line."""
+
+
+CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persona:
+    """What the roster says of a teammate when it wakes."""
+
+    model: str
+    system: str
+
+
+class Loop:
+    """One teammate at work.
+
+    Args:
+        name: the teammate's.
+        persona: asked at each wake: the model may be changed meanwhile, and a conversation that
+            begins anew takes the role of that moment.
+        calls_per_wake: how many model calls one wake may take.
+        max_tokens: per reply.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        persona: Callable[[], Persona],
+        conversation: Conversation,
+        mailbox: Mailbox,
+        model: Model,
+        toolbox: Toolbox,
+        bell: Bell,
+        outside: Outside,
+        calls_per_wake: int,
+        max_tokens: int,
+    ) -> None:
+        self._name = name
+        self._persona = persona
+        self._conversation = conversation
+        self._mailbox = mailbox
+        self._model = model
+        self._toolbox = toolbox
+        self._bell = bell
+        self._outside = outside
+        self._calls_per_wake = calls_per_wake
+        self._max_tokens = max_tokens
+        self._told: str | None = None
+
+    async def run(self) -> None:
+        """Live until cancelled."""
+        self._repair()
+        while True:
+            self._bell.silence()  # before the look, so that no ring is lost between the two
+            self._deliver()
+            if not self._conversation.owes_reply:
+                self._outside.report(Status.IDLE)
+                await self._bell.wait()
+                continue
+            try:
+                await self._work()
+            except UnusableError as error:
+                await self._pause(error)
+
+    def _repair(self) -> None:
+        """Answer the calls that an earlier process left unanswered; the API insists."""
+        for call in self._conversation.unanswered:
+            result = Result(text=prompts.INTERRUPTED_CALL, is_error=True)
+            self._conversation.add_result(call, result)
+
+    def _deliver(self) -> None:
+        """Take mail and put it into the conversation, once."""
+        batch = self._mailbox.take()
+        fresh = [message for message in batch.messages if self._conversation.is_new(message)]
+        for message in fresh:
+            if message.extra.get("fresh") is True or not self._conversation.system:
+                self._open()
+        if fresh:
+            self._conversation.deliver(fresh)
+        self._mailbox.done(batch)
+
+    def _open(self) -> None:
+        self._conversation.open(self._persona().system, name=self._name)
+
+    async def _work(self) -> None:
+        """One wake: go on until the model ends its turn or the calls are used up."""
+        for _ in range(self._calls_per_wake):
+            self._deliver()
+            self._outside.report(Status.WORKING)
+            reply = await self._model.reply(self._ask())
+            self._told = None
+            self._conversation.add_reply(reply)
+            if await self._follow(reply):
+                return
+        self._conversation.end_turn("limit", "")
+        self._outside.tell_lead(
+            f"{self._name} stopped after {self._calls_per_wake} model calls without ending its "
+            f"turn and is idle now; send {self._name} a message to let it go on"
+        )
+
+    def _ask(self) -> Ask:
+        return Ask(
+            model=self._persona().model,
+            system=self._conversation.system,
+            tools=self._toolbox.schemas(),
+            messages=self._conversation.messages(),
+            max_tokens=self._max_tokens,
+        )
+
+    async def _follow(self, reply: Reply) -> bool:
+        """Do what a reply asks for; returns whether the turn has ended."""
+        calls = self._conversation.unanswered
+        if calls and reply.stop_reason == "tool_use":
+            for call in calls:
+                result = await self._toolbox.run(call["name"], call["input"])
+                self._conversation.add_result(call, result)
+            return False
+        for call in calls:
+            self._conversation.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
+        if reply.stop_reason in CUT_OFF_REASONS and not calls:
+            self._conversation.add_note(prompts.CUT_OFF_REPLY)
+        if self._conversation.owes_reply:
+            return False
+        self._end(reply)
+        return True
+
+    def _end(self, reply: Reply) -> None:
+        self._conversation.end_turn(reply.stop_reason, reply.text)
+        if reply.stop_reason == "refusal":
+            self._outside.tell_lead(
+                f"the model of {self._name} refused to go on with what it was asked; "
+                f"ask differently, or begin anew with `teamctl spawn {self._name} … --fresh`"
+            )
+
+    async def _pause(self, error: UnusableError) -> None:
+        """Wait for a person to mend it: the next mail, or later by oneself, is the next try."""
+        reason = str(error)
+        self._conversation.end_turn(PAUSED, reason)
+        self._outside.report(Status.PAUSED, reason)
+        if reason != self._told:
+            self._told = reason
+            self._outside.tell_lead(f"{self._name} is paused: {reason}")
+        await self._rest(error.again_in_seconds)
+
+    async def _rest(self, seconds: float | None) -> None:
+        """Wait for mail, or for so many seconds."""
+        now = asyncio.get_running_loop().time
+        until = math.inf if seconds is None else now() + seconds
+        while not self._mailbox.waiting() and (left := until - now()) > 0:
+            await self._bell.wait(left)

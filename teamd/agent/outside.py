@@ -1,0 +1,67 @@
+"""What a teammate says of itself: reports to its supervisor, and lines to the lead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teamd.protocol import LEAD, STATE_TYPE, TEAMD, Message
+
+if TYPE_CHECKING:
+    from teamd.agent.conversation import Conversation
+    from teamd.identity import Identity
+    from teamd.states import Status
+    from teamd.store.mailbox import Mailbox
+    from teamd.store.post import Post
+
+
+class Outside:
+    """The supervisor and the lead, as one teammate's process sees them.
+
+    Args:
+        name: the teammate's.
+        process: named in each report, so that one of an earlier process is told apart.
+        supervisor: the supervisor's inbox.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        process: Identity,
+        conversation: Conversation,
+        supervisor: Mailbox,
+        post: Post,
+    ) -> None:
+        self._name = name
+        self._process = process
+        self._conversation = conversation
+        self._supervisor = supervisor
+        self._post = post
+        self._last: dict[str, object] = {}
+
+    def report(self, status: Status, reason: str | None = None) -> None:
+        """Tell the supervisor how it goes; what it knows already is not said again."""
+        facts: dict[str, object] = {
+            "status": str(status),
+            "reason": reason,
+            "turns": self._conversation.turns,
+            "input_tokens": self._conversation.input_tokens,
+            "output_tokens": self._conversation.output_tokens,
+        }
+        if facts == self._last:
+            return
+        self._last = facts
+        process = {"pid": self._process.pid, "started": self._process.started}
+        self._supervisor.put(
+            Message(
+                type=STATE_TYPE,
+                sender=self._name,
+                to=TEAMD,
+                content=str(status),
+                extra={**facts, **process},
+            )
+        )
+
+    def tell_lead(self, text: str) -> None:
+        """Send the lead a line."""
+        self._post.send(Message(sender=self._name, to=LEAD, content=text))

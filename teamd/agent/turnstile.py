@@ -1,0 +1,53 @@
+"""No more than so many model calls at a time over the whole team."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from typing import TYPE_CHECKING, Final
+
+from teamd.store import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.models import Ask, Model, Reply
+
+_PAUSE_SECONDS: Final = 0.05
+
+
+class Turnstile:
+    """A model that waits until one of the team's slots is free.
+
+    A slot is a lock on a file: the kernel frees it when its holder ends, however it ends.
+
+    Args:
+        folder: holds a file for each slot.
+        slots: how many calls may be under way.
+    """
+
+    def __init__(self, model: Model, folder: Path, slots: int) -> None:
+        self._model = model
+        self._files = [folder / f"{number}.lock" for number in range(slots)]
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer when it is one's turn; a cancellation gives the place back."""
+        slot = await self._enter()
+        try:
+            return await self._model.reply(ask)
+        finally:
+            os.close(slot)
+
+    async def close(self) -> None:
+        """Give back connections."""
+        await self._model.close()
+
+    async def _enter(self) -> int:
+        while True:
+            for file in self._files:
+                slot = files.try_lock(file)
+                if slot is not None:
+                    return slot
+            # There is no waiting for one of several locks; the jitter keeps the queue moving.
+            await asyncio.sleep(random.uniform(0.5, 1.5) * _PAUSE_SECONDS)  # noqa: S311 -- no secret

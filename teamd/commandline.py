@@ -1,0 +1,149 @@
+"""What both commands share: the options that name a team, and the edge where errors end."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import click
+
+from teamd.errors import ExitCode, SettingsError, TeamError
+from teamd.store import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.settings import Settings
+    from teamd.store.paths import TeamPaths
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+TRACEBACK_VARIABLE: Final = "TEAMD_TRACEBACK"
+_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells say it
+
+
+@dataclass(slots=True)
+class Choice:
+    """The team that the options name; both are `None` for the one of the current folder."""
+
+    team_dir: str | None = None
+    config: str | None = None
+
+    def existing(self) -> TeamPaths:
+        """The team that is meant, which must be there."""
+        return paths.existing(self.team_dir)
+
+    def existing_or_here(self) -> TeamPaths:
+        """The team that is meant, or the place for a new one."""
+        return paths.existing_or_here(self.team_dir)
+
+    def settings_file(self, team: TeamPaths) -> Path:
+        """The file whose settings apply; it may be missing unless `--config` names it.
+
+        Raises:
+            SettingsError: the file that is named is not there.
+        """
+        if self.config is None:
+            return team.settings
+        file = Path(self.config).absolute()
+        if not file.exists():
+            raise SettingsError(file, ["there is no such file; `teamctl init` writes one"])
+        return file
+
+    def settings(self, team: TeamPaths) -> Settings:
+        """The settings that apply to a team."""
+        from teamd.settings import load  # noqa: PLC0415 -- 15 ms, only where settings count
+
+        return load(self.settings_file(team), folder=team.home)
+
+
+def team_options(command: F) -> F:
+    """Add `--team-dir` and `--config`; they may stand before or behind the command's name."""
+
+    @functools.wraps(command)
+    def with_choice(*args: Any, team_dir: str | None, config: str | None, **kwargs: Any) -> Any:
+        context = click.get_current_context()
+        choice = context.ensure_object(Choice)
+        choice.team_dir = team_dir or choice.team_dir
+        choice.config = config or choice.config
+        return command(*args, **kwargs)
+
+    directory = click.option(
+        "--team-dir",
+        metavar="DIR",
+        help="The team directory [default: $TEAMD_DIR, else .team/ here or above].",
+    )
+    config = click.option(
+        "--config", metavar="FILE", help="The settings [default: team.toml beside .team/]."
+    )
+    return directory(config(with_choice))  # type: ignore[return-value] # click keeps the callable
+
+
+pass_choice = click.make_pass_decorator(Choice, ensure=True)
+
+
+def print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 -- click's callback
+    """Print the version and end."""
+    if wanted and not context.resilient_parsing:
+        from importlib.metadata import version  # noqa: PLC0415 -- 20 ms that no command needs
+
+        click.echo(f"{context.find_root().info_name} {version('teamd')}")
+        context.exit()
+
+
+version_option = click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=print_version,
+    help="Print the version.",
+)
+
+
+def run(group: click.Command, name: str) -> NoReturn:
+    """Run a command line; whatever goes wrong ends here as one line and an exit code."""
+    try:
+        status = group.main(prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001 -- the outermost edge: no traceback reaches a person
+        status = _explain(error, name)
+    sys.exit(status if isinstance(status, int) else ExitCode.DONE)
+
+
+def _explain(error: BaseException, name: str) -> int:
+    """Say on standard error what a person should know of an error; returns the exit code."""
+    match error:
+        case click.exceptions.Exit():
+            code = int(error.exit_code)
+        case click.ClickException():
+            error.show()
+            code = ExitCode.USAGE
+        case click.Abort() | KeyboardInterrupt():
+            code = _INTERRUPTED
+        case BrokenPipeError():
+            # Whoever read our output has gone, as `head` does; Python must not flush into nothing.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = ExitCode.DONE
+        case TeamError():
+            click.echo(f"{name}: {error}", err=True)
+            code = error.exit_code
+        case _:
+            code = _confess(error, name)
+    return code
+
+
+def _confess(error: BaseException, name: str) -> int:
+    if os.environ.get(TRACEBACK_VARIABLE):
+        traceback.print_exception(error)
+    click.echo(
+        f"{name}: internal error ({type(error).__name__}: {error}); "
+        f"please report it with what {TRACEBACK_VARIABLE}=1 {name} … prints",
+        err=True,
+    )
+    return ExitCode.REFUSED

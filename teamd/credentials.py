@@ -1,0 +1,66 @@
+"""Where the key comes from: a command, systemd's credentials, or the environment (the SDK's)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Final
+
+from teamd.errors import TeamError
+from teamd.programs import capture
+
+CREDENTIAL: Final = "ANTHROPIC_API_KEY"  # the name in LoadCredential=, and of the variable
+TOKEN_VARIABLE: Final = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105 -- a variable's name
+COMMAND_TIMEOUT_SECONDS: Final = 30.0
+MISSING: Final = (
+    "no key for the model: set ANTHROPIC_API_KEY (or [model] key_command in team.toml) "
+    "and run `teamd restart`"
+)
+
+
+class KeyCommandError(TeamError):
+    """`key_command` did not print a key."""
+
+
+async def find_key(key_command: str | None) -> str | None:
+    """Return the key that settings or systemd give; `None` leaves it to the environment.
+
+    Raises:
+        KeyCommandError: the command failed, took too long or printed nothing.
+    """
+    if key_command is not None:
+        return await _ask(key_command)
+    return _from_systemd()
+
+
+def at_hand() -> bool:
+    """Whether systemd or the environment holds a key, without asking any server."""
+    variables = (CREDENTIAL, TOKEN_VARIABLE)
+    return _from_systemd() is not None or any(os.environ.get(name) for name in variables)
+
+
+def _from_systemd() -> str | None:
+    """The key that `LoadCredential=` put into a folder of its own, see systemd.exec(5)."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if not folder or not (file := Path(folder, CREDENTIAL)).is_file():
+        return None
+    return file.read_text(encoding="utf-8").strip() or None
+
+
+async def _ask(key_command: str) -> str:
+    try:
+        argv = shlex.split(key_command)
+        ended = await capture(argv, timeout_seconds=COMMAND_TIMEOUT_SECONDS)
+    except (OSError, ValueError, TimeoutError) as error:
+        reason = str(error) or f"it took more than {COMMAND_TIMEOUT_SECONDS:g} s"
+        raise KeyCommandError(f"key_command {key_command!r} failed: {reason}") from error
+    if ended.status != 0:
+        # What it printed may be part of a key, so only the status is told.
+        raise KeyCommandError(
+            f"key_command {key_command!r} exited with {ended.status}; run it by hand to see why"
+        )
+    key = ended.stdout.decode("utf-8", "replace").strip()
+    if not key:
+        raise KeyCommandError(f"key_command {key_command!r} printed nothing; it must print the key")
+    return key

@@ -1,0 +1,96 @@
+"""Errors that reach a person: each is a sentence, the data behind it and an exit code."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+
+class ExitCode(IntEnum):
+    """What a command's exit status means, the same for `teamd` and `teamctl`."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    NO_TEAMD = 3
+    DEADLINE = 4
+
+
+class TeamError(Exception):
+    """A failure that its reader can act on: `str()` is one line that says what to do."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class BadName(TeamError):
+    """A name that no teammate can have."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name!r} cannot be a teammate's name: {why}")
+        self.name = name
+
+
+class UnknownTeammate(TeamError):
+    """A name that is in no roster."""
+
+    def __init__(self, name: str, team: Iterable[str]) -> None:
+        self.name = name
+        self.team = tuple(team)
+        known = f"the team is: {', '.join(self.team)}" if self.team else "the team is empty"
+        super().__init__(f"no teammate named {name!r}; {known}")
+
+
+class NotAMessage(TeamError):
+    """Bytes or values that are no message; `str()` says why."""
+
+
+class NoTeam(TeamError):
+    """No team directory where one is needed."""
+
+    def __init__(self, start: Path) -> None:
+        super().__init__(f"no .team/ in {start} or above it; `teamd start` makes one here")
+        self.start = start
+
+
+class NoTeamd(TeamError):
+    """The supervisor is needed and does not run."""
+
+    exit_code = ExitCode.NO_TEAMD
+
+    def __init__(self, team: Path) -> None:
+        super().__init__(f"no teamd runs for {team}; start it with `teamd start`")
+        self.team = team
+
+
+class DeadlinePassed(TeamError):
+    """What was asked for was not done in time; whether it still happens is not known."""
+
+    exit_code = ExitCode.DEADLINE
+
+
+class SettingsError(TeamError):
+    """Everything that is wrong in a settings file, in one go."""
+
+    def __init__(self, path: Path, mistakes: Sequence[str]) -> None:
+        self.path = path
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(f"{path}: {mistake}" for mistake in mistakes))
+
+
+class StoreError(TeamError):
+    """A shared file that could not be read or written; nothing half-written is left."""
+
+
+class LockTimeout(StoreError):
+    """Another process holds a file's lock for longer than anything here does."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        super().__init__(
+            f"{path} has been locked by another program for {seconds:g} s; "
+            f"`fuser {path}` names it: end it and try again"
+        )
+        self.path = path

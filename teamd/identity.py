@@ -1,0 +1,94 @@
+"""Who a process is: its pid together with when it started, because pids are used again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+STAT_START_TIME = 22  # field of /proc/PID/stat, proc(5): clock ticks since boot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """One process of this boot.
+
+    Attributes:
+        pid: the process id.
+        started: when it started; on Linux clock ticks since boot, which no change of the clock
+            moves, elsewhere seconds since the epoch.
+    """
+
+    pid: int
+    started: float
+
+    @classmethod
+    def of(cls, pid: int) -> Identity | None:
+        """The identity of a live process; `None` if it is gone or only waits to be reaped."""
+        started = _start_time(pid)
+        return None if started is None else cls(pid=pid, started=started)
+
+    @classmethod
+    def own(cls) -> Identity:
+        """The identity of the calling process."""
+        me = cls.of(os.getpid())
+        if me is None:  # pragma: no cover -- a process that runs is there
+            raise ProcessLookupError(os.getpid())
+        return me
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process, not a later one with its pid, still runs."""
+        return _start_time(self.pid) == self.started
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Signal this very process; returns whether it was still there to be signalled."""
+        try:
+            fd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
+        except (AttributeError, OSError):  # macOS; an old kernel or a container that forbids it
+            return self.alive and _kill(self.pid, number)
+        try:
+            # The descriptor names one process for good, so look only now who it is.
+            if not self.alive:
+                return False
+            signal.pidfd_send_signal(fd, number)
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+
+def _kill(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _start_time(pid: int) -> float | None:
+    if sys.platform != "linux":
+        return _start_time_portable(pid)
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the program's name in parentheses and may hold anything, so count
+    # from the last parenthesis; the third field is the state.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else float(fields[STAT_START_TIME - 3])
+
+
+def _start_time_portable(pid: int) -> float | None:
+    import psutil  # noqa: PLC0415 -- 11 ms that Linux does not need to pay
+
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
+    except psutil.NoSuchProcess:
+        return None

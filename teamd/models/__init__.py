@@ -1,0 +1,110 @@
+"""Who answers: the protocol that the agent's loop knows, and the errors it can meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Block = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request.
+
+    Attributes:
+        model: any name that the server knows.
+        system: the system prompt, the same through a conversation.
+        tools: the `tools` of the Messages API, the same through a conversation.
+        messages: the conversation as the Messages API takes it.
+        max_tokens: the most that the reply may have.
+    """
+
+    model: str
+    system: str
+    tools: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one reply. Its whole input is the sum of the three input figures."""
+
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def total_input_tokens(self) -> int:
+        """All input, whether it came from the cache or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A whole reply; a stream that broke off is an error instead.
+
+    Attributes:
+        content: the blocks, just as the API takes them back.
+        stop_reason: `end_turn`, `tool_use`, `max_tokens`, … or one not known yet.
+    """
+
+    content: list[Block]
+    stop_reason: str
+    model: str
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined."""
+        return "".join(block["text"] for block in self.content if block["type"] == "text")
+
+    @property
+    def calls(self) -> list[Block]:
+        """The `tool_use` blocks."""
+        return [block for block in self.content if block["type"] == "tool_use"]
+
+
+class ModelError(Exception):
+    """No reply; `str()` is a sentence for the person."""
+
+
+class TransientError(ModelError):
+    """Worth trying again.
+
+    Attributes:
+        retry_after_seconds: how long the server asks to wait, if it does.
+    """
+
+    def __init__(self, sentence: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(sentence)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class UnusableError(ModelError):
+    """Trying again is of no use before a person has mended something, or much later.
+
+    Attributes:
+        again_in_seconds: when to try again by oneself; `None` for not at all.
+    """
+
+    def __init__(self, sentence: str, again_in_seconds: float | None = None) -> None:
+        super().__init__(sentence)
+        self.again_in_seconds = again_in_seconds
+
+
+class Model(Protocol):
+    """Something that answers."""
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer one request.
+
+        Raises:
+            TransientError: it may work in a moment.
+            UnusableError: a person has to do something first.
+        """
+
+    async def close(self) -> None:
+        """Give back connections."""

@@ -1,0 +1,80 @@
+"""Bounded patience with a server: exponential backoff with full jitter.
+
+The scheme is that of "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015): a random
+time up to a bound that doubles, so that teammates that failed together do not return together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from teamd.models import TransientError, UnusableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.models import Ask, Model, Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long to go on.
+
+    Attributes:
+        attempts: calls in all, the first included.
+        first_seconds: bound of the first pause; it doubles with each.
+        longest_seconds: the bound stops growing here; a server's `retry-after` is cut to it too.
+        rest_seconds: after the last attempt, when to begin again.
+    """
+
+    attempts: int = 10
+    first_seconds: float = 0.5
+    longest_seconds: float = 60.0
+    rest_seconds: float = 300.0
+
+    def pause(self, attempt: int, error: TransientError) -> float:
+        """Seconds before the attempt that follows `attempt` (counted from 0)."""
+        asked = min(error.retry_after_seconds or 0.0, self.longest_seconds)
+        bound = min(self.first_seconds * 2**attempt, self.longest_seconds)
+        return asked + random.uniform(0, bound)  # noqa: S311 -- spreads load, guards nothing
+
+
+class Retrying:
+    """A model that tries again, whatever of it fails in passing."""
+
+    def __init__(
+        self, model: Model, patience: Patience, *, tell: Callable[[str, float], None]
+    ) -> None:
+        self._model = model
+        self._patience = patience
+        self._tell = tell
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer, after as many attempts as `Patience` allows; a cancellation ends the waiting.
+
+        Raises:
+            UnusableError: the last attempt failed too, or a person has to do something.
+        """
+        for attempt in range(self._patience.attempts - 1):
+            try:
+                return await self._model.reply(ask)
+            except TransientError as error:
+                pause = self._patience.pause(attempt, error)
+                self._tell(str(error), pause)
+                await asyncio.sleep(pause)
+        try:
+            return await self._model.reply(ask)
+        except TransientError as error:
+            rest = self._patience.rest_seconds
+            raise UnusableError(
+                f"{error}; gave up after {self._patience.attempts} attempts, "
+                f"next one in {rest:g} s or with the next mail",
+                again_in_seconds=rest,
+            ) from error
+
+    async def close(self) -> None:
+        """Give back connections."""
+        await self._model.close()

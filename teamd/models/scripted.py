@@ -1,0 +1,89 @@
+"""A model that plays turns from a file: the demo's words, and those of many tests.
+
+The file is JSON: `{"turns": {"alice": [{"say": "…", "use": [["bash", {"command": "ls"}]]}]}}`.
+A turn may carry `expect`, a regular expression that must be found in the last user message: a
+script that goes on although a step did not happen would prove nothing. Which turn is next follows
+from the conversation alone, so a restarted teammate goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from teamd.models import Ask, Reply, UnusableError, Usage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_IDENTITY = re.compile(r"You are '([^']*)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Turns by teammate, and how long each takes to be said, in seconds."""
+
+    turns: dict[str, list[dict[str, Any]]]
+    pace_seconds: float = 0.0
+
+    @classmethod
+    def load(cls, path: Path) -> Script:
+        """Read a script.
+
+        Raises:
+            UnusableError: it is missing or no script.
+        """
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            return cls(dict(document["turns"]), float(document.get("pace_seconds", 0.0)))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UnusableError(f"{path} is no script of a model's turns: {error}") from error
+
+
+class Scripted:
+    """Answers with the next turn of whoever asks."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer with the turn whose number is that of the replies so far.
+
+        Raises:
+            UnusableError: what the turn expects did not happen, or there is no script.
+        """
+        script = Script.load(self._path)
+        found = _IDENTITY.match(ask.system)
+        name = found.group(1) if found else ""
+        done = sum(message["role"] == "assistant" for message in ask.messages)
+        turns = script.turns.get(name, [])
+        turn = turns[done] if done < len(turns) else {"say": "Nothing to do."}
+        said = _last_words(ask)
+        if not re.search(turn.get("expect", ""), said):
+            raise UnusableError(f"the script expected {turn['expect']!r} and read: {said[-500:]}")
+        await asyncio.sleep(script.pace_seconds)
+        return _reply(turn, name, done, ask.model)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _reply(turn: dict[str, Any], name: str, number: int, model: str) -> Reply:
+    content: list[dict[str, Any]] = []
+    if turn.get("say"):
+        content.append({"type": "text", "text": turn["say"]})
+    for index, (tool, arguments) in enumerate(turn.get("use", ())):
+        call = f"toolu_{name}_{number}_{index}"
+        content.append({"type": "tool_use", "id": call, "name": tool, "input": arguments})
+    reason = "tool_use" if turn.get("use") else "end_turn"
+    words = len(json.dumps(content)) // 4
+    return Reply(content=content, stop_reason=reason, model=model, usage=Usage(output_tokens=words))
+
+
+def _last_words(ask: Ask) -> str:
+    """All text of the last user message, tool results included."""
+    blocks = ask.messages[-1]["content"]
+    return "\n".join(str(block.get("text") or block.get("content") or "") for block in blocks)

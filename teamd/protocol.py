@@ -1,0 +1,157 @@
+"""The words that processes exchange: names, ids and messages. Raw JSON exists only here."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import BadName, NotAMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+LEAD: Final = "lead"
+USER: Final = "user"
+TEAMD: Final = "teamd"
+ALL: Final = "all"
+RESERVED: Final = frozenset({LEAD, USER, TEAMD, ALL})
+STATE_TYPE: Final = "state"  # a teammate tells the supervisor how it goes
+REQUEST_TYPE: Final = "request"  # somebody asks the supervisor to do something
+MAX_MESSAGE_BYTES: Final = 1_048_576
+
+
+def check_name(name: str) -> str:
+    """Return `name` if a teammate can have it.
+
+    Raises:
+        BadName: it is reserved, or not 1 to 64 of `A-Z a-z 0-9 _ -` with a letter or digit first.
+    """
+    if name.lower() in RESERVED:
+        raise BadName(name, "it is reserved; take another one")
+    if not NAME.fullmatch(name):
+        raise BadName(name, "take up to 64 of A-Z a-z 0-9 _ - with a letter or digit first")
+    return name
+
+
+def new_id() -> str:
+    """Return an id that sorts by the time it was made: microseconds and 64 random bits, in hex."""
+    return f"{time.time_ns() // 1000:014x}-{os.urandom(8).hex()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of the mail.
+
+    Attributes:
+        sender: who it is from; `from` in JSON.
+        to: the receiver's name.
+        content: the text, never with a NUL character.
+        type: `message`, `broadcast`, …; the set is open.
+        id: the same id twice is one message.
+        timestamp: seconds since the epoch.
+        extra: every other key of the line as it came: `summary`, `request_id`, `approve`,
+            `reason` and those of foreign programs.
+    """
+
+    sender: str
+    to: str
+    content: str
+    type: str = "message"
+    id: str = field(default_factory=new_id)
+    timestamp: float = field(default_factory=time.time)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Return the line that stands in an inbox, newline included.
+
+        Raises:
+            NotAMessage: the content holds a NUL character.
+        """
+        if "\0" in self.content:
+            raise NotAMessage("a message cannot hold a NUL character; leave it out")
+        known = {
+            "id": self.id,
+            "type": self.type,
+            "from": self.sender,
+            "to": self.to,
+            "content": self.content,
+            "timestamp": self.timestamp,
+        }
+        text = json.dumps({**self.extra, **known}, ensure_ascii=False)
+        return text.encode("utf-8", "replace") + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes, *, to: str) -> Message:
+        """Read one line of `to`'s inbox; a foreign writer may leave out all but `content`.
+
+        Raises:
+            NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object or has no text
+                content.
+        """
+        fields = _parse_object(line)
+        content = fields.pop("content", None)
+        if not isinstance(content, str):
+            raise NotAMessage("it has no text content")
+        if "\0" in content:
+            raise NotAMessage("its content holds a NUL character")
+        fields.pop("to", None)
+        return cls(
+            id=_text(fields.pop("id", None)) or new_id(),
+            type=_text(fields.pop("type", None)) or "message",
+            sender=_text(fields.pop("from", None)) or "unknown",
+            to=to,
+            content=_without_surrogates(content),
+            timestamp=_moment(fields.pop("timestamp", None)),
+            extra=MappingProxyType(fields),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as the object that `--json` and the transcript hold."""
+        decoded: dict[str, Any] = json.loads(self.encode())
+        return decoded
+
+    @property
+    def summary(self) -> str:
+        """A line on what it is about, or nothing."""
+        return _text(self.extra.get("summary"))
+
+
+def _parse_object(line: bytes) -> dict[str, Any]:
+    if b"\0" in line:
+        raise NotAMessage("it holds a NUL byte")
+    try:
+        value = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise NotAMessage("it is not UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise NotAMessage("it is not JSON") from error
+    if not isinstance(value, dict):
+        raise NotAMessage("it is no JSON object")
+    return value
+
+
+def _text(value: object) -> str:
+    return _without_surrogates(value).replace("\0", "") if isinstance(value, str) else ""
+
+
+def _without_surrogates(text: str) -> str:
+    """JSON's escapes can spell half of a pair, which no UTF-8 encoder takes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _moment(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            seconds = float(value)
+        except OverflowError:
+            return time.time()
+        if math.isfinite(seconds):
+            return seconds
+    return time.time()

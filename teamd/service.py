@@ -1,0 +1,129 @@
+"""The supervisor as a service: started in the background, notified about, stopped by signals."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import psutil
+
+from teamd import programs
+from teamd.errors import DeadlinePassed, ExitCode, StoreError
+from teamd.identity import Identity
+from teamd.store import running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.store.paths import TeamPaths
+
+READY: Final = b"ready\n"
+START_SECONDS: Final = 60.0
+_PAUSE_SECONDS: Final = 0.01
+_INSISTENCE: Final = 0.8  # the part of a stop's time after which a second signal is sent
+_KILL_SECONDS: Final = 5.0
+
+
+def notify(state: str) -> None:
+    """Tell the service manager, if there is one: `READY=1`, `STOPPING=1`, `WATCHDOG=1`.
+
+    The protocol is that of sd_notify(3): a datagram to the socket that `NOTIFY_SOCKET` names.
+    """
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]  # Linux's abstract namespace
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.sendto(state.encode(), address)
+
+
+def watchdog_seconds() -> float | None:
+    """How often the service manager wants a sign of life, see sd_watchdog_enabled(3)."""
+    try:
+        seconds = int(os.environ["WATCHDOG_USEC"]) / 1_000_000
+    except (KeyError, ValueError):
+        return None
+    meant = os.environ.get("WATCHDOG_PID")
+    return seconds if seconds > 0 and meant in (None, str(os.getpid())) else None
+
+
+def start_in_background(paths: TeamPaths, config: Path | None) -> int:
+    """Start a supervisor that outlives this terminal; returns once it serves requests.
+
+    Returns:
+        The exit code to end with: 0 when it is ready, else its own. It says on this process's
+        standard error what is wrong.
+    """
+    reader, writer = os.pipe()
+    # -P: the project's folder may hold a json.py or a teamd/ of its own.
+    argv = [sys.executable, "-P", "-m", "teamd", "start", "--foreground"]
+    argv += ["--ready-fd", str(writer), "--team-dir", str(paths.root)]
+    if config is not None:
+        argv += ["--config", str(config)]
+    child = programs.start_detached(argv, cwd=paths.home, env=os.environ, pass_fds=(writer,))
+    os.close(writer)
+    readable, _, _ = select.select([reader], [], [], START_SECONDS)
+    said = os.read(reader, len(READY)) if readable else b""
+    os.close(reader)
+    if said == READY:
+        return ExitCode.DONE
+    if not readable:
+        child.kill()
+        raise DeadlinePassed(f"teamd was not ready within {START_SECONDS:g} s and was ended")
+    return child.wait() or ExitCode.REFUSED
+
+
+def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
+    """End the supervisor and all under it; nothing of it is left when this returns.
+
+    Returns:
+        Whether it took force.
+
+    Raises:
+        NoTeamd: none runs.
+        StoreError: some process could not even be killed.
+    """
+    there = running.check(paths)
+    begun = time.monotonic()
+    if there.signal(signal.SIGTERM) and _gone(there, begun + _INSISTENCE * timeout_seconds):
+        return False
+    if there.signal(signal.SIGTERM) and _gone(there, begun + timeout_seconds):
+        return True
+    _kill_tree(there)
+    return True
+
+
+def _gone(process: Identity, deadline: float) -> bool:
+    while process.alive:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE_SECONDS)
+    return True
+
+
+def _kill_tree(root: Identity) -> None:
+    """Kill a process that does not listen, and everything under it."""
+    under = [root, *_descendants(root)]
+    for process in under:
+        process.signal(signal.SIGSTOP)  # who is stopped forks no more
+    under = [*_descendants(root), *under]
+    for process in under:
+        process.signal(signal.SIGKILL)
+    deadline = time.monotonic() + _KILL_SECONDS
+    left = [process.pid for process in under if not _gone(process, deadline)]
+    if left:
+        raise StoreError(f"these processes cannot be killed: {left}; a restart will end them")
+
+
+def _descendants(root: Identity) -> list[Identity]:
+    with suppress(psutil.NoSuchProcess):
+        children = psutil.Process(root.pid).children(recursive=True)
+        return [who for child in children if (who := Identity.of(child.pid)) is not None]
+    return []

@@ -1,0 +1,190 @@
+"""Every setting, declared once: its type, its default, what it must be and what it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from teamd.protocol import MAX_MESSAGE_BYTES
+from teamd.settings.keys import key
+from teamd.settings.kinds import (
+    Address,
+    Choice,
+    Existing,
+    Flag,
+    Headers,
+    Name,
+    Seconds,
+    Text,
+    Variables,
+    Whole,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """`[team]`: who works where. `workspace` is absolute once a file was read."""
+
+    name: str = field(
+        default="default", metadata=key(Name(of_teammate=False), "what the team is called")
+    )
+    workspace: Path = field(
+        default=Path(),
+        metadata=key(Existing(folder=True), "the folder where tools work, relative to this file"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """`[model]`: who answers. `script` is absolute once a file was read."""
+
+    name: str = field(
+        default="claude-sonnet-5-5",
+        metadata=key(Text(), "any model of the server that is asked"),
+    )
+    base_url: str | None = field(
+        default=None,
+        metadata=key(
+            Address(), "else $ANTHROPIC_BASE_URL, else Anthropic's", "http://localhost:8080"
+        ),
+    )
+    key_command: str | None = field(
+        default=None,
+        metadata=key(Text(), "prints the key; else $ANTHROPIC_API_KEY", "pass show anthropic"),
+    )
+    max_tokens: int = field(default=16000, metadata=key(Whole(), "tokens of one reply"))
+    timeout_seconds: float = field(
+        default=600.0, metadata=key(Seconds(), "how long the server may be silent")
+    )
+    concurrent_calls: int = field(
+        default=8, metadata=key(Whole(), "requests at a time, over the whole team")
+    )
+    headers: Mapping[str, str] = field(
+        default_factory=lambda: NO_HEADERS,
+        metadata=key(Headers(), 'sent with each request: { X-Project = "a" }'),
+    )
+    cache: bool = field(
+        default=True, metadata=key(Flag(), "prompt caching: what was sent before costs less")
+    )
+    script: Path | None = field(
+        default=None,
+        metadata=key(
+            Existing(folder=False),
+            "plays turns from this file, asks no model: for demos",
+            "turns.json",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`[limits]`: where a teammate pauses until a person says go on."""
+
+    calls_per_wake: int = field(
+        default=50, metadata=key(Whole(), "model calls of one wake; then it is idle")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supervision:
+    """`[supervision]`: how processes are watched."""
+
+    stop_seconds: float = field(
+        default=10.0,
+        metadata=key(Seconds(), "how long a teammate may take to end; then it is killed"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail:
+    """`[mail]`: what becomes of messages."""
+
+    durability: Literal["disk", "os"] = field(
+        default="disk",
+        metadata=key(
+            Choice("disk", "os"), '"disk" outlives a power cut; "os", faster, only a crash'
+        ),
+    )
+    max_message_bytes: int = field(
+        default=MAX_MESSAGE_BYTES, metadata=key(Whole(), "the largest message, in bytes")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """`[tools]`: what a teammate's tools may take."""
+
+    bash_timeout_seconds: float = field(
+        default=120.0, metadata=key(Seconds(), "how long one command may run")
+    )
+    output_bytes: int = field(
+        default=50000, metadata=key(Whole(), "what the model sees of a tool's output, in bytes")
+    )
+    env: tuple[str, ...] = field(
+        default=("PATH", "LANG", "TERM"),
+        metadata=key(Variables(), "the only environment variables that commands see"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teammate:
+    """One `[[teammate]]`, spawned at start."""
+
+    name: str = field(metadata=key(Name(of_teammate=True), "unlike every other, whatever the case"))
+    role: str = field(metadata=key(Text(), "what it is, in a word or two"))
+    prompt: str = field(metadata=key(Text(), "what it is to do first"))
+    model: str | None = field(
+        default=None, metadata=key(Text(), "else that of [model]", "claude-haiku-4-5")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All of `team.toml`; every section has its defaults."""
+
+    team: Team = field(default_factory=Team)
+    model: Model = field(default_factory=Model)
+    limits: Limits = field(default_factory=Limits)
+    supervision: Supervision = field(default_factory=Supervision)
+    mail: Mail = field(default_factory=Mail)
+    tools: Tools = field(default_factory=Tools)
+    teammates: tuple[Teammate, ...] = ()
+
+
+SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
+    {
+        "team": Team,
+        "model": Model,
+        "limits": Limits,
+        "supervision": Supervision,
+        "mail": Mail,
+        "tools": Tools,
+    }
+)
+TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
+
+# Promised, and refused until they are there: a limit that is ignored is worse than none.
+NOT_BUILT: Final = frozenset(
+    {
+        "permission",
+        "model.context_tokens",
+        "limits.teammate_tokens",
+        "limits.teammate_usd",
+        "limits.team_tokens",
+        "limits.team_usd",
+        "supervision.crashes",
+        "supervision.within_seconds",
+        "tools.sandbox",
+        "tools.network",
+        "tools.read",
+        "teammate.plan",
+        "teammate.worktree",
+    }
+)

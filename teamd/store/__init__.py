@@ -1,0 +1,1 @@
+"""The files that processes share: mail, roster, transcripts, requests."""

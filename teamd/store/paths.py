@@ -1,0 +1,156 @@
+"""Where everything of a team stands, and how a team is found from a folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from teamd.errors import NoTeam
+from teamd.store import files
+
+TEAM_FOLDER: Final = ".team"
+SETTINGS_FILE: Final = "team.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class TeamPaths:
+    """The layout of one team directory."""
+
+    root: Path
+
+    @property
+    def home(self) -> Path:
+        """The folder that holds the team directory, and `team.toml`."""
+        return self.root.parent
+
+    @property
+    def settings(self) -> Path:
+        """The person's settings, unless another file is named."""
+        return self.home / SETTINGS_FILE
+
+    @property
+    def config(self) -> Path:
+        """The roster."""
+        return self.root / "config.json"
+
+    @property
+    def config_lock(self) -> Path:
+        """Guards the roster's read-modify-write."""
+        return self.root / "config.lock"
+
+    @property
+    def supervisor(self) -> Path:
+        """Locked for as long as a supervisor lives; says which process it is."""
+        return self.root / "teamd.pid"
+
+    @property
+    def inboxes(self) -> Path:
+        """The folder of all mail that is under way."""
+        return self.root / "inbox"
+
+    def inbox(self, name: str) -> Path:
+        """Undelivered messages of `name`."""
+        return self.inboxes / f"{name}.jsonl"
+
+    def has_mail(self, name: str) -> bool:
+        """Whether an inbox holds anything, by its size alone."""
+        inbox = self.inbox(name)
+        return inbox.exists() and inbox.stat().st_size > 0
+
+    def taken(self, name: str) -> Path:
+        """What `name` took from its inbox and has not put into its conversation yet."""
+        return self.inboxes / f"{name}.taken.jsonl"
+
+    def rejected(self, name: str) -> Path:
+        """Lines of `name`'s inbox that were no message."""
+        return self.inboxes / f"{name}.rejected.jsonl"
+
+    def transcript(self, name: str) -> Path:
+        """The conversation of `name`."""
+        return self.root / "transcripts" / f"{name}.jsonl"
+
+    @property
+    def replies(self) -> Path:
+        """The folder of the supervisor's answers, one file a request."""
+        return self.root / "replies"
+
+    @property
+    def call_slots(self) -> Path:
+        """The folder of locks that bound the team's concurrent model calls."""
+        return self.root / "calls"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the logs."""
+        return self.root / "logs"
+
+    def log(self, name: str) -> Path:
+        """The log of a teammate, or of `teamd`."""
+        return self.logs / f"{name}.log"
+
+    def create(self) -> None:
+        """Make whatever of the layout is not there yet, private to its owner.
+
+        Raises:
+            StoreError: the place belongs to another user, is read-only, full, …
+        """
+        files.make_private_directory(self.root)
+        files.check_owner(self.root)
+        for folder in (
+            self.inboxes,
+            self.transcript("x").parent,
+            self.replies,
+            self.call_slots,
+            self.logs,
+        ):
+            files.make_private_directory(folder)
+        ignore = self.root / ".gitignore"
+        if not ignore.exists():
+            files.replace(ignore, b"*\n")
+
+
+def named(team_directory: str | None) -> TeamPaths | None:
+    """The team that `--team-dir` or `TEAMD_DIR` names, if either does."""
+    chosen = team_directory or os.environ.get("TEAMD_DIR")
+    return TeamPaths(Path(chosen).expanduser().resolve()) if chosen else None
+
+
+def discover(start: Path) -> TeamPaths | None:
+    """Look for `.team/` in `start` and in each folder above it, as git looks for `.git/`.
+
+    Raises:
+        StoreError: the one that is found belongs to another user.
+    """
+    for folder in (start, *start.parents):
+        candidate = folder / TEAM_FOLDER
+        if candidate.is_dir():
+            files.check_owner(candidate)
+            return TeamPaths(candidate)
+    return None
+
+
+def existing(team_directory: str | None) -> TeamPaths:
+    """The team that a command means.
+
+    Raises:
+        NoTeam: there is none.
+        StoreError: it belongs to another user.
+    """
+    paths = named(team_directory)
+    if paths is None:
+        paths = discover(Path.cwd())
+    elif paths.root.is_dir():
+        files.check_owner(paths.root)
+    else:
+        raise NoTeam(paths.root)
+    if paths is None:
+        raise NoTeam(Path.cwd())
+    return paths
+
+
+def existing_or_here(team_directory: str | None) -> TeamPaths:
+    """The team that `teamd start` means: the one that is found, else a new one right here."""
+    chosen = named(team_directory)
+    return chosen or discover(Path.cwd()) or TeamPaths(Path.cwd() / TEAM_FOLDER)

@@ -1,0 +1,191 @@
+"""The roster `config.json`: who is in the team and how each of them is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import StoreError, UnknownTeammate
+from teamd.identity import Identity
+from teamd.states import Status
+from teamd.store import files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from teamd.store.paths import TeamPaths
+
+FORMAT: Final = 1
+COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One teammate as the roster shows it.
+
+    Attributes:
+        pid: its process, `None` while it has none.
+        started: when that process started, see `Identity`.
+        since: seconds since the epoch when that process was forked.
+        turns: model calls so far.
+        input_tokens: all of them, cached ones included.
+        reason: why it is paused or failed, in a sentence.
+        extra: keys of other programs, kept as they came.
+    """
+
+    name: str
+    agent_id: str
+    role: str
+    status: Status
+    pid: int | None = None
+    started: float | None = None
+    since: float | None = None
+    model: str | None = None
+    color: str = COLOURS[0]
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    reason: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def process(self) -> Identity | None:
+        """The process that the roster names; it may have ended since."""
+        if self.pid is None or self.started is None:
+            return None
+        return Identity(pid=self.pid, started=self.started)
+
+    def encode(self) -> dict[str, Any]:
+        """The member as it stands in `config.json`."""
+        return {
+            **self.extra,
+            "name": self.name,
+            "agent_id": self.agent_id,
+            "role": self.role,
+            "status": str(self.status),
+            "pid": self.pid,
+            "started": self.started,
+            "since": self.since,
+            "model": self.model,
+            "color": self.color,
+            "turns": self.turns,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def decode(cls, fields: Mapping[str, Any], *, team: str) -> Member:
+        """Read a member; all but the name may be missing, as in the lessons' rosters."""
+        rest = dict(fields)
+        name = rest.pop("name")
+        return cls(
+            name=name,
+            agent_id=rest.pop("agent_id", f"{name}@{team}"),
+            role=rest.pop("role", ""),
+            status=Status(rest.pop("status", Status.IDLE)),
+            pid=rest.pop("pid", None),
+            started=rest.pop("started", None),
+            since=rest.pop("since", None),
+            model=rest.pop("model", None),
+            color=rest.pop("color", COLOURS[0]),
+            turns=rest.pop("turns", 0),
+            input_tokens=rest.pop("input_tokens", 0),
+            output_tokens=rest.pop("output_tokens", 0),
+            reason=rest.pop("reason", None),
+            extra=MappingProxyType(rest),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """Everything that `config.json` says."""
+
+    name: str = "default"
+    members: tuple[Member, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def find(self, name: str) -> Member | None:
+        """The member of that name, compared without case."""
+        return next((m for m in self.members if m.name.lower() == name.lower()), None)
+
+    def get(self, name: str) -> Member:
+        """The member of that name, compared without case.
+
+        Raises:
+            UnknownTeammate: there is none; the sentence names who there is.
+        """
+        member = self.find(name)
+        if member is None:
+            raise UnknownTeammate(name, [m.name for m in self.members])
+        return member
+
+    def with_member(self, member: Member) -> Team:
+        """The team with that member added, or in the place of the one of its name."""
+        if self.find(member.name) is None:
+            return replace(self, members=(*self.members, member))
+        members = tuple(
+            member if m.name.lower() == member.name.lower() else m for m in self.members
+        )
+        return replace(self, members=members)
+
+    def encode(self) -> bytes:
+        """The content of `config.json`."""
+        document = {
+            "format": FORMAT,
+            **self.extra,
+            "team_name": self.name,
+            "members": [member.encode() for member in self.members],
+        }
+        return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+class Roster:
+    """Reads and changes one team's `config.json`."""
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._paths = paths
+
+    def read(self) -> Team:
+        """The team as it is; an empty one where there is no roster yet.
+
+        Raises:
+            StoreError: it is damaged, or made by a newer version.
+        """
+        content = files.read(self._paths.config)
+        return Team() if content is None else self._decode(content)
+
+    def update(self, change: Callable[[Team], Team]) -> Team:
+        """Read, change and replace the roster under its lock; nothing is written for no change."""
+        with files.locked(self._paths.config_lock):
+            before = files.read(self._paths.config)
+            old = Team() if before is None else self._decode(before)
+            if before is not None and _format(before) < FORMAT:
+                copy = self._paths.config.with_suffix(f".format-{_format(before)}.json")
+                files.replace(copy, before)
+            new = change(old)
+            if before is None or new != old:
+                files.replace(self._paths.config, new.encode())
+            return new
+
+    def _decode(self, content: bytes) -> Team:
+        path = self._paths.config
+        try:
+            document = json.loads(content)
+            name = document.pop("team_name", "default")
+            found = document.pop("format", 0)
+            members = tuple(Member.decode(m, team=name) for m in document.pop("members", ()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"{path} is damaged ({error}); mend it or move it away") from error
+        if not isinstance(found, int) or found > FORMAT:
+            raise StoreError(
+                f"{path} has format {found}, this teamd knows up to {FORMAT}; use a newer teamd"
+            )
+        return Team(name=name, members=members, extra=MappingProxyType(document))
+
+
+def _format(content: bytes) -> int:
+    found = json.loads(content).get("format", 0)
+    return int(found)

@@ -1,0 +1,91 @@
+"""Whether a supervisor runs for a team, and which process it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import NoTeamd, TeamError
+from teamd.identity import Identity
+from teamd.store import files
+
+if TYPE_CHECKING:
+    from teamd.store.paths import TeamPaths
+
+_PATIENCE_SECONDS: Final = 1.0
+_PAUSE_SECONDS: Final = 0.02
+
+
+class AlreadyRunning(TeamError):
+    """Another supervisor serves this team."""
+
+    def __init__(self, paths: TeamPaths, pid: int | None) -> None:
+        process = f" (pid {pid})" if pid else ""
+        super().__init__(
+            f"a teamd{process} already runs for {paths.root}; `teamd stop` ends it, "
+            "`teamd restart` replaces it"
+        )
+        self.pid = pid
+
+
+def claim(paths: TeamPaths) -> int:
+    """Become the team's one supervisor for as long as the returned descriptor is open.
+
+    The kernel gives the claim back when the process ends, however it ends.
+
+    Raises:
+        AlreadyRunning: there is one; the error names its pid.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while (fd := files.try_lock(paths.supervisor)) is None:
+        # `teamd stop` holds the lock for a moment to see whether it is free.
+        if time.monotonic() > deadline:
+            there = _named(paths)
+            raise AlreadyRunning(paths, there.pid if there else None)
+        time.sleep(_PAUSE_SECONDS)
+    me = Identity.own()
+    content = json.dumps({"pid": me.pid, "started": me.started}).encode() + b"\n"
+    with files.told(paths.supervisor):
+        os.ftruncate(fd, 0)  # in place: the lock is on this very file
+        os.pwrite(fd, content, 0)
+    return fd
+
+
+def supervisor(paths: TeamPaths) -> Identity | None:
+    """The process that serves this team, `None` while there is none."""
+    named = _named(paths)
+    return named if named is not None and named.alive else None
+
+
+def check(paths: TeamPaths) -> Identity:
+    """The process that serves this team.
+
+    Raises:
+        NoTeamd: there is none.
+    """
+    there = supervisor(paths)
+    if there is None:
+        raise NoTeamd(paths.root)
+    return there
+
+
+def is_claimed(paths: TeamPaths) -> bool:
+    """Whether somebody holds the claim right now, whatever the file says."""
+    if not paths.supervisor.exists():
+        return False
+    fd = files.try_lock(paths.supervisor)
+    if fd is None:
+        return True
+    os.close(fd)
+    return False
+
+
+def _named(paths: TeamPaths) -> Identity | None:
+    """The process that the file names; a half-written or foreign file names nobody."""
+    try:
+        found = json.loads(files.read(paths.supervisor) or b"")
+        return Identity(pid=int(found["pid"]), started=float(found["started"]))
+    except (ValueError, KeyError, TypeError):
+        return None

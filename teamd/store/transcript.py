@@ -1,0 +1,50 @@
+"""A teammate's conversation on disk: one JSON record a line, only ever appended to."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from teamd.store import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Record = dict[str, Any]
+
+
+class Transcript:
+    """The records of one conversation; the key `record` of each tells its kind."""
+
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        self.path = path
+        self._durable = durable
+
+    def append(self, *records: Record) -> None:
+        """Add records, all or none; they are on disk when this returns.
+
+        Raises:
+            StoreError: the file cannot be written; it is as it was.
+        """
+        lines = b"".join(
+            json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+            for record in records
+        )
+        files.append(self.path, lines, durable=self._durable)
+
+    def records(self) -> Iterator[Record]:
+        """Yield what was written, oldest first; a line that a killed writer tore is passed over."""
+        for line in (files.read(self.path) or b"").split(b"\n"):
+            record = parse(line)
+            if record is not None:
+                yield record
+
+
+def parse(line: bytes) -> Record | None:
+    """The record that a line holds, if it is whole."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None

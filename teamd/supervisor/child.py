@@ -1,0 +1,110 @@
+"""One forked process: the only module that forks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from teamd.identity import Identity
+from teamd.states import ChildExit
+from teamd.supervisor import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process that was forked here and has not been reaped yet.
+
+    Attributes:
+        bell: where to write a byte that wakes it.
+    """
+
+    identity: Identity
+    bell: int
+
+    def ring(self) -> None:
+        """Wake it; a full pipe has woken it already, and a closed one cannot be woken."""
+        with suppress(BlockingIOError, BrokenPipeError):
+            os.write(self.bell, b"\0")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal. Not reaped yet, its pid cannot be anybody else's."""
+        with suppress(ProcessLookupError):
+            os.kill(self.identity.pid, number)
+
+    def reap(self) -> int | None:
+        """The exit code if it has ended (negative: the signal), `None` while it lives.
+
+        Afterwards the child is gone and its bell closed.
+        """
+        pid, status = os.waitpid(self.identity.pid, os.WNOHANG)
+        if pid == 0:
+            return None
+        os.close(self.bell)
+        return os.waitstatus_to_exitcode(status)
+
+
+def fork(run: Callable[[int], int], *, close: Iterable[int]) -> Child:
+    """Fork a process that runs `run(bell)` and exits with what it returns.
+
+    Args:
+        run: gets the reading end of its bell, non-blocking.
+        close: the descriptors that are the parent's alone: a lock or the writing end of another
+            bell that lived on in a child would outlive its owner.
+
+    Raises:
+        OSError: there are no processes or descriptors left.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    parent = os.getpid()
+    # A signal that reached the child while it still had the parent's handlers and wake-up pipe
+    # would be taken for the parent's own.
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _RESET)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _live(run, reader, (*close, writer), parent, unblocked)
+    except OSError:
+        os.close(writer)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        os.close(reader)
+    identity = Identity.of(pid) or Identity(pid=pid, started=0.0)  # it may have ended already
+    return Child(identity, writer)
+
+
+def _live(
+    run: Callable[[int], int],
+    bell: int,
+    close: Iterable[int],
+    parent: int,
+    mask: set[int] | set[signal.Signals],
+) -> NoReturn:
+    code: int = ChildExit.CRASHED
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in _RESET:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for fd in close:
+            os.close(fd)
+        os.setsid()  # a Ctrl-C in the supervisor's terminal is the supervisor's
+        kernel.die_with_parent(signal.SIGTERM, parent)
+        kernel.become_subreaper()
+        code = run(bell)
+    except BaseException:  # noqa: BLE001 -- nothing may return into the parent's code
+        traceback.print_exc(file=sys.stderr)
+    finally:
+        os._exit(code)

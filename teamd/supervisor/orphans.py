@@ -1,0 +1,67 @@
+"""What ended teammates left behind: a supervisor adopts it (see `kernel`) and ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from teamd.identity import Identity
+    from teamd.journal import Journal
+
+_PATIENCE_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.01
+
+
+def end_former(processes: Iterable[Identity], *, seconds: float, journal: Journal) -> None:
+    """End what a supervisor that was killed left running; politely, then by force."""
+    left = [process for process in processes if process.alive]
+    for process in left:
+        journal.warn("former process ended", pid=process.pid)
+        process.signal(signal.SIGTERM)
+    deadline = time.monotonic() + seconds
+    while left := [process for process in left if process.alive]:
+        if time.monotonic() > deadline:
+            for process in left:
+                process.signal(signal.SIGKILL)
+        time.sleep(_PAUSE_SECONDS)
+
+
+class Orphans:
+    """This process's children that it did not fork itself."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._me = psutil.Process()
+        self._journal = journal
+
+    def end(self, *, spare: set[int]) -> None:
+        """Kill and reap every child but the spared; their own children come next.
+
+        Only children of this process are touched, and none of them can have another's pid before
+        it is reaped here.
+        """
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            found = list(self._living(spare))
+            if not found:
+                return
+            for orphan in found:
+                self._journal.note("orphan ended", pid=orphan.pid)
+                with suppress(psutil.NoSuchProcess):
+                    orphan.kill()
+            time.sleep(_PAUSE_SECONDS)
+
+    def _living(self, spare: set[int]) -> Iterator[psutil.Process]:
+        for child in self._me.children():
+            if child.pid in spare:
+                continue
+            with suppress(ChildProcessError):
+                if os.waitpid(child.pid, os.WNOHANG)[0] == 0:
+                    yield child

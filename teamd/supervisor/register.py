@@ -1,0 +1,94 @@
+"""Changes to the roster: gathered while the supervisor works, written once a round.
+
+The supervisor is the only writer of the roster, and this its only pen.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from teamd.protocol import LEAD, TEAMD, Message
+from teamd.states import Status
+from teamd.store.roster import COLOURS, Member, Team
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.identity import Identity
+    from teamd.journal import Journal
+    from teamd.store.post import Post
+    from teamd.store.roster import Roster
+
+
+class Register:
+    """The roster as the supervisor knows and keeps it."""
+
+    def __init__(self, *, roster: Roster, post: Post, journal: Journal, team_name: str) -> None:
+        self._roster = roster
+        self._post = post
+        self._journal = journal
+        self._changes: list[Callable[[Team], Team]] = []
+        self.team = roster.update(lambda team: replace(team, name=team_name))
+
+    def change(self, name: str, **values: Any) -> None:
+        """Change a member from the next `publish` on."""
+        self._apply(lambda team: _changed(team, name, values))
+
+    def admit(self, name: str, role: str, model: str | None) -> None:
+        """Add a member or give it a new role and model; it is at work from now on."""
+        self._apply(lambda team: _admitted(team, name, role, model))
+
+    def publish(self) -> None:
+        """Write what has changed, if anything has.
+
+        Raises:
+            StoreError: it cannot be written now; the changes are kept for the next try.
+        """
+        if not self._changes:
+            return
+        self.team = self._roster.update(self._with_changes)
+        self._changes = []
+
+    def begun(self, name: str, process: Identity) -> None:
+        """A teammate has a process now."""
+        self.change(name, pid=process.pid, started=process.started, since=time.time())
+
+    def ended(self, name: str) -> None:
+        """A teammate has no process any more, as was wanted."""
+        self.change(name, pid=None, started=None, since=None)
+
+    def failed(self, name: str, reason: str) -> None:
+        """A teammate's process ended by itself, or could not be forked."""
+        self._journal.warn("failed", name=name, reason=reason)
+        self.change(name, status=Status.FAILED, pid=None, started=None, since=None, reason=reason)
+        text = f"{name} has failed: {reason}; `teamctl logs {name}` tells more, and "
+        text += f"`teamctl spawn {name} …` lets it go on"
+        self._post.send(Message(sender=TEAMD, to=LEAD, content=text))
+
+    def _apply(self, change: Callable[[Team], Team]) -> None:
+        self._changes.append(change)
+        self.team = change(self.team)
+
+    def _with_changes(self, team: Team) -> Team:
+        for change in self._changes:
+            team = change(team)
+        return team
+
+
+def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:
+    member = team.find(name)
+    return team if member is None else team.with_member(replace(member, **values))
+
+
+def _admitted(team: Team, name: str, role: str, model: str | None) -> Team:
+    member = team.find(name) or Member(
+        name=name,
+        agent_id=f"{name}@{team.name}",
+        role=role,
+        status=Status.WORKING,
+        color=COLOURS[len(team.members) % len(COLOURS)],
+    )
+    at_work = replace(member, role=role, model=model, status=Status.WORKING, reason=None)
+    return team.with_member(at_work)

@@ -1,0 +1,50 @@
+"""Signals as something to wait for: a handler only remembers, the loop acts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+
+class Signals:
+    """Catches signals until closed; readable while one has not been looked at."""
+
+    def __init__(self, *caught: signal.Signals) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._previous = {number: signal.signal(number, _remember) for number in caught}
+        # The interpreter writes each signal's number here, even in the middle of a system call.
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        return self._reader
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """What a forked child has to close."""
+        return (self._reader, self._writer)
+
+    def take(self) -> list[signal.Signals]:
+        """The signals since the last call, in the order in which they came."""
+        with suppress(BlockingIOError):
+            return [signal.Signals(number) for number in os.read(self._reader, 4096)]
+        return []
+
+    def close(self) -> None:
+        """Restore what was before."""
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+def _remember(number: int, frame: FrameType | None) -> None:
+    """The byte in the pipe is the memory."""

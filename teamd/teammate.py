@@ -1,0 +1,181 @@
+"""What a teammate's process runs: the parts of its life, put together after the fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from teamd import credentials
+from teamd.agent.bell import Bell, SupervisorGoneError
+from teamd.agent.conversation import Conversation
+from teamd.agent.loop import Loop, Persona
+from teamd.agent.outside import Outside
+from teamd.agent.prompts import system_prompt
+from teamd.agent.turnstile import Turnstile
+from teamd.errors import StoreError, TeamError
+from teamd.identity import Identity
+from teamd.journal import Journal
+from teamd.models.retry import Patience, Retrying
+from teamd.models.scripted import Scripted
+from teamd.protocol import TEAMD
+from teamd.states import ChildExit
+from teamd.store.mailbox import Mailbox
+from teamd.store.post import Post
+from teamd.store.roster import Roster
+from teamd.store.transcript import Transcript
+from teamd.store.watch import SLOW_SECONDS
+from teamd.tools import Toolbox
+from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
+from teamd.tools.mail import ReadInbox, SendMessage
+from teamd.tools.shell import Bash
+from teamd.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from teamd.models import Model
+    from teamd.settings import Settings
+    from teamd.store.paths import TeamPaths
+
+
+@dataclass(frozen=True, slots=True)
+class Teammate:
+    """What all teammates have in common; made once, before any of them is forked.
+
+    Attributes:
+        settings: those that are in force when a child is forked.
+        tls: shared, since making one takes 20 ms.
+    """
+
+    paths: TeamPaths
+    settings: Callable[[], Settings]
+    tls: ssl.SSLContext
+
+    @classmethod
+    def prepare(cls, paths: TeamPaths, settings: Callable[[], Settings]) -> Teammate:
+        """Load everything that is expensive, so that a fork inherits it."""
+        from teamd.models import claude  # noqa: PLC0415 -- 0.8 s, which only a supervisor pays
+
+        return cls(paths, settings, claude.make_tls())
+
+    def caution(self) -> str | None:
+        """What whoever spawns should know now, before the first model call tells."""
+        from teamd.models import claude  # noqa: PLC0415 -- loaded by `prepare`
+
+        model = self.settings().model
+        if model.script is not None or model.key_command is not None:
+            return None
+        return None if credentials.at_hand() or claude.finds_key() else credentials.MISSING
+
+    def live(self, name: str, bell: int) -> int:
+        """Be that teammate until told to stop; returns the exit code."""
+        journal = Journal(self.paths.log(name), name)
+        try:
+            return self._live(name, bell, journal)
+        except StoreError as error:
+            journal.error("a file could not be read or written", error)
+            return ChildExit.IO
+        except TeamError as error:
+            journal.error("refused", error)
+            return ChildExit.SETTINGS
+        except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
+            journal.error("crashed", error)
+            return ChildExit.CRASHED
+
+    def _live(self, name: str, bell: int, journal: Journal) -> int:
+        # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        life = loop.create_task(self._loop(name, bell, journal).run())
+        loop.add_signal_handler(signal.SIGTERM, life.cancel)
+        journal.note("begins", pid=os.getpid())
+        try:
+            loop.run_until_complete(life)
+        except asyncio.CancelledError:
+            journal.note("stops")
+        except SupervisorGoneError:
+            journal.warn("stops: its supervisor has gone")
+        return ChildExit.STOPPED
+
+    def _loop(self, name: str, bell: int, journal: Journal) -> Loop:
+        settings = self.settings()
+        durable = settings.mail.durability == "disk"
+        post = Post(self.paths, durable=durable, max_bytes=settings.mail.max_message_bytes)
+        conversation = Conversation(Transcript(self.paths.transcript(name), durable=durable))
+        mailbox = post.mailbox(name)
+        return Loop(
+            name=name,
+            persona=lambda: self._persona(name),
+            conversation=conversation,
+            mailbox=mailbox,
+            model=self._model(settings, journal),
+            toolbox=self._toolbox(name, settings, post, mailbox),
+            bell=Bell(bell, recheck_seconds=SLOW_SECONDS),
+            outside=Outside(
+                name=name,
+                process=Identity.own(),
+                conversation=conversation,
+                supervisor=Mailbox(self.paths, TEAMD, durable=False),
+                post=post,
+            ),
+            calls_per_wake=settings.limits.calls_per_wake,
+            max_tokens=settings.model.max_tokens,
+        )
+
+    def _persona(self, name: str) -> Persona:
+        team = Roster(self.paths).read()
+        member = team.get(name)
+        settings = self.settings()
+        return Persona(
+            model=member.model or settings.model.name,
+            system=system_prompt(
+                name=member.name,
+                role=member.role,
+                team=team.name,
+                workspace=settings.team.workspace,
+            ),
+        )
+
+    def _model(self, settings: Settings, journal: Journal) -> Model:
+        model: Model
+        if settings.model.script is not None:
+            model = Scripted(settings.model.script)
+        else:
+            from teamd.models.claude import Claude  # noqa: PLC0415 -- loaded by `prepare`
+
+            model = Claude(
+                base_url=settings.model.base_url,
+                key_command=settings.model.key_command,
+                headers=settings.model.headers,
+                timeout_seconds=settings.model.timeout_seconds,
+                cache=settings.model.cache,
+                tls=self.tls,
+            )
+        turnstile = Turnstile(model, self.paths.call_slots, settings.model.concurrent_calls)
+
+        def tell(reason: str, seconds: float) -> None:
+            journal.warn(
+                "model call failed, trying again", reason=reason, seconds=round(seconds, 1)
+            )
+
+        return Retrying(turnstile, Patience(), tell=tell)
+
+    def _toolbox(self, name: str, settings: Settings, post: Post, mailbox: Mailbox) -> Toolbox:
+        tools = settings.tools
+        workspace = Workspace(settings.team.workspace, hidden=[self.paths.root])
+        shell = Bash(
+            workspace=settings.team.workspace,
+            environment={key: os.environ[key] for key in tools.env if key in os.environ},
+            timeout_seconds=tools.bash_timeout_seconds,
+            output_bytes=tools.output_bytes,
+        )
+        files: list[Any] = [
+            ReadFile(workspace=workspace, output_bytes=tools.output_bytes),
+            WriteFile(workspace=workspace),
+            EditFile(workspace=workspace),
+        ]
+        return Toolbox([shell, *files, SendMessage(post, name), ReadInbox(mailbox)])

@@ -1,0 +1,121 @@
+"""What a teammate can do: a tool is a small class, a `Toolbox` the set that one teammate has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from teamd.errors import TeamError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class ToolError(Exception):
+    """A tool's failure: `str()` is what the model reads, a sentence that says what to do."""
+
+
+class Input(BaseModel):
+    """What a tool takes. Unknown keys are refused, so that a misspelt one is noticed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+InputT = TypeVar("InputT", bound=Input)
+
+
+class Tool(ABC, Generic[InputT]):
+    """One thing that a teammate can do.
+
+    Attributes:
+        name: matches `[a-zA-Z0-9_-]{1,128}`.
+        description: what the model reads of it.
+        Input: the declaration that gives schema, check and sentence.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    Input: type[InputT]
+
+    @abstractmethod
+    async def call(self, arguments: InputT) -> str:
+        """Do it and return what the model reads, in words.
+
+        Raises:
+            ToolError: it could not be done.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How a call ended; `text` is never empty nor only white space."""
+
+    text: str
+    is_error: bool = False
+
+
+class Toolbox:
+    """The tools of one teammate, by name, in a fixed order."""
+
+    def __init__(self, tools: Iterable[Tool[Any]]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """The `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12)."""
+        return [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": _untitled(tool.Input.model_json_schema()),
+            }
+            for tool in self._tools.values()
+        ]
+
+    async def run(self, name: str, arguments: object) -> Result:
+        """Run one call to its end; every failure is a `Result`, never an exception."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return Result(
+                text=f"no tool named {name!r}; there are: {', '.join(self._tools)}", is_error=True
+            )
+        try:
+            text = await tool.call(tool.Input.model_validate(arguments))
+        except ValidationError as error:
+            return Result(text=_clean(_explain(tool, error)), is_error=True)
+        except (ToolError, TeamError, OSError) as error:
+            text = _clean(str(error))
+            return Result(text=text if text.strip() else type(error).__name__, is_error=True)
+        return Result(text=_clean(text) if text.strip() else "(no output)")
+
+
+def _clean(text: str) -> str:
+    """Without what no request can carry: NULs and lone surrogates, such as from a file's name."""
+    return text.encode(errors="replace").decode().replace("\0", "\ufffd")
+
+
+def _explain(tool: Tool[Any], error: ValidationError) -> str:
+    wrong = "; ".join(
+        f"{'.'.join(map(str, detail['loc'])) or 'input'}: {detail['msg']}"
+        for detail in error.errors(include_url=False)
+    )
+    fields = ", ".join(
+        name if field.is_required() else f"{name}?"
+        for name, field in tool.Input.model_fields.items()
+    )
+    return f"bad input for {tool.name}: {wrong}. It takes an object with: {fields or 'nothing'}"
+
+
+def _untitled(schema: Any) -> Any:
+    """Leave out the titles that pydantic derives: tokens that say nothing."""
+    if isinstance(schema, dict):
+        return {
+            key: _untitled(value)
+            for key, value in schema.items()
+            if not (key == "title" and isinstance(value, str))
+        }
+    if isinstance(schema, list):
+        return [_untitled(item) for item in schema]
+    return schema

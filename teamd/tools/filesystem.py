@@ -1,0 +1,166 @@
+"""The file tools: read, write and edit text in the workspace, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from pydantic import Field
+
+from teamd.tools import Input, Tool, ToolError
+from teamd.tools.paging import Page, read_page
+from teamd.tools.text_file import LARGEST_BYTES, TextFile
+
+if TYPE_CHECKING:
+    from teamd.tools.workspace import Workspace
+
+_DEFAULT_LINES: Final = 2000
+
+
+class ReadInput(Input):
+    """A file, and which of its lines."""
+
+    path: str
+    offset: int = Field(default=1, gt=0, description="the first line")
+    limit: int = Field(default=_DEFAULT_LINES, gt=0, description="how many lines")
+
+
+class WriteInput(Input):
+    """A file, and all of its new content."""
+
+    path: str
+    content: str
+
+
+class EditInput(Input):
+    """A file, a text in it and what shall stand there."""
+
+    path: str
+    old_text: str
+    new_text: str
+    replace_all: bool = False
+
+
+class ReadFile(Tool[ReadInput]):
+    """Shows text files; `output_bytes` bounds what the model sees of one at a time."""
+
+    name: ClassVar[str] = "read_file"
+    description: ClassVar[str] = (
+        "Read a text file of the workspace, each line with its number and a tab before it. "
+        "A long one comes by pages: what it ends with tells where to go on."
+    )
+    Input = ReadInput
+
+    def __init__(self, *, workspace: Workspace, output_bytes: int) -> None:
+        self._workspace = workspace
+        self._output_bytes = output_bytes
+
+    async def call(self, arguments: ReadInput) -> str:
+        """Return a page, then in brackets what it does not show."""
+        found = TextFile(self._workspace, arguments.path)
+        with found.opened() as file:
+            page = await read_page(
+                file, offset=arguments.offset, limit=arguments.limit, room=self._output_bytes
+            )
+        if page.text:
+            return "\n".join([page.text, *_notes(page)])
+        if page.end == 0:
+            return f"[{found.shown} is empty]"
+        raise ToolError(
+            f"{found.shown} has {_counted(page.end, 'line')}; "
+            f"offset {arguments.offset} is past its end"
+        )
+
+
+class WriteFile(Tool[WriteInput]):
+    """Makes a file, or gives one new content at once; its mode stays."""
+
+    name: ClassVar[str] = "write_file"
+    description: ClassVar[str] = (
+        "Write a text file of the workspace: a new one, with the folders it needs, or all of an "
+        "existing one anew. To change a part of a file use edit_file."
+    )
+    Input = WriteInput
+
+    def __init__(self, *, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def call(self, arguments: WriteInput) -> str:
+        """Write and return how much was written."""
+        file = TextFile(self._workspace, arguments.path)
+        size = file.replace(arguments.content)
+        lines = len(arguments.content.removesuffix("\n").split("\n")) if size else 0
+        return f"wrote {_counted(lines, 'line')}, {_counted(size, 'byte')} to {file.shown}"
+
+
+class EditFile(Tool[EditInput]):
+    """Replaces a text in a file and leaves all else as it is, also how its lines end."""
+
+    name: ClassVar[str] = "edit_file"
+    description: ClassVar[str] = (
+        "Replace old_text by new_text in a text file of the workspace. old_text must stand there "
+        "exactly, white space included and without the line numbers of read_file, and only once "
+        "unless replace_all is true."
+    )
+    Input = EditInput
+
+    def __init__(self, *, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def call(self, arguments: EditInput) -> str:
+        """Replace and return how often and where."""
+        file = TextFile(self._workspace, arguments.path)
+        _check(arguments)
+        text = file.text()
+        old = _with_line_ends_of(text, arguments.old_text)
+        new = _with_line_ends_of(text, arguments.new_text)
+        count = text.count(old)
+        if count == 0:
+            raise ToolError(
+                f"old_text does not stand in {file.shown}; look with read_file and give it "
+                "exactly, with its white space and without line numbers"
+            )
+        if count > 1 and not arguments.replace_all:
+            raise ToolError(
+                f"old_text stands {count} times in {file.shown}; give more of what is around it, "
+                "or set replace_all"
+            )
+        if len(text) + count * (len(new) - len(old)) > LARGEST_BYTES:
+            raise ToolError(f"{file.shown} would become larger than {LARGEST_BYTES >> 20} MiB")
+        file.replace(text.replace(old, new))
+        line = text.count("\n", 0, text.index(old)) + 1
+        return f"replaced {_counted(count, 'occurrence')} in {file.shown}, " + (
+            f"in line {line}" if count == 1 else f"the first in line {line}"
+        )
+
+
+def _check(arguments: EditInput) -> None:
+    if not arguments.old_text:
+        raise ToolError("old_text is empty; give the text to replace, or use write_file")
+    if arguments.old_text == arguments.new_text:
+        raise ToolError("old_text and new_text are the same; nothing to do")
+
+
+def _with_line_ends_of(text: str, part: str) -> str:
+    """The part as it stands in a file whose lines all end in CR LF, which the model cannot see."""
+    crlf = text.count("\r\n")
+    return re.sub("\r?\n", "\r\n", part) if crlf and crlf == text.count("\n") else part
+
+
+def _notes(page: Page) -> list[str]:
+    notes = []
+    if page.crlf:
+        notes.append("[lines end in CR LF]")
+    if page.cut:
+        notes.append(
+            f"[line {page.end} is cut: {page.cut[0]} of its {page.cut[1]} bytes; "
+            "bash cut -b shows the others]"
+        )
+    if page.more != 0:
+        more = "many more lines" if page.more is None else _counted(page.more, "more line")
+        notes.append(f"[… {more}; go on with offset={page.end + 1}]")
+    return notes
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,75 @@
+"""Tools that reach others: the mail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from teamd.protocol import Message
+from teamd.tools import Input, Tool, ToolError
+
+if TYPE_CHECKING:
+    from teamd.store.mailbox import Mailbox
+    from teamd.store.post import Post
+
+
+class SendMessageInput(Input):
+    """What `send_message` takes."""
+
+    to: str = Field(description="a teammate's name, or lead")
+    content: str = Field(description="the whole message")
+    summary: str | None = Field(default=None, description="what it is about, in a few words")
+
+
+class SendMessage(Tool[SendMessageInput]):
+    """Puts a message into somebody's inbox."""
+
+    name = "send_message"
+    description = (
+        "Send a message to a teammate or to the lead. It is delivered even while the receiver "
+        "works, and wakes one that is idle. An answer comes as mail, not as this call's result."
+    )
+    Input = SendMessageInput
+
+    def __init__(self, post: Post, sender: str) -> None:
+        self._post = post
+        self._sender = sender
+
+    async def call(self, arguments: SendMessageInput) -> str:
+        """Send it; the result warns when the receiver does not read at the moment."""
+        if arguments.to.lower() == self._sender.lower():
+            raise ToolError("that is you; a message to yourself is of no use")
+        extra = {} if arguments.summary is None else {"summary": arguments.summary}
+        message = Message(
+            sender=self._sender, to=arguments.to, content=arguments.content, extra=extra
+        )
+        sent = self._post.send(message)
+        return f"sent to {sent.to}" + (f" ({sent.warning})" if sent.warning else "")
+
+
+class ReadInboxInput(Input):
+    """What `read_inbox` takes: nothing."""
+
+
+class ReadInbox(Tool[ReadInboxInput]):
+    """Says whether mail waits.
+
+    It takes none: mail has one way into the conversation, the delivery before each model call.
+    """
+
+    name = "read_inbox"
+    description = (
+        "See whether mail waits. There is seldom need for it: mail is delivered to you by itself."
+    )
+    Input = ReadInboxInput
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+
+    async def call(self, arguments: ReadInboxInput) -> str:  # noqa: ARG002 -- there are none
+        """Count what waits; it follows with the next request."""
+        waiting = len(self._mailbox.peek())
+        if not waiting:
+            return "no new mail"
+        return f"{waiting} new message{'s' if waiting > 1 else ''}, delivered right below"

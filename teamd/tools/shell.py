@@ -1,0 +1,134 @@
+"""The `bash` tool: one command, run to its end in the workspace; nothing of it runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import Field
+
+from teamd.programs import Program
+from teamd.tools import Input, Tool, ToolError
+from teamd.tools.clip import Clip
+from teamd.tools.leftovers import Ended, Leftovers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_DAY_SECONDS = 86_400
+
+
+class BashInput(Input):
+    """A command, and for how long it may run."""
+
+    command: str
+    timeout: Annotated[int, Field(gt=0, le=_DAY_SECONDS, description="seconds")] | None = None
+
+
+class Bash(Tool[BashInput]):
+    """Runs commands.
+
+    Args:
+        workspace: where they run.
+        environment: all they get of it; no secrets.
+        timeout_seconds: how long one may take that asks for nothing else.
+        output_bytes: how much of its output the model sees.
+    """
+
+    name: ClassVar[str] = "bash"
+    description: ClassVar[str] = (
+        "Run a bash command in the workspace and wait for its end. Gives standard output and "
+        "standard error, in the order written, and the exit status if it is not 0. Each command "
+        "gets a new shell without input; whatever it leaves running is ended with it."
+    )
+    Input = BashInput
+
+    def __init__(
+        self,
+        *,
+        workspace: Path,
+        environment: Mapping[str, str],
+        timeout_seconds: float,
+        output_bytes: int,
+    ) -> None:
+        self._workspace = workspace
+        self._environment = dict(environment)
+        self._timeout_seconds = timeout_seconds
+        self._output_bytes = output_bytes
+
+    async def call(self, arguments: BashInput) -> str:
+        """Run it and return what it wrote, then in brackets what else is to be known."""
+        seconds = arguments.timeout or self._timeout_seconds
+        clip = Clip(self._output_bytes)
+        leftovers = Leftovers()
+        with self._start(arguments.command, clip) as program:
+            try:
+                status = await _wait(program, seconds)
+                ended = await leftovers.end(program)
+            finally:
+                leftovers.end_now(program)  # does nothing, unless this task was cancelled
+            program.drain()
+        notes = _notes(status, seconds, ended)
+        text = "\n".join([clip.text().removesuffix("\n"), *notes]).removeprefix("\n")
+        if status is None:
+            raise ToolError(text)
+        return text
+
+    def _start(self, command: str, clip: Clip) -> Program:
+        try:
+            return Program(
+                ["bash", "-c", "--", command],  # "--": a command may begin with a dash
+                output=clip.take,
+                cwd=self._workspace,
+                env=self._environment,
+            )
+        except ValueError as error:
+            raise ToolError("a command cannot hold NULs or lone surrogates") from error
+        except OSError as error:
+            if error.errno == errno.E2BIG:
+                raise ToolError(
+                    f"the command is too long ({len(command)} characters); put it into a file "
+                    "with write_file and run that"
+                ) from error
+            raise ToolError(
+                f"bash could not be started in {self._workspace}: {error.strerror}"
+            ) from error
+
+
+async def _wait(program: Program, seconds: float) -> int | None:
+    """The status as `Program.wait` gives it, or `None` after so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await program.wait()
+    except TimeoutError:
+        return None
+
+
+def _notes(status: int | None, seconds: float, ended: Ended) -> list[str]:
+    """What stands below the output, a line each."""
+    notes = []
+    if status is None:
+        notes.append(
+            f"[ended after {seconds:g} s, its time limit; give a longer `timeout` if it needs one]"
+        )
+    elif status < 0:
+        notes.append(f"[killed by {_signal_name(-status)}]")
+    elif status > 0:
+        notes.append(f"[exit status {status}]")
+    if status is not None and len(ended.background) == 1:
+        notes.append("[1 background process was ended with the command]")
+    elif status is not None and ended.background:
+        notes.append(f"[{len(ended.background)} background processes were ended with the command]")
+    if ended.left:
+        notes.append(f"[could not be ended: pid {', '.join(map(str, sorted(ended.left)))}]")
+    return notes
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"

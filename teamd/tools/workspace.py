@@ -1,0 +1,145 @@
+"""Where the file tools may go: the only module that turns a model's path into a place on disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd.tools import ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a FIFO would wait for its other end; O_NOCTTY: a terminal would become ours.
+_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Workspace:
+    """A folder that a teammate works in, and what in it is not the teammate's.
+
+    Args:
+        root: the folder.
+        hidden: folders that may lie in it and stay out of reach, such as the team directory.
+    """
+
+    def __init__(self, root: Path, hidden: Sequence[Path] = ()) -> None:
+        self.root: Final = Path(os.path.realpath(root))
+        self._hidden = tuple(Path(os.path.realpath(folder)) for folder in hidden)
+
+    def resolve(self, path: str) -> Path:
+        """The place that a path means, given from the root or absolute, links followed.
+
+        Raises:
+            ToolError: it is outside the workspace, or hidden.
+        """
+        try:
+            # Not strict: what is to be written need not be there. What cannot be looked into
+            # stays as it is in the result, and cannot be opened by that name either.
+            place = Path(os.path.realpath(self.root / path))
+        except ValueError as error:  # NULs, lone surrogates
+            raise ToolError(f"no file can be called {path!r}") from error
+        if not place.is_relative_to(self.root):
+            raise ToolError(
+                f"{path!r} is outside the workspace {self.root}; only what is in it can be used"
+            )
+        if self._is_hidden(place):
+            raise ToolError(
+                f"{path!r} is in the team directory, which is not for tools; use another place "
+                f"in the workspace {self.root}"
+            )
+        return place
+
+    def shown(self, place: Path) -> str:
+        """How a resolved path is called in a sentence."""
+        return str(place.relative_to(self.root))
+
+    def open(self, place: Path) -> int:
+        """Open a resolved regular file for reading; the caller closes the descriptor.
+
+        Raises:
+            ToolError: it is no regular file.
+            OSError: it cannot be opened; `filename` is the place.
+        """
+        with self.folder(place) as folder:
+            try:
+                fd = os.open("." if place == self.root else place.name, _FILE, dir_fd=folder)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(place)) from error
+        kind = os.fstat(fd).st_mode
+        if not stat.S_ISREG(kind):
+            os.close(fd)
+            raise ToolError(not_a_file(self.shown(place), kind))
+        return fd
+
+    @contextmanager
+    def folder(self, place: Path, *, create: bool = False) -> Iterator[int]:
+        """Open the folder that a resolved path lies in, going down from the root.
+
+        No link is followed on the way: there was none when the path was resolved, and a command
+        that puts one there since, to lead outside, has the open fail.
+
+        Args:
+            place: what `resolve` gave.
+            create: make the folders that are missing.
+
+        Raises:
+            OSError: a folder is missing, is no folder, …
+        """
+        fd = os.open(self.root, _FOLDER)
+        try:
+            for part in place.relative_to(self.root).parts[:-1]:
+                inner = _enter(fd, part, place, create=create)
+                os.close(fd)
+                fd = inner
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _is_hidden(self, place: Path) -> bool:
+        """Whether it is a hidden folder or in one, also by another spelling of its name."""
+        # By number as well: where case does not count, `.TEAM` is `.team`. Only below the root,
+        # which may itself be a working copy that stands in the team directory.
+        numbers = {_number(folder) for folder in self._hidden} - {None}
+        below = [
+            folder
+            for folder in (place, *place.parents)
+            if folder != self.root and folder.is_relative_to(self.root)
+        ]
+        return any(folder in self._hidden or _number(folder) in numbers for folder in below)
+
+
+def not_a_file(shown: str, kind: int) -> str:
+    """The sentence for what is there but cannot be read as text; `kind` is its `st_mode`."""
+    if stat.S_ISDIR(kind):
+        return f"{shown} is a directory; use bash ls"
+    return f"{shown} is not a regular file but a FIFO, a socket or a device; use bash"
+
+
+def path_in(folder: int, place: Path) -> Path:
+    """A path of a resolved file that goes through its open folder, where the OS has such."""
+    if sys.platform != "linux":
+        return place
+    return Path(f"/proc/self/fd/{folder}") / place.name
+
+
+def _enter(fd: int, part: str, place: Path, *, create: bool) -> int:
+    try:
+        if create:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=fd)
+        return os.open(part, _FOLDER, dir_fd=fd)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(place)) from error
+
+
+def _number(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

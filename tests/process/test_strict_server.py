@@ -1,0 +1,370 @@
+"""The strict server as the real SDK sees it: answers, refusals and every fault."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anthropic
+import httpx2
+import pytest
+
+from tests.strict.faults import Cut, ErrorEvent, Malformed, Reset, Stall, Status, Trickle
+from tests.strict.replies import Answer, decline, say, use
+from tests.strict.server import Asked, StrictServer, by_name
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from tests.strict.asked import Model
+
+MODEL = "claude-sonnet-5-5"
+SYSTEM = "You are 'alice', role: tester. You test."
+TOOL = {"name": "bash", "description": "runs", "input_schema": {"type": "object"}}
+HELLO: Any = {"role": "user", "content": "hello"}
+
+
+@asynccontextmanager
+async def client(server: StrictServer, **more: Any) -> AsyncIterator[anthropic.AsyncAnthropic]:
+    key = server.environment["ANTHROPIC_API_KEY"]
+    given = {"api_key": key, "base_url": server.url, "max_retries": 0, **more}
+    async with anthropic.AsyncAnthropic(**given) as made:
+        yield made
+
+
+async def ask(
+    server: StrictServer,
+    messages: list[Any] | None = None,
+    *,
+    options: dict[str, Any] | None = None,
+    **more: Any,
+) -> Any:
+    """Ask once, through a client of its own, and return the final message."""
+    body: dict[str, Any] = {
+        "model": MODEL,
+        "max_tokens": 1000,
+        "system": SYSTEM,
+        "tools": [TOOL],
+        "messages": messages or [HELLO],
+        **more,
+    }
+    async with client(server, **(options or {})) as made, made.messages.stream(**body) as stream:
+        return await stream.get_final_message()
+
+
+def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(coroutine)
+
+
+def always(answer: Answer) -> Callable[[Asked], Answer]:
+    return lambda _: answer
+
+
+def texts(message: Any) -> str:
+    return "".join(block.text for block in message.content if block.type == "text")
+
+
+def test_text_arrives_with_its_usage() -> None:
+    with StrictServer(always(say("Grüße, 世界 🌍"))) as server:
+        message = run(ask(server))
+    assert texts(message) == "Grüße, 世界 🌍"
+    assert message.stop_reason == "end_turn"
+    assert message.usage.input_tokens > 0
+    assert message.usage.output_tokens > 1
+    assert server.requests[0].asked.name == "alice"
+    assert server.requests[0].headers["authorization"] == "Bearer test-key"
+    assert server.refused == []
+
+
+def test_the_environment_alone_leads_a_client_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    with StrictServer(always(say("hello"))) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+
+        async def count() -> int:
+            async with anthropic.AsyncAnthropic(max_retries=0) as made:
+                counted = await made.messages.count_tokens(model=MODEL, messages=[HELLO])
+                return counted.input_tokens
+
+        assert run(count()) > 0
+
+
+def test_tool_calls_and_their_results_go_round_with_thinking_unchanged() -> None:
+    play: list[Answer | Model] = [
+        say(
+            "I look.",
+            thinking="What is there? 🤔",
+            redacted=True,
+            calls=[("bash", {"command": "ls"}), ("bash", {})],
+        ),
+        lambda asked: say(" ".join(result.text for result in asked.last_results)),
+    ]
+    with StrictServer(by_name({"alice": play})) as server:
+        first = run(ask(server))
+        assert [block.type for block in first.content] == [
+            "thinking",
+            "redacted_thinking",
+            "text",
+            "tool_use",
+            "tool_use",
+        ]
+        assert first.stop_reason == "tool_use"
+        calls = [block for block in first.content if block.type == "tool_use"]
+        assert [call.input for call in calls] == [{"command": "ls"}, {}]
+        results = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": f"done {at}"}
+            for at, call in enumerate(calls)
+        ]
+        said = [HELLO, {"role": "assistant", "content": first.content}]
+        second = run(ask(server, [*said, {"role": "user", "content": results}]))
+        assert texts(second) == "done 0 done 1"
+        assert server.refused == []
+
+
+def test_changed_thinking_is_refused() -> None:
+    with StrictServer(always(use(("bash", {}), thinking="hm"))) as server:
+        first = run(ask(server)).to_dict()["content"]
+        first[0]["thinking"] = "changed"
+        result = {"type": "tool_result", "tool_use_id": first[1]["id"], "content": "done"}
+        said = [{"role": "assistant", "content": first}, {"role": "user", "content": [result]}]
+        with pytest.raises(anthropic.BadRequestError, match="Invalid `signature`") as caught:
+            run(ask(server, [HELLO, *said]))
+    assert caught.value.type == "invalid_request_error"
+    assert caught.value.request_id
+    assert server.refused[0].body["messages"][1]["content"] == first
+
+
+def test_a_paused_turn_may_be_continued() -> None:
+    play = [say("so far", stop_reason="pause_turn"), say("and on")]
+    with StrictServer(by_name({"alice": play})) as server:
+        first = run(ask(server))
+        said = [HELLO, {"role": "assistant", "content": first.content}]
+        assert texts(run(ask(server, said))) == "and on"
+        assert server.refused == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "count"),
+    [
+        (say(), "end_turn", 0),
+        (decline(), "refusal", 0),
+        (say("half", stop_reason="max_tokens"), "max_tokens", 1),
+        (use(("bash", '{"command": "rm -rf'), stop_reason="max_tokens"), "max_tokens", 1),
+        (say("full", stop_reason="model_context_window_exceeded"), None, 1),
+        (say("new", stop_reason="a_reason_not_known_yet"), None, 1),
+    ],
+    ids=["nothing", "refusal", "max_tokens", "half a call", "context", "unknown"],
+)
+def test_every_stop_reason_arrives(answer: Answer, reason: str | None, count: int) -> None:
+    with StrictServer(always(answer)) as server:
+        message = run(ask(server))
+    assert message.stop_reason == (reason or answer.stop_reason)
+    assert len(message.content) == count
+
+
+def test_cached_prefixes_are_read_on_the_next_turn() -> None:
+    marked = [{"type": "text", "text": SYSTEM, "cache_control": {"type": "ephemeral"}}]
+    with StrictServer(always(say("hello"))) as server:
+        first, second = (run(ask(server, system=marked)).usage for _ in range(2))
+        changed = run(ask(server, system=marked, tools=[])).usage
+    assert first.cache_creation_input_tokens == second.cache_read_input_tokens > 0
+    assert second.cache_creation_input_tokens == 0
+    assert changed.cache_read_input_tokens == 0
+    assert server.requests[1].message
+    assert server.requests[1].message["usage"]["cache_read_input_tokens"] > 0
+
+
+def test_refusals_come_as_the_sdk_names_them() -> None:
+    with StrictServer(always(say("hello")), context_tokens=1000) as server:
+        with pytest.raises(anthropic.AuthenticationError):
+            run(ask(server, options={"api_key": "wrong"}))
+        with pytest.raises(anthropic.NotFoundError, match="model: gpt"):
+            run(ask(server, model="gpt"))
+        with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 1"):
+            run(ask(server, [{"role": "user", "content": "x" * 9000}]))
+        with pytest.raises(anthropic.ContentTooLargeError):
+            run(ask(server, [{"role": "user", "content": "x" * 33_600_000}]))
+        with pytest.raises(anthropic.NotFoundError, match="Not found"):
+            run(ask(server, options={"base_url": server.url + "/v1"}))
+    assert [error.status for error in server.refused] == [401, 404, 400, 413, 404]
+    assert server.requests == []
+
+
+def test_models_are_listed_with_their_limits() -> None:
+    async def look(server: StrictServer) -> tuple[list[str], int | None]:
+        async with client(server) as made:
+            names = [model.id async for model in made.models.list()]
+            return names, (await made.models.retrieve(names[0])).max_input_tokens
+
+    with StrictServer(always(say("hello")), models=("one", "two"), context_tokens=9) as server:
+        assert run(look(server)) == (["one", "two"], 9)
+
+
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [
+        (Status(408), anthropic.RequestTimeoutError),
+        (Status(409), anthropic.ConflictError),
+        (Status(429), anthropic.RateLimitError),
+        (Status(429, retry_after=7), anthropic.RateLimitError),
+        (Status(500), anthropic.InternalServerError),
+        (Status(502, html=True), anthropic.InternalServerError),
+        (Status(503), anthropic.ServiceUnavailableError),
+        (Status(504), anthropic.GatewayTimeoutError),
+        (Status(529), anthropic.OverloadedError),
+    ],
+    ids=lambda value: repr(value) if isinstance(value, Status) else "",
+)
+def test_an_http_error_is_raised_as_the_sdk_names_it(
+    fault: Status, shown: type[anthropic.APIStatusError]
+) -> None:
+    """The turn is not lost: the next request gets it."""
+    with StrictServer(by_name({"alice": [say("after all")]})) as server:
+        server.faults.push(fault)
+        with pytest.raises(shown) as caught:
+            run(ask(server))
+        assert texts(run(ask(server))) == "after all"
+    error = caught.value
+    assert error.status_code == fault.status
+    assert error.response.headers.get("retry-after") == (
+        None if fault.retry_after is None else str(fault.retry_after)
+    )
+    assert [request.fault for request in server.requests] == [fault, None]
+
+
+BREAKS: list[tuple[Any, type[Exception]]] = [
+    (Reset(), anthropic.APIConnectionError),
+    (Reset(after=4), httpx2.ReadError),
+    (Malformed(), json.JSONDecodeError),
+    (ErrorEvent(), anthropic.APIStatusError),
+]
+
+
+@pytest.mark.parametrize(("fault", "shown"), BREAKS, ids=[repr(fault) for fault, _ in BREAKS])
+def test_a_broken_stream_is_raised_and_its_turn_kept(fault: Any, shown: type[Exception]) -> None:
+    with StrictServer(by_name({"alice": [say("after all")]})) as server:
+        server.faults.push(fault)
+        with pytest.raises(shown):
+            run(ask(server))
+        assert texts(run(ask(server))) == "after all"
+        assert server.faults.left == 0
+
+
+def test_an_error_event_names_its_type_under_status_200() -> None:
+    with StrictServer(always(say("hello"))) as server:
+        server.faults.push(ErrorEvent())
+        with pytest.raises(anthropic.APIStatusError) as caught:
+            run(ask(server))
+    assert caught.value.status_code == 200
+    assert caught.value.type == "overloaded_error"
+
+
+def test_a_clean_end_half_way_raises_nothing() -> None:
+    """What an agent must find out for itself: no stop reason, part of the text."""
+    with StrictServer(always(say("hello"))) as server:
+        server.faults.push(Cut(answer=say("only a part of this arrives")))
+        message = run(ask(server))
+    assert message.stop_reason is None
+    assert texts(message) == "only a "
+
+
+@pytest.mark.parametrize(
+    ("stall", "heard"),
+    [(Stall(), "at last"), (Stall(after=4, answer=say("after a while")), "after a while")],
+    ids=["before any byte", "in mid-stream"],
+)
+def test_a_released_stall_goes_on_to_a_whole_answer(stall: Stall, heard: str) -> None:
+    async def wait(server: StrictServer) -> Any:
+        asking = asyncio.create_task(ask(server))
+        assert await asyncio.to_thread(stall.reached.wait, 30)
+        assert not asking.done()
+        stall.released.set()
+        return await asking
+
+    with StrictServer(always(say("at last"))) as server:
+        server.faults.push(stall)
+        message = run(wait(server))
+    assert texts(message) == heard
+    assert message.stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("after", [None, 4])
+def test_a_stall_ends_with_the_clients_patience_and_never_holds_up_closing(
+    after: int | None,
+) -> None:
+    impatient = {"timeout": httpx2.Timeout(10, read=0.05)}
+    shown = anthropic.APITimeoutError if after is None else httpx2.ReadTimeout
+    with StrictServer(always(say("hello"))) as server:
+        server.faults.push(Stall(after=after))
+        with pytest.raises(shown):
+            run(ask(server, options=impatient))
+
+
+def test_one_byte_at_a_time_splits_characters_and_loses_nothing() -> None:
+    words = "Grüße, 世界 🌍\u2028"
+    with StrictServer(always(say(words, calls=[("bash", {"command": words})]))) as server:
+        server.faults.push(Trickle())
+        message = run(ask(server))
+    assert texts(message) == words
+    assert message.content[1].input == {"command": words}
+
+
+def test_a_fault_by_predicate_strikes_only_whom_it_fits() -> None:
+    with StrictServer(always(say("hello"))) as server:
+        server.faults.when(lambda asked: asked.name == "bob", Status(500))
+        assert texts(run(ask(server))) == "hello"
+        with pytest.raises(anthropic.InternalServerError):
+            run(ask(server, system="You are 'bob', role: coder"))
+        assert texts(run(ask(server, system="You are 'bob', role: coder"))) == "hello"
+
+
+def test_requests_at_the_same_time_each_get_their_own_turns() -> None:
+    names = [f"mate{number}" for number in range(20)]
+    plays = {name: [say(f"{name} {turn}") for turn in range(3)] for name in names}
+
+    async def life(made: anthropic.AsyncAnthropic, name: str) -> list[str]:
+        heard = []
+        for _ in range(3):
+            system = f"You are '{name}', role: coder"
+            async with made.messages.stream(
+                model=MODEL,
+                max_tokens=100,
+                system=system,
+                messages=[HELLO],
+            ) as stream:
+                heard.append(texts(await stream.get_final_message()))
+        return heard
+
+    async def lives(server: StrictServer) -> list[list[str]]:
+        async with client(server) as made:
+            return await asyncio.gather(*(life(made, name) for name in names))
+
+    with StrictServer(by_name(plays)) as server:
+        heard = run(lives(server))
+    assert heard == [[f"{name} {turn}" for turn in range(3)] for name in names]
+    assert len(server.requests) == 60
+
+
+def test_what_the_tests_own_model_raises_is_raised_at_the_end() -> None:
+    def model(asked: Asked) -> Answer:
+        raise LookupError(asked.name)
+
+    with (
+        pytest.raises(LookupError, match="alice"),
+        StrictServer(model) as server,
+        pytest.raises(anthropic.InternalServerError),
+    ):
+        run(ask(server))
+
+
+def test_closing_ends_idle_connections() -> None:
+    with StrictServer(always(say("hello"))) as server:
+        idle = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
+        with idle:
+            idle.settimeout(30)
+            run(ask(server))  # so that the idle one has been accepted before
+            server.close()
+            assert idle.recv(1) == b""

@@ -1,0 +1,129 @@
+"""What the model is asked: one accepted request as a test wants to read it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from tests.strict.blocks import listed
+from tests.strict.conversation import Turn, turns
+from tests.strict.replies import Answer, say
+
+OPENING: Final = re.compile(r"You are '([^']*)', role: ([^,.\n]*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One tool result of the last user message.
+
+    Attributes:
+        tool_use_id: the call that it answers.
+        name: the tool that was called.
+        text: its text blocks, joined by line ends.
+        is_error: whether the tool failed.
+    """
+
+    tool_use_id: str
+    name: str
+    text: str
+    is_error: bool
+
+
+class Asked:
+    """One request.
+
+    Attributes:
+        body: as it came, parsed.
+    """
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.body = body
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages as they came."""
+        return list(self.body["messages"])
+
+    @property
+    def system(self) -> str:
+        """The text of the system prompt."""
+        return text_of(self.body.get("system") or [])
+
+    @property
+    def name(self) -> str:
+        """The teammate's name by the opening of the system prompt, or an empty string."""
+        found = OPENING.match(self.system)
+        return found[1] if found else ""
+
+    @property
+    def role(self) -> str:
+        """The teammate's role, up to a comma, full stop or line end, or an empty string."""
+        found = OPENING.match(self.system)
+        return found[2].strip() if found else ""
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools."""
+        return [tool["name"] for tool in self.body.get("tools", [])]
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """The conversation with the messages of one role in a row taken together."""
+        return turns(self.messages)
+
+    @property
+    def last_text(self) -> str:
+        """The text of the last turn, tool results left out."""
+        return text_of(self.turns[-1].content)
+
+    @property
+    def last_results(self) -> list[Result]:
+        """The tool results of the last turn, in order."""
+        names = {
+            block["id"]: block["name"]
+            for turn in self.turns
+            for block in turn.content
+            if block["type"] == "tool_use"
+        }
+        return [
+            Result(
+                tool_use_id=block["tool_use_id"],
+                name=names[block["tool_use_id"]],
+                text=text_of(block.get("content") or []),
+                is_error=block.get("is_error", False),
+            )
+            for block in self.turns[-1].content
+            if block["type"] == "tool_result"
+        ]
+
+
+Model = Callable[[Asked], Answer]
+
+
+def text_of(content: Any) -> str:
+    """Return the text blocks of a content, joined by line ends."""
+    blocks = listed(content, "")
+    return "\n".join(block["text"] for block in blocks if block["type"] == "text")
+
+
+def by_name(plays: Mapping[str, Sequence[Answer | Model]]) -> Model:
+    """Return a model that plays each teammate its own list of turns, one a request.
+
+    A callable turn is asked for its answer. After its last turn, and to a name that is not
+    listed, it says `Nothing to do.`
+    """
+    lock = threading.Lock()
+    left = {name: deque(play) for name, play in plays.items()}
+
+    def answer(asked: Asked) -> Answer:
+        with lock:
+            play = left.get(asked.name)
+            turn = play.popleft() if play else say("Nothing to do.")
+        return turn if isinstance(turn, Answer) else turn(asked)
+
+    return answer

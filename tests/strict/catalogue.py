@@ -1,0 +1,36 @@
+"""The catalogue of models, as `GET /v1/models` shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.strict.errors import ApiError
+
+if TYPE_CHECKING:
+    from tests.strict.rules import Terms
+
+
+def listing(terms: Terms) -> dict[str, Any]:
+    """Return the one page of models."""
+    data = [entry(name, terms) for name in terms.models]
+    ends = {"first_id": terms.models[0], "last_id": terms.models[-1]}
+    return {"data": data, "has_more": False, **ends}
+
+
+def entry(name: str, terms: Terms) -> dict[str, Any]:
+    """Return what is known of a model.
+
+    Raises:
+        ApiError: 404, no such model.
+    """
+    if name not in terms.models:
+        raise ApiError(404, "not_found_error", f"model: {name}")
+    return {
+        "id": name,
+        "type": "model",
+        "display_name": name.replace("-", " ").title(),
+        "created_at": "2026-01-01T00:00:00Z",
+        "lifecycle": "active",
+        "max_input_tokens": terms.context_tokens,
+        "max_tokens": terms.output_tokens,
+    }

@@ -1,0 +1,168 @@
+"""A conversation: the order in which messages, tool calls, results and thinking may stand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING, Any
+
+from tests.strict.blocks import check_blocks, check_keys, listed
+from tests.strict.errors import refuse
+from tests.strict.issued import thoughts
+from tests.strict.signatures import genuine
+
+if TYPE_CHECKING:
+    from tests.strict.blocks import Block
+    from tests.strict.issued import Issued
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The messages of one role in a row, taken together as the service takes them.
+
+    Attributes:
+        role: `user` or `assistant`.
+        content: the blocks of all of them.
+    """
+
+    role: str
+    content: list[Block]
+
+    def ids(self, kind: str, key: str) -> list[str]:
+        """Return one key of every block of a kind: the ids of calls, or of results."""
+        return [block[key] for block in self.content if block["type"] == kind]
+
+    @property
+    def calls(self) -> list[str]:
+        """The ids of its tool calls."""
+        return self.ids("tool_use", "id")
+
+    @property
+    def results(self) -> list[str]:
+        """The ids that its tool results answer."""
+        return self.ids("tool_result", "tool_use_id")
+
+
+NOTHING = Turn("user", [])
+
+
+def turns(messages: list[dict[str, Any]]) -> list[Turn]:
+    """Merge the messages of one role in a row, unchecked."""
+    merged: list[Turn] = []
+    for message in messages:
+        content = listed(message["content"], "messages")
+        if merged and merged[-1].role == message["role"]:
+            merged[-1].content.extend(content)
+        else:
+            merged.append(Turn(message["role"], list(content)))
+    return merged
+
+
+def check_conversation(messages: list[Any], issued: Issued, *, thinks: bool = True) -> None:
+    """Refuse messages that are no conversation.
+
+    Args:
+        messages: as in the body.
+        issued: what the service has sent so far.
+        thinks: false if the request disables thinking, and may so leave thinking out.
+    """
+    if not messages:
+        refuse("messages: at least one message is required")
+    for index, message in enumerate(messages):
+        _check_message(message, f"messages.{index}")
+    if messages[0]["role"] != "user":
+        refuse('messages: first message must use the "user" role')
+    said = turns(messages)
+    _check_end(said[-1], issued)
+    _check_unique(said)
+    for index, (turn, after) in enumerate(pairwise([NOTHING, *said, NOTHING]), start=-1):
+        _check_pair(turn, after, index)
+    _check_thinking(said, issued, thinks=thinks)
+
+
+def _check_message(message: Any, where: str) -> None:
+    if not isinstance(message, dict):
+        refuse(f"{where}: Input should be an object")
+    check_keys(message, {"role", "content"}, where)
+    if message.get("role") not in {"user", "assistant"}:
+        refuse(f"{where}.role: Input should be 'user' or 'assistant'")
+    if "content" not in message:
+        refuse(f"{where}.content: Field required")
+    if message["content"] in ("", []):
+        refuse(f"{where}: all messages must have non-empty content")
+    blocks = listed(message["content"], f"{where}.content")
+    check_blocks(blocks, message["role"], f"{where}.content")
+
+
+def _check_end(last: Turn, issued: Issued) -> None:
+    if last.role == "assistant" and not issued.paused(last.content):
+        refuse(
+            "This model does not support assistant message prefill. "
+            "The conversation must end with a user message.",
+        )
+
+
+def _check_unique(said: list[Turn]) -> None:
+    counts = Counter(call for turn in said for call in turn.calls)
+    for call, count in counts.items():
+        if count > 1:
+            refuse(f"messages: `tool_use` ids must be unique, found {call} {count} times")
+
+
+def _check_pair(turn: Turn, after: Turn, index: int) -> None:
+    for answered in after.results:
+        if answered not in turn.calls:
+            refuse(
+                f"messages.{index + 1}: unexpected `tool_use_id` found in `tool_result` blocks: "
+                f"{answered}. Each `tool_result` block must have a corresponding `tool_use` block "
+                "in the previous message.",
+            )
+        if after.results.count(answered) > 1:
+            refuse(
+                f"messages.{index + 1}: each tool_use must have a single result. "
+                f"Found multiple `tool_result` blocks with id: {answered}",
+            )
+    first = list(takewhile(lambda block: block["type"] == "tool_result", after.content))
+    missing = [call for call in turn.calls if call not in Turn("user", first).results]
+    if missing:
+        refuse(
+            f"messages.{index}: `tool_use` ids were found without `tool_result` blocks "
+            f"immediately after: {', '.join(missing)}. Each `tool_use` block must have a "
+            "corresponding `tool_result` block in the next message.",
+        )
+
+
+def _check_thinking(said: list[Turn], issued: Issued, *, thinks: bool) -> None:
+    loop_begins = max(
+        index for index, turn in enumerate(said) if turn.role == "user" and not turn.results
+    )
+    for index, turn in enumerate(said):
+        if turn.role == "user":
+            continue
+        _check_signed(turn, index)
+        if thinks and index > loop_begins:
+            _check_kept(turn, issued, index)
+
+
+def _check_signed(turn: Turn, index: int) -> None:
+    for at, block in enumerate(turn.content):
+        kind = block["type"]
+        if kind in {"thinking", "redacted_thinking"} and not genuine(block):
+            refuse(f"messages.{index}.content.{at}: Invalid `signature` in `{kind}` block")
+    if turn.content[-1]["type"] in {"thinking", "redacted_thinking"}:
+        refuse(
+            f"messages.{index}: The final block in an assistant message cannot be `thinking`.",
+        )
+
+
+def _check_kept(turn: Turn, issued: Issued, index: int) -> None:
+    kept = thoughts(turn.content)
+    for call in turn.calls:
+        sent = issued.thinking_before(call)
+        if tuple(thought for thought in kept if thought in sent) != sent:
+            refuse(
+                f"messages.{index}: `thinking` or `redacted_thinking` blocks in the latest "
+                "assistant message cannot be modified. These blocks must remain as they were in "
+                "the original response.",
+            )

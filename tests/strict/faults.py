@@ -1,0 +1,197 @@
+"""Faults: the ways in which a model's service fails, and the plan of which request meets one.
+
+A fault that breaks a stream breaks an answer of its own, so that the turn it spoils is played
+when the request is made again.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tests.strict.errors import ApiError
+from tests.strict.replies import Answer, say
+from tests.strict.sse import event
+
+if TYPE_CHECKING:
+    from tests.strict.exchange import Exchange
+    from tests.strict.wire import Wire
+
+SPOILT: Final = say("This answer does not arrive as a whole.")
+TYPES: Final = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+class Fault(Protocol):
+    """One way to fail. It may strike any number of requests."""
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:
+        """Answer a request in this way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """An HTTP error with the service's body, or with a proxy's page.
+
+    Attributes:
+        status: 408, 409, 429, 500, 502, 503, 504, 529, …
+        retry_after: the header's value: seconds, or a date.
+        html: whether the body is a page, as a load balancer's is.
+    """
+
+    status: int
+    retry_after: str | float | None = None
+    html: bool = False
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:  # noqa: ARG002  # as all do
+        """Send the error."""
+        later = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
+        if self.html:
+            page = f"<html><body><h1>{self.status} Bad Gateway</h1></body></html>".encode()
+            wire.reply(self.status, page, {"content-type": "text/html", **later})
+        else:
+            kind = TYPES.get(self.status, "api_error")
+            wire.error(ApiError(self.status, kind, f"injected {self.status}"), later)
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """A connection reset.
+
+    Attributes:
+        after: events sent before it; None resets before any byte.
+        answer: whose events they are.
+    """
+
+    after: int | None = None
+    answer: Answer = SPOILT
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:
+        """Send some events, if any, and reset."""
+        if self.after is not None:
+            _begin(wire, exchange.events(self.answer), self.after)
+        wire.reset()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A stream that ends in the middle as if it were done: no stop reason, no `message_stop`.
+
+    Attributes:
+        after: events sent before the end.
+        answer: whose events they are.
+    """
+
+    after: int = 4
+    answer: Answer = SPOILT
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:
+        """Send some events and end well."""
+        _begin(wire, exchange.events(self.answer), self.after)
+        wire.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A stream with a data line that is no JSON.
+
+    Attributes:
+        after: events sent before it.
+        answer: whose events they are.
+    """
+
+    after: int = 4
+    answer: Answer = SPOILT
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:
+        """Send some events, the broken line, and end."""
+        _begin(wire, exchange.events(self.answer), self.after)
+        wire.send(b'event: content_block_delta\ndata: {"type": "content_blo\n\n')
+        wire.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent:
+    """A stream with an `error` event in the middle, as the service sends when overloaded.
+
+    Attributes:
+        after: events sent before it.
+        answer: whose events they are.
+        type: of the error.
+    """
+
+    after: int = 4
+    answer: Answer = SPOILT
+    type: str = "overloaded_error"
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:
+        """Send some events, the error, and end."""
+        _begin(wire, exchange.events(self.answer), self.after)
+        error = {"type": self.type, "message": "Overloaded"}
+        wire.send(event("error", error=error, request_id=wire.request_id))
+        wire.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Trickle:
+    """A good answer, one byte at a time, each in a chunk of its own."""
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:
+        """Send the model's own answer slowly."""
+        events = exchange.events()
+        wire.start()
+        for byte in b"".join(events):
+            wire.send(bytes([byte]))
+        wire.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Silence, until the test releases it or the server closes.
+
+    Attributes:
+        after: events sent before it; None stalls before any byte, and then gives the model's
+            own answer.
+        answer: whose events they are, and the rest of them once released.
+        reached: set when a request has come to the silence.
+        released: set to go on.
+    """
+
+    after: int | None = None
+    answer: Answer = SPOILT
+    reached: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:
+        """Send some events, if any, wait, and go on."""
+        events = [] if self.after is None else exchange.events(self.answer)
+        sent = 0 if self.after is None else _begin(wire, events, self.after)
+        self.reached.set()
+        self.released.wait()
+        if exchange.closing:
+            wire.reset()
+            return
+        if self.after is None:
+            events = exchange.events()
+            wire.start()
+        for data in events[sent:]:
+            wire.send(data)
+        wire.finish()
+
+
+def _begin(wire: Wire, events: list[bytes], after: int) -> int:
+    # `message_delta` and `message_stop` would make the answer whole.
+    sent = min(after, len(events) - 2)
+    wire.start()
+    for data in events[:sent]:
+        wire.send(data)
+    return sent

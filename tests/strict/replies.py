@@ -1,0 +1,109 @@
+"""What the model answers: text, thinking and tool calls, ready to be sent any number of times."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.strict.signatures import sign
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# A tool's name and its input; a string is streamed as it stands, so that it may be broken JSON.
+Call = tuple[str, Mapping[str, Any] | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One answer of the model.
+
+    Attributes:
+        text: left out of the content if empty.
+        thinking: a thinking block before everything else; None for none, "" for one whose
+            text is withheld but which must be returned all the same.
+        redacted: a redacted thinking block after it.
+        calls: the tools it asks for.
+        stop_reason: by default `tool_use` with calls and `end_turn` without.
+        stop_details: what a `refusal` comes with.
+        usage: figures that replace those that the server reckons.
+    """
+
+    text: str = ""
+    thinking: str | None = None
+    redacted: bool = False
+    calls: tuple[Call, ...] = ()
+    stop_reason: str = "end_turn"
+    stop_details: Mapping[str, Any] | None = None
+    usage: Mapping[str, int] = field(default_factory=dict)
+
+    def content(self) -> list[dict[str, Any]]:
+        """Return the content blocks, each tool call under an id never used before."""
+        blocks: list[dict[str, Any]] = []
+        if self.thinking is not None:
+            signature = sign(self.thinking)
+            blocks.append(
+                {"type": "thinking", "thinking": self.thinking, "signature": signature},
+            )
+        if self.redacted:
+            blocks.append({"type": "redacted_thinking", "data": sign("redacted")})
+        if self.text:
+            blocks.append({"type": "text", "text": self.text})
+        blocks += [
+            {"type": "tool_use", "id": new_id("toolu"), "name": name, "input": given}
+            for name, given in self.calls
+        ]
+        return blocks
+
+    def message(self, *, model: str, usage: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a whole message under a new id, its usage completed with the output's."""
+        content = self.content()
+        return {
+            "id": new_id("msg"),
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": content,
+            "stop_reason": self.stop_reason,
+            "stop_sequence": None,
+            "stop_details": self.stop_details,
+            "usage": {**usage, "output_tokens": 1 + len(str(content)) // 4, **self.usage},
+        }
+
+
+def new_id(prefix: str) -> str:
+    """Return an id in the service's style: `msg_01…`."""
+    return f"{prefix}_01{secrets.token_hex(11)}"
+
+
+def say(
+    text: str = "",
+    *,
+    calls: Sequence[Call] = (),
+    thinking: str | None = None,
+    redacted: bool = False,
+    stop_reason: str | None = None,
+    usage: Mapping[str, int] | None = None,
+) -> Answer:
+    """Answer with text, and tool calls after it; `say()` is an answer without content."""
+    return Answer(
+        text=text,
+        thinking=thinking,
+        redacted=redacted,
+        calls=tuple(calls),
+        stop_reason=stop_reason or ("tool_use" if calls else "end_turn"),
+        usage=usage or {},
+    )
+
+
+def use(*calls: Call, thinking: str | None = None, stop_reason: str | None = None) -> Answer:
+    """Answer with tool calls alone: `use(("bash", {"command": "ls"}), …)`."""
+    return say(calls=calls, thinking=thinking, stop_reason=stop_reason)
+
+
+def decline(text: str = "") -> Answer:
+    """Answer as a safety classifier does: HTTP 200, the text so far, stop reason `refusal`."""
+    details = {"type": "refusal", "category": None, "explanation": None}
+    return Answer(text=text, stop_reason="refusal", stop_details=details)

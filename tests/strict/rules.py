@@ -1,0 +1,173 @@
+"""The rules for a request: its headers, the keys of its body and its size."""
+
+from __future__ import annotations
+
+import json
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.strict.blocks import check_blocks, check_cache_control, check_keys, listed
+from tests.strict.cache import check_breakpoints, prompt_tokens
+from tests.strict.conversation import check_conversation
+from tests.strict.errors import ApiError, refuse
+from tests.strict.tools import check_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.strict.issued import Issued
+
+VERSION: Final = "2026-10-21"
+VERSIONS: Final = ("2023-06-01", VERSION)
+MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+LEAST_BUDGET: Final = 1024
+
+Types = type | tuple[type, ...]
+NULL: Final = types.NoneType
+COUNTED: Final[dict[str, Types]] = {
+    "model": str,
+    "messages": list,
+    "system": (str, list),
+    "tools": list,
+    "tool_choice": dict,
+    "thinking": dict,
+    "output_config": dict,
+    "cache_control": (dict, NULL),
+    "speed": (str, NULL),
+}
+CREATED: Final[dict[str, Types]] = {
+    **COUNTED,
+    "max_tokens": int,
+    "stream": bool,
+    "metadata": dict,
+    "stop_sequences": list,
+    "service_tier": str,
+    "container": (str, dict, NULL),
+    "diagnostics": (dict, NULL),
+    "inference_geo": (str, NULL),
+}
+SAMPLING: Final[dict[str, Types]] = {
+    "temperature": (int, float),
+    "top_p": (int, float),
+    "top_k": int,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What one server serves.
+
+    Attributes:
+        keys: the bearer keys that it knows.
+        models: the names of its models.
+        context_tokens: the longest prompt.
+        output_tokens: the largest `max_tokens`.
+    """
+
+    keys: tuple[str, ...]
+    models: tuple[str, ...]
+    context_tokens: int
+    output_tokens: int
+
+
+def check_headers(headers: Mapping[str, str], terms: Terms) -> None:
+    """Refuse a request that shows no known key or names no known version.
+
+    Args:
+        headers: their names in lower case.
+        terms: what the server serves.
+    """
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or key not in terms.keys:
+        raise ApiError(401, "authentication_error", "Invalid bearer token")
+    version = headers.get("anthropic-version")
+    if version is None:
+        refuse("anthropic-version: header is required")
+    if version not in VERSIONS:
+        refuse(f'anthropic-version: "{version}" is not a valid version')
+
+
+def parse_body(content_type: str, data: bytes) -> dict[str, Any]:
+    """Return the JSON object of a request's body, or refuse it."""
+    if len(data) > MAX_BODY_BYTES:
+        raise ApiError(413, "request_too_large", "Request exceeds the maximum size")
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        refuse(f"content-type: expected application/json, got {content_type!r}")
+    try:
+        body = json.loads(data)
+        # Half of a surrogate pair passes Python's reader, but not the service's.
+        json.dumps(body, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        refuse(f"The request body is not valid JSON: {error}")
+    if not isinstance(body, dict):
+        refuse("The request body is not valid JSON: expected an object")
+    return body
+
+
+def check_create(body: dict[str, Any], version: str, terms: Terms, issued: Issued) -> None:
+    """Refuse a body of `POST /v1/messages` that the service would refuse."""
+    known = CREATED if version == VERSION else {**CREATED, **SAMPLING}
+    _check_types(body, known, {"model", "max_tokens", "messages"})
+    if isinstance(body["max_tokens"], bool) or body["max_tokens"] < 1:
+        refuse("max_tokens: Input should be greater than or equal to 1")
+    if body["max_tokens"] > terms.output_tokens:
+        refuse(
+            f"max_tokens: {body['max_tokens']} > {terms.output_tokens}, which is the maximum "
+            f"allowed number of output tokens for {body['model']}",
+        )
+    if body.get("stream") is not True:
+        refuse("Streaming is required for operations that may take longer than 10 minutes")
+    check_keys(body.get("metadata", {}), {"user_id"}, "metadata")
+    _check_prompt(body, terms, issued)
+
+
+def check_count(body: dict[str, Any], terms: Terms, issued: Issued) -> None:
+    """Refuse a body of `POST /v1/messages/count_tokens` that the service would refuse."""
+    _check_types(body, COUNTED, {"model", "messages"})
+    _check_prompt(body, terms, issued)
+
+
+def _check_types(body: dict[str, Any], known: dict[str, Types], required: set[str]) -> None:
+    check_keys(body, set(known), "")
+    for key in sorted(required - body.keys()):
+        refuse(f"{key}: Field required")
+    for key, value in body.items():
+        if not isinstance(value, known[key]):
+            refuse(f"{key}: Input should have another type than {type(value).__name__}")
+
+
+def _check_prompt(body: dict[str, Any], terms: Terms, issued: Issued) -> None:
+    if body["model"] not in terms.models:
+        raise ApiError(404, "not_found_error", f"model: {body['model']}")
+    thinking = body.get("thinking", {})
+    _check_thinking(thinking, body.get("max_tokens"))
+    check_tools(body)
+    check_blocks(listed(body.get("system") or [], "system"), "system", "system")
+    check_conversation(body["messages"], issued, thinks=thinking.get("type") != "disabled")
+    check_cache_control(body.get("cache_control"), "")
+    check_breakpoints(body)
+    tokens = prompt_tokens(body)
+    if tokens > terms.context_tokens:
+        refuse(f"prompt is too long: {tokens} tokens > {terms.context_tokens} maximum")
+
+
+def _check_thinking(thinking: dict[str, Any], max_tokens: int | None) -> None:
+    if not thinking:
+        return
+    keys = {
+        "enabled": {"type", "budget_tokens", "display"},
+        "adaptive": {"type", "display"},
+        "between_tools": {"type"},
+        "disabled": {"type"},
+    }
+    if thinking.get("type") not in keys:
+        refuse("thinking.type: Input should be 'adaptive', 'enabled', 'between_tools', 'disabled'")
+    check_keys(thinking, keys[thinking["type"]], f"thinking.{thinking['type']}")
+    if thinking["type"] != "enabled":
+        return
+    budget = thinking.get("budget_tokens")
+    if not isinstance(budget, int) or budget < LEAST_BUDGET:
+        refuse("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+    if max_tokens is not None and budget >= max_tokens:
+        refuse("`max_tokens` must be greater than `thinking.budget_tokens`")

@@ -1,0 +1,151 @@
+"""The strict server: the Messages API on a local port, refusing what the real one refuses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from tests.strict.asked import Asked, by_name
+from tests.strict.cache import prompt_tokens
+from tests.strict.catalogue import entry, listing
+from tests.strict.errors import ApiError
+from tests.strict.exchange import Accepted, Exchange, Memory
+from tests.strict.listener import Listener
+from tests.strict.plan import Plan
+from tests.strict.rules import Terms, check_count, check_create, check_headers, parse_body
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tests.strict.asked import Model
+    from tests.strict.listener import Incoming
+    from tests.strict.wire import Wire
+
+__all__ = ["Accepted", "Asked", "StrictServer", "by_name"]
+
+MODELS = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")
+
+
+class StrictServer:
+    """A server for the length of a `with` block.
+
+    Attributes:
+        requests: those accepted, in order of arrival.
+        refused: those refused; a test of ours asserts that it is empty.
+        broken: what the test's own model raised; the first is raised again at the end.
+        faults: the plan of faults.
+    """
+
+    def __init__(
+        self,
+        answer: Model,
+        *,
+        keys: tuple[str, ...] = ("test-key",),
+        models: tuple[str, ...] = MODELS,
+        context_tokens: int = 200_000,
+        output_tokens: int = 128_000,
+    ) -> None:
+        self._answer = answer
+        self._terms = Terms(
+            keys=keys,
+            models=models,
+            context_tokens=context_tokens,
+            output_tokens=output_tokens,
+        )
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._memory = Memory()
+        self._listener = Listener(self._serve)
+        self.requests: list[Accepted] = []
+        self.refused: list[ApiError] = []
+        self.broken: list[Exception] = []
+        self.faults = Plan()
+
+    @property
+    def url(self) -> str:
+        """What `ANTHROPIC_BASE_URL` should be."""
+        return self._listener.url
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which a child process finds this server."""
+        return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": self._terms.keys[0]}
+
+    def __enter__(self) -> Self:
+        self._listener.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+        if self.broken and error is None:
+            raise self.broken[0]
+
+    def close(self) -> None:
+        """End every connection and wait for their threads."""
+        self._closed.set()
+        self.faults.close()
+        self._listener.close()
+
+    def _serve(self, incoming: Incoming, wire: Wire) -> None:
+        body: dict[str, Any] | None = None
+        try:
+            check_headers(incoming.headers, self._terms)
+            if incoming.method == "POST":
+                body = parse_body(incoming.headers.get("content-type", ""), incoming.data)
+            self._route(incoming, body or {}, wire)
+        except ApiError as error:
+            error.body = body
+            with self._lock:
+                self.refused.append(error)
+            wire.error(error)
+        except ConnectionError:
+            raise  # the client has gone, and the connection with it
+        except Exception as error:  # noqa: BLE001  # whatever a test's model may raise
+            with self._lock:
+                self.broken.append(error)
+            wire.error(ApiError(500, "api_error", f"the test's model raised {error!r}"))
+
+    def _route(self, incoming: Incoming, body: dict[str, Any], wire: Wire) -> None:
+        match incoming.method, incoming.path.split("/")[1:]:
+            case "POST", ["v1", "messages"]:
+                self._create(incoming, body, wire)
+            case "POST", ["v1", "messages", "count_tokens"]:
+                check_count(body, self._terms, self._memory.issued)
+                wire.json(200, {"input_tokens": prompt_tokens(body)})
+            case "GET", ["v1", "models"]:
+                wire.json(200, listing(self._terms))
+            case "GET", ["v1", "models", name]:
+                wire.json(200, entry(name, self._terms))
+            case _:
+                raise ApiError(404, "not_found_error", "Not found")
+
+    def _create(self, incoming: Incoming, body: dict[str, Any], wire: Wire) -> None:
+        version = incoming.headers["anthropic-version"]
+        check_create(body, version, self._terms, self._memory.issued)
+        asked = Asked(body)
+        with self._lock:
+            # One lock for both, so that the order of faults is the order of `requests`.
+            fault = self.faults.take(asked)
+            accepted = Accepted(
+                body=body,
+                headers=incoming.headers,
+                received=time.monotonic(),
+                asked=asked,
+                fault=fault,
+            )
+            self.requests.append(accepted)
+        exchange = Exchange(accepted, self._answer, self._memory, self._closed)
+        if fault is not None:
+            fault.strike(wire, exchange)
+            return
+        events = exchange.events()
+        wire.start()
+        for data in events:
+            wire.send(data)
+        wire.finish()

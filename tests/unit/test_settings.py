@@ -1,0 +1,189 @@
+"""What `team.toml` says, and what it says by default."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.errors import SettingsError
+from teamd.settings import (
+    Limits,
+    Mail,
+    Model,
+    Settings,
+    Supervision,
+    Team,
+    Teammate,
+    Tools,
+    load,
+    parse,
+)
+from teamd.settings.declared import NOT_BUILT, SECTIONS
+from teamd.settings.keys import keys_of
+
+SCALARS = (
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
+    | st.integers()
+    | st.floats()
+    | st.booleans()
+    | st.dates()
+)
+KEYS = (
+    st.sampled_from(sorted({key for shape in SECTIONS.values() for key in keys_of(shape)}))
+    | st.sampled_from(sorted(dotted.split(".")[-1] for dotted in NOT_BUILT))
+    | st.sampled_from(["name", "role", "prompt"])
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner), max_leaves=3
+)
+TABLES = st.dictionaries(KEYS, VALUES, max_size=4)
+DOCUMENTS = st.dictionaries(
+    st.sampled_from([*SECTIONS, "teammate", "permission"]) | KEYS,
+    TABLES | st.lists(TABLES, max_size=3) | VALUES,
+    max_size=5,
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "team.toml"
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A path in a folder that is there for every example of a property."""
+    return tmp_path_factory.mktemp("standing") / "team.toml"
+
+
+def parsed(data: bytes, file: Path) -> Settings | SettingsError:
+    try:
+        return parse(data, path=file)
+    except SettingsError as error:
+        return error
+
+
+def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
+    defaults = replace(Settings(), team=Team(workspace=tmp_path))
+    assert load(None, folder=tmp_path) == defaults
+    assert load(tmp_path / "team.toml", folder=tmp_path) == defaults
+
+
+def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
+    settings = load(None, folder=tmp_path)
+    assert settings.team == Team(name="default", workspace=tmp_path)
+    assert settings.model.name == "claude-sonnet-5-5"
+    assert (settings.model.base_url, settings.model.key_command) == (None, None)
+    assert settings.model.script is None
+    assert (settings.model.max_tokens, settings.model.timeout_seconds) == (16000, 600)
+    assert (settings.model.concurrent_calls, settings.model.cache) == (8, True)
+    assert settings.model.headers == {}
+    assert (settings.limits.calls_per_wake, settings.supervision.stop_seconds) == (50, 10)
+    assert settings.mail == Mail(durability="disk", max_message_bytes=1048576)
+    assert (settings.tools.bash_timeout_seconds, settings.tools.output_bytes) == (120, 50000)
+    assert settings.tools.env == ("PATH", "LANG", "TERM")
+    assert settings.teammates == ()
+
+
+def test_every_setting_is_read(file: Path) -> None:
+    (file.parent / "src").mkdir()
+    (file.parent / "turns.jsonl").touch()
+    file.write_text("""
+        [team]
+        name = "red"
+        workspace = "src"
+        [model]
+        name = "m"
+        base_url = "https://example.org/api"
+        key_command = "pass show key"
+        max_tokens = 1
+        timeout_seconds = 0.5
+        concurrent_calls = 2
+        headers = { X-Project = "a b" }
+        cache = false
+        script = "turns.jsonl"
+        [limits]
+        calls_per_wake = 3
+        [supervision]
+        stop_seconds = 4
+        [mail]
+        durability = "os"
+        max_message_bytes = 5
+        [tools]
+        bash_timeout_seconds = 6.5
+        output_bytes = 7
+        env = ["HOME"]
+        [[teammate]]
+        name = "alice"
+        role = "coder"
+        prompt = "work"
+        [[teammate]]
+        name = "bob"
+        role = "reviewer"
+        prompt = "wait"
+        model = "small"
+    """)
+    assert load(file, folder=Path("/nowhere")) == Settings(
+        team=Team(name="red", workspace=file.parent / "src"),
+        model=Model(
+            name="m",
+            base_url="https://example.org/api",
+            key_command="pass show key",
+            max_tokens=1,
+            timeout_seconds=0.5,
+            concurrent_calls=2,
+            headers={"X-Project": "a b"},
+            cache=False,
+            script=file.parent / "turns.jsonl",
+        ),
+        limits=Limits(calls_per_wake=3),
+        supervision=Supervision(stop_seconds=4),
+        mail=Mail(durability="os", max_message_bytes=5),
+        tools=Tools(bash_timeout_seconds=6.5, output_bytes=7, env=("HOME",)),
+        teammates=(
+            Teammate(name="alice", role="coder", prompt="work"),
+            Teammate(name="bob", role="reviewer", prompt="wait", model="small"),
+        ),
+    )
+
+
+def test_a_path_is_absolute_wherever_the_program_was_started(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("")
+    monkeypatch.chdir(file.parent)
+    assert load(Path("team.toml"), folder=Path()).team.workspace == file.parent
+    assert load(None, folder=Path()).team.workspace == file.parent
+
+
+def test_a_byte_order_mark_does_no_harm(file: Path) -> None:
+    file.write_bytes(b'\xef\xbb\xbf[team]\r\nname = "red"\r\n')
+    assert load(file, folder=file.parent).team.name == "red"
+
+
+@given(document=DOCUMENTS)
+def test_whatever_a_file_holds_it_loads_or_is_told(document: Any, standing: Path) -> None:
+    """Each sentence is one line and names the file, and a key that stands there or must."""
+    outcome = parsed(tomli_w.dumps(document).encode(), standing)
+    if isinstance(outcome, Settings):
+        assert outcome.team.workspace.is_absolute()
+        return
+    lines = str(outcome).split("\n")
+    assert len(lines) == len(outcome.mistakes) > 0
+    for line in lines:
+        assert line.isprintable()
+        file, _, sentence = line.partition(": ")
+        assert file == str(standing)
+        assert sentence.startswith(('"', *document))
+
+
+@given(data=st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_whatever_bytes_a_file_holds_they_load_or_are_told(data: bytes, standing: Path) -> None:
+    outcome = parsed(data, standing)
+    assert isinstance(outcome, Settings) or str(outcome).startswith(f"{standing}: ")

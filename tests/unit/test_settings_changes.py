@@ -1,0 +1,30 @@
+"""What `teamd reload` tells of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from teamd.settings import Model, Settings, Teammate, Tools, changes
+
+
+def test_changes_are_dotted_keys() -> None:
+    alice = Teammate(name="alice", role="coder", prompt="work")
+    bob = Teammate(name="bob", role="coder", prompt="work")
+    carol = Teammate(name="carol", role="coder", prompt="work")
+    old = Settings(teammates=(alice, bob))
+    new = Settings(
+        model=Model(cache=False, max_tokens=5),
+        tools=Tools(env=()),
+        teammates=(carol, replace(alice, prompt="rest", model="small")),
+    )
+    assert changes(old, old) == []
+    assert changes(old, Settings(teammates=(bob, alice))) == []
+    assert changes(old, new) == [
+        "model.max_tokens",
+        "model.cache",
+        "tools.env",
+        "teammate.alice.prompt",
+        "teammate.alice.model",
+        "teammate.bob",
+        "teammate.carol",
+    ]

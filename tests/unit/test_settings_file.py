@@ -1,0 +1,88 @@
+"""The file itself: what cannot be read, and what is no TOML."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from teamd.errors import SettingsError
+from teamd.settings import load
+from teamd.settings.reading import MAX_FILE_BYTES
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "team.toml"
+
+
+def mistakes(text: bytes, file: Path) -> tuple[str, ...]:
+    file.write_bytes(text)
+    with pytest.raises(SettingsError) as caught:
+        load(file, folder=file.parent)
+    return caught.value.mistakes
+
+
+def test_a_file_that_a_person_named_must_be_there(file: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(file, folder=file.parent, required=True)
+    assert str(caught.value) == f"{file}: there is no such file; `teamctl init` writes one"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"[team]\nname = ", "it is not TOML: Invalid value (at end of document)"),
+        (b"[team]\nname == 5", "it is not TOML: Invalid value (at line 2, column 7)"),
+        (b"# fine\n# \xff\n", "it is not UTF-8 (at line 2); save it as such"),
+        (b"a = " + b"9" * 9000, "a number in it has too many digits; shorten it"),
+        (b"a = " + b"[" * 9000, "its lists or tables are nested too deeply"),
+        (b"#" * (MAX_FILE_BYTES + 1), "it is larger than 1048576 bytes; shorten it"),
+    ],
+)
+def test_what_is_no_toml_is_told_with_its_place(text: bytes, sentence: str, file: Path) -> None:
+    assert mistakes(text, file) == (sentence,)
+
+
+def test_the_largest_file_is_read(file: Path) -> None:
+    file.write_bytes(b"#" * MAX_FILE_BYTES)
+    assert load(file, folder=file.parent).teammates == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (Path.mkdir, "it cannot be read: Is a directory"),
+        (os.mkfifo, "it is no regular file; name a file of settings"),
+        (lambda path: path.symlink_to(path.name), "it cannot be read: Too many levels of symbolic"),
+    ],
+)
+def test_what_is_no_file_is_refused_without_waiting(make: Any, sentence: str, file: Path) -> None:
+    make(file)
+    with pytest.raises(SettingsError) as caught:
+        load(file, folder=file.parent)
+    assert str(caught.value).startswith(f"{file}: {sentence}")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_told(file: Path) -> None:
+    file.touch(mode=0)
+    with pytest.raises(SettingsError, match="it cannot be read: Permission denied"):
+        load(file, folder=file.parent)
+
+
+def test_a_file_of_another_user_is_refused(file: Path) -> None:
+    """It could loosen what agents may do in one's own name."""
+    stranger = Path("/etc/hosts")
+    if os.geteuid() == 0:
+        stranger = file
+        stranger.touch()
+        os.chown(stranger, 12345, -1)
+    with pytest.raises(SettingsError) as caught:
+        load(stranger, folder=file.parent)
+    owner = stranger.stat().st_uid
+    assert caught.value.mistakes == (
+        f"it belongs to another user (uid {owner}); copy it to a file of your own",
+    )

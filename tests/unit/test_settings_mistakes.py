@@ -1,0 +1,183 @@
+"""The sentence about each mistake in `team.toml`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import SettingsError
+from teamd.settings import load, parse
+from teamd.settings.declared import NOT_BUILT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALICE = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "work"\n'
+SECONDS = "a number of seconds above 0 and up to 1000000"
+WHOLE = "a whole number of at least 1"
+NAME = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
+ADDRESS = "an address that begins with http:// or https://"
+HEADERS = "a table of headers, each one line of ASCII text"
+VARIABLES = 'a list of names of environment variables, such as ["PATH"]'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "team.toml"
+
+
+def mistakes(text: str, file: Path) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        parse(text.encode(), path=file)
+    return caught.value.mistakes
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "sentence"),
+    [
+        ("team", 'name = "a b"', f'team.name must be {NAME}, not "a b"'),
+        ("team", "name = 5", f"team.name must be {NAME}, not 5"),
+        ("team", "workspace = 5", "team.workspace must be the path of a folder, not 5"),
+        ("team", 'workspace = " "', 'team.workspace must be the path of a folder, not " "'),
+        ("model", 'name = ""', 'model.name must be non-empty text, not ""'),
+        ("model", 'base_url = "ftp://a"', f'model.base_url must be {ADDRESS}, not "ftp://a"'),
+        ("model", 'base_url = "http://a b"', f'model.base_url must be {ADDRESS}, not "http://a b"'),
+        ("model", 'base_url = "http://"', f'model.base_url must be {ADDRESS}, not "http://"'),
+        ("model", "key_command = true", "model.key_command must be non-empty text, not true"),
+        ("model", 'max_tokens = "many"', f'model.max_tokens must be {WHOLE}, not "many"'),
+        ("model", "max_tokens = 0", f"model.max_tokens must be {WHOLE}, not 0"),
+        ("model", "max_tokens = true", f"model.max_tokens must be {WHOLE}, not true"),
+        ("model", "max_tokens = 1.5", f"model.max_tokens must be {WHOLE}, not 1.5"),
+        ("model", "max_tokens = [1]", f"model.max_tokens must be {WHOLE}, not a list"),
+        ("model", "max_tokens = {}", f"model.max_tokens must be {WHOLE}, not a table"),
+        (
+            "model",
+            "max_tokens = 07:00:00",
+            f"model.max_tokens must be {WHOLE}, not a date or a time",
+        ),
+        (
+            "model",
+            "max_tokens = 2147483648",
+            "model.max_tokens must be a whole number of at most 2147483647",
+        ),
+        (
+            "model",
+            f"max_tokens = -0x{'f' * 9000}".replace("-", ""),
+            "model.max_tokens must be a whole number of at most 2147483647",
+        ),
+        ("model", "timeout_seconds = 0", f"model.timeout_seconds must be {SECONDS}, not 0"),
+        ("model", "timeout_seconds = nan", f"model.timeout_seconds must be {SECONDS}, not nan"),
+        ("model", "timeout_seconds = inf", f"model.timeout_seconds must be {SECONDS}, not inf"),
+        ("model", "timeout_seconds = true", f"model.timeout_seconds must be {SECONDS}, not true"),
+        (
+            "model",
+            f"timeout_seconds = 0x{'f' * 9000}",
+            f"model.timeout_seconds must be {SECONDS}, not a number of that size",
+        ),
+        ("model", "concurrent_calls = -1", f"model.concurrent_calls must be {WHOLE}, not -1"),
+        ("model", 'headers = "X"', f'model.headers must be {HEADERS}, not "X"'),
+        (
+            "model",
+            'headers = { "a b" = "c" }',
+            f'model.headers must be {HEADERS}; "a b" cannot be a header\'s name',
+        ),
+        (
+            "model",
+            r'headers = { X-A = "secret\nX-B: c" }',
+            f"model.headers must be {HEADERS}; that of X-A is not",
+        ),
+        ("model", "headers = { X-A = 5 }", f"model.headers must be {HEADERS}; that of X-A is not"),
+        ("model", "cache = 1", "model.cache must be true or false, not 1"),
+        ("model", "script = 1", "model.script must be the path of a file, not 1"),
+        ("limits", "calls_per_wake = 0", f"limits.calls_per_wake must be {WHOLE}, not 0"),
+        ("supervision", "stop_seconds = -1", f"supervision.stop_seconds must be {SECONDS}, not -1"),
+        ("mail", 'durability = "no"', 'mail.durability must be "disk" or "os", not "no"'),
+        ("mail", "durability = 'a\\b\"'", r'mail.durability must be "disk" or "os", not "a\\b\""'),
+        ("mail", "durability = []", 'mail.durability must be "disk" or "os", not a list'),
+        ("mail", "max_message_bytes = 0", f"mail.max_message_bytes must be {WHOLE}, not 0"),
+        (
+            "tools",
+            'bash_timeout_seconds = "1"',
+            f'tools.bash_timeout_seconds must be {SECONDS}, not "1"',
+        ),
+        ("tools", "output_bytes = 0", f"tools.output_bytes must be {WHOLE}, not 0"),
+        ("tools", 'env = "PATH"', f'tools.env must be {VARIABLES}, not "PATH"'),
+        ("tools", 'env = ["A=B"]', f"tools.env must be {VARIABLES}; one of them is no such name"),
+        ("tools", "env = [1]", f"tools.env must be {VARIABLES}; one of them is no such name"),
+    ],
+)
+def test_a_value_that_cannot_stand_is_told_with_its_key(
+    section: str, line: str, sentence: str, file: Path
+) -> None:
+    assert mistakes(f"[{section}]\n{line}\n", file) == (sentence,)
+
+
+@pytest.mark.parametrize("address", ["http://a/v1", "https://a.b:8/api/v1/", "HTTP://a/v1"])
+def test_a_base_url_says_that_v1_is_added_to_it(address: str, file: Path) -> None:
+    """The SDK adds `/v1/messages`; who gives `/v1` would get a 404 that explains nothing."""
+    (sentence,) = mistakes(f'[model]\nbase_url = "{address}"', file)
+    assert sentence == "model.base_url must not end in /v1, which is added to it; leave /v1 out"
+
+
+def test_a_workspace_or_a_script_that_is_not_there_is_a_mistake(file: Path) -> None:
+    folder = file.parent
+    assert mistakes('[team]\nworkspace = "src"\n[model]\nscript = "."', file) == (
+        f"team.workspace names no folder: {folder / 'src'} is not there; make it or name another",
+        f"model.script names no file: {folder} is not there; make it or name another",
+    )
+    (sentence,) = mistakes('[team]\nworkspace = "a\\n"', file)
+    assert rf"{folder}/a\u000a is not there" in sentence
+    with pytest.raises(SettingsError, match=r"team\.workspace names no folder"):
+        load(None, folder=folder / "gone")
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, r"a\u0000b", "circle"])
+def test_a_path_that_no_system_takes_is_a_mistake(path: str, file: Path) -> None:
+    (file.parent / "circle").symlink_to("circle")
+    (sentence,) = mistakes(f'[team]\nworkspace = "{path}"', file)
+    assert sentence.startswith("team.workspace must be the path of a folder, not ")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[limits]\ncalls_per_wak = 5", "limits.calls_per_wak {no}; did you mean calls_per_wake?"),
+        ("[lmits]", "lmits {no}; did you mean limits?"),
+        ("[limits]\nmax_tokens = 5", "limits.max_tokens {no}; did you mean model.max_tokens?"),
+        ('name = "red"', "name {no}; did you mean team.name or model.name?"),
+        ("[limits]\nqqq = 5", "limits.qqq {no}; there are: calls_per_wake"),
+        ("[mail]\nqqq = 5", "mail.qqq {no}; there are: durability, max_message_bytes"),
+        ('[limits]\n"a\\u001b" = 5', 'limits."a\\u001b" {no}; there are: calls_per_wake'),
+        ("limits = 5", "limits must be a table, [limits], not 5"),
+        ("[[limits]]", "limits must be a table, [limits], not a list"),
+        ("teammate = 5", "teammate must be tables, each under a [[teammate]]"),
+        ("[teammate]", "teammate must be tables, each under a [[teammate]]"),
+        ("teammate = [5]", "teammate must be tables, each under a [[teammate]]"),
+    ],
+)
+def test_what_is_no_setting_is_told_with_the_nearest(text: str, sentence: str, file: Path) -> None:
+    assert mistakes(text, file) == (sentence.replace("{no}", "is not a setting"),)
+
+
+@pytest.mark.parametrize("dotted", sorted(NOT_BUILT))
+def test_what_is_promised_and_not_built_is_refused(dotted: str, file: Path) -> None:
+    """A limit or a sandbox that is ignored without a word is worse than none."""
+    section, _, key = dotted.partition(".")
+    texts = {"permission": "[[permission]]", "teammate": f"{ALICE}{key} = true"}
+    (sentence,) = mistakes(texts.get(section, f"[{section}]\n{key} = 1"), file)
+    where = " (in [[teammate]] number 1)" if section == "teammate" else ""
+    assert sentence == f"{dotted} is not built yet; leave it out{where}"
+
+
+def test_all_mistakes_are_told_at_once(file: Path) -> None:
+    text = f'x = 1\n[model]\nmax_tokens = 0\ncache = 1\n[mail]\nfoo = 1\n{ALICE}model = ""'
+    told = mistakes(text, file)
+    keys = [sentence.split()[0] for sentence in told]
+    assert keys == ["x", "model.max_tokens", "model.cache", "mail.foo", "teammate.model"]
+    assert str(SettingsError(file, told)).splitlines() == [f"{file}: {line}" for line in told]
+
+
+def test_a_long_value_is_cut_in_its_sentence(file: Path) -> None:
+    (sentence,) = mistakes(f'[mail]\ndurability = "{"x" * 10_000}"', file)
+    assert sentence == f'mail.durability must be "disk" or "os", not "{"x" * 60}…"'

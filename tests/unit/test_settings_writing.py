@@ -1,0 +1,172 @@
+"""What the program writes into `team.toml`: the commented example, and one more teammate."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.errors import SettingsError, TeamError
+from teamd.protocol import check_name
+from teamd.settings import Settings, Team, Teammate, changes, parse
+from teamd.settings.declared import SECTIONS
+from teamd.settings.keys import keys_of
+from teamd.settings.writing import init_text, with_teammate
+
+SETTING = re.compile(r"^# ([a-z_]+ = .*)", re.MULTILINE)
+ALICE = Teammate(name="alice", role="coder", prompt="work")
+
+
+def fits(name: str) -> bool:
+    try:
+        check_name(name)
+    except TeamError:
+        return False
+    return True
+
+
+WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
+WORDS = WORDS.filter(str.strip)
+MATES = st.builds(
+    Teammate,
+    name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,9}", fullmatch=True).filter(fits),
+    role=WORDS,
+    prompt=WORDS | st.lists(WORDS).map("\r\n".join).filter(str.strip),
+    model=st.none() | WORDS,
+)
+TEAMS = st.lists(MATES, max_size=3, unique_by=lambda mate: mate.name.lower())
+ENDS = st.sampled_from(["", "\n", "\n\n", "# a comment", "# a comment\n", "[mail]", "\t"])
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A path in a folder with the one file that the example's lines need."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "turns.jsonl").touch()
+    return folder / "team.toml"
+
+
+@pytest.fixture
+def defaults(file: Path) -> Settings:
+    return Settings(team=Team(workspace=file.parent))
+
+
+def sections() -> str:
+    """The example up to the teammates."""
+    return init_text().partition("# [[teammate]]")[0]
+
+
+def setting_lines() -> list[str]:
+    return SETTING.findall(sections())
+
+
+def refusal(old: bytes, mate: Teammate, file: Path) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        with_teammate(old, mate, path=file)
+    return caught.value.mistakes
+
+
+def test_the_repositorys_team_toml_is_what_init_writes() -> None:
+    repository = Path(__file__).parents[2]
+    assert (repository / "team.toml").read_text(encoding="utf-8") == init_text()
+
+
+def test_the_example_loads_and_changes_nothing(file: Path, defaults: Settings) -> None:
+    assert parse(init_text().encode(), path=file) == defaults
+
+
+def test_the_example_shows_every_setting_once() -> None:
+    shown = [line.partition(" = ")[0] for line in setting_lines()]
+    assert shown == [key for shape in SECTIONS.values() for key in keys_of(shape)]
+
+
+@pytest.mark.parametrize("line", setting_lines())
+def test_a_line_of_the_example_holds_the_default_when_it_is_uncommented(
+    line: str, file: Path, defaults: Settings
+) -> None:
+    """Only what is marked `e.g.` has no default, and changes itself alone."""
+    settings = parse(init_text().replace(f"# {line}", line).encode(), path=file)
+    keys = [key.rpartition(".")[2] for key in changes(defaults, settings)]
+    assert keys == ([line.partition(" = ")[0]] if "# e.g.; " in line else [])
+
+
+def test_the_examples_teammates_load_when_they_are_uncommented(file: Path) -> None:
+    head, mark, mates = init_text().partition("# [[teammate]]")
+    text = head + re.sub(r"(?m)^# ", "", mark + mates)
+    alice, bob = parse(text.encode(), path=file).teammates
+    assert (alice.name, bob.name) == ("alice", "bob")
+    assert bob.prompt.startswith("Wait for mail.")
+
+
+def test_the_example_fits_a_terminal() -> None:
+    assert max(map(len, init_text().splitlines())) <= 100
+
+
+def test_a_teammate_is_added_as_a_person_would_write_it(file: Path) -> None:
+    mate = Teammate(name="bob", role="reviewer", prompt="Read.\nThen mail.", model="small")
+    added = '[[teammate]]\nname = "bob"\nrole = "reviewer"\nprompt = """\nRead.\nThen mail."""\n'
+    added += 'model = "small"\n'
+    assert with_teammate(b"", mate, path=file).decode() == added
+    assert with_teammate(b"# x\n", mate, path=file).decode() == f"# x\n\n{added}"
+    assert with_teammate(b"# x", mate, path=file).decode() == f"# x\n\n{added}"
+
+
+def test_a_file_with_line_ends_of_windows_keeps_them(file: Path) -> None:
+    mate = replace(ALICE, prompt="Read.\nThen mail.")
+    new = with_teammate(b'[team]\r\nname = "red"\r\n', mate, path=file)
+    assert new.count(b"\n") == new.count(b"\r\n") == 9
+    assert parse(new, path=file).teammates == (mate,)
+
+
+def test_a_second_teammate_of_a_name_is_refused(file: Path) -> None:
+    old = with_teammate(b"", ALICE, path=file)
+    twin = replace(ALICE, name="ALICE")
+    assert refusal(old, twin, file) == ('there is already a teammate "ALICE" in it',)
+
+
+def test_a_teammate_that_could_not_be_loaded_is_refused(file: Path) -> None:
+    (sentence,) = refusal(b"", replace(ALICE, name="lead"), file)
+    assert sentence.startswith("teammate.name is refused: 'lead' cannot")
+    (sentence,) = refusal(b"", replace(ALICE, role=" "), file)
+    assert sentence.startswith("teammate.role must be non-empty text")
+    (sentence,) = refusal(b"", replace(ALICE, prompt="\udcff"), file)
+    assert sentence == "a teammate's words must be UTF-8; mend them"
+    (sentence,) = refusal(b"", replace(ALICE, prompt="x" * 2_000_000), file)
+    assert sentence == "it is larger than 1048576 bytes; shorten it"
+
+
+def test_nothing_is_added_to_a_file_that_does_not_load(file: Path) -> None:
+    (sentence,) = refusal(b"[mail]\ndurability = 5\n", ALICE, file)
+    assert sentence == 'mail.durability must be "disk" or "os", not 5'
+
+
+@pytest.mark.parametrize(
+    "old", [b"teammate = []\n", b'teammate = [{name="b",role="r",prompt="p"}]']
+)
+def test_teammates_in_one_list_take_no_more(old: bytes, file: Path) -> None:
+    """TOML forbids to add to a list in brackets, and its own sentence about that is a riddle."""
+    assert refusal(old, ALICE, file) == (
+        "its teammates stand in `teammate = […]`; write each under a [[teammate]]",
+    )
+
+
+@given(team=TEAMS, mate=MATES, end=ENDS, windows=st.booleans())
+def test_adding_keeps_every_byte_and_the_result_loads(
+    team: list[Teammate], mate: Teammate, end: str, windows: bool, file: Path
+) -> None:
+    tables = [
+        {key: getattr(one, key) for key in keys_of(Teammate) if getattr(one, key)} for one in team
+    ]
+    text = "".join("[[teammate]]\n" + tomli_w.dumps(table) for table in tables) + end
+    old = (text.replace("\n", "\r\n") if windows else text).encode()
+    if mate.name.lower() in {one.name.lower() for one in team}:
+        refusal(old, mate, file)
+        return
+    new = with_teammate(old, mate, path=file)
+    assert new.startswith(old)
+    assert parse(new, path=file).teammates == (*team, mate)
