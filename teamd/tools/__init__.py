@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from teamd.errors import TeamError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -62,10 +60,8 @@ class Toolbox:
 
     def __init__(self, tools: Iterable[Tool[Any]]) -> None:
         self._tools = {tool.name: tool for tool in tools}
-
-    def schemas(self) -> list[dict[str, Any]]:
-        """The `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12)."""
-        return [
+        # Made once: they are sent with every request, and must be the same bytes each time.
+        self._schemas = [
             {
                 "name": tool.name,
                 "description": tool.description,
@@ -73,6 +69,10 @@ class Toolbox:
             }
             for tool in self._tools.values()
         ]
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """The `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12)."""
+        return self._schemas
 
     async def run(self, name: str, arguments: object) -> Result:
         """Run one call to its end; every failure is a `Result`, never an exception."""
@@ -82,10 +82,14 @@ class Toolbox:
                 text=f"no tool named {name!r}; there are: {', '.join(self._tools)}", is_error=True
             )
         try:
-            text = await tool.call(tool.Input.model_validate(arguments))
+            checked = tool.Input.model_validate(arguments)
         except ValidationError as error:
             return Result(text=_clean(_explain(tool, error)), is_error=True)
-        except (ToolError, TeamError, OSError) as error:
+        try:
+            text = await tool.call(checked)
+        # The edge of every tool: what one did not foresee is the model's to hear, not the end of
+        # the teammate. A cancellation is no Exception and passes.
+        except Exception as error:  # noqa: BLE001
             text = _clean(str(error))
             return Result(text=text if text.strip() else type(error).__name__, is_error=True)
         return Result(text=_clean(text) if text.strip() else "(no output)")

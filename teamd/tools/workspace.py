@@ -102,14 +102,10 @@ class Workspace:
 
     def _is_hidden(self, place: Path) -> bool:
         """Whether it is a hidden folder or in one, also by another spelling of its name."""
-        # By number as well: where case does not count, `.TEAM` is `.team`. Only below the root,
-        # which may itself be a working copy that stands in the team directory.
+        # By number as well: where case does not count, `.TEAM` is `.team`. Only from the root
+        # down: it may itself be a working copy that stands in the team directory.
         numbers = {_number(folder) for folder in self._hidden} - {None}
-        below = [
-            folder
-            for folder in (place, *place.parents)
-            if folder != self.root and folder.is_relative_to(self.root)
-        ]
+        below = [folder for folder in (place, *place.parents) if folder.is_relative_to(self.root)]
         return any(folder in self._hidden or _number(folder) in numbers for folder in below)
 
 

@@ -1,0 +1,129 @@
+"""Starting other programs: how they end, and what they inherit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.identity import Identity
+from teamd.programs import Captured, Program, capture, run, start_detached
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENDS = """
+import asyncio, signal
+from teamd.programs import Program
+async def main():
+    with Program(["sh", "-c", "exit 3"], output=print) as program:
+        assert await program.wait() == 3
+    with Program(["sh", "-c", "kill -9 $$"], output=print) as program:
+        assert await program.wait() == -signal.SIGKILL
+    with Program(["sleep", "1000"], output=print):
+        pass
+asyncio.run(main())
+"""
+
+
+def test_outputs_status_and_input_are_captured() -> None:
+    argv = ["sh", "-c", "cat; echo error >&2; exit 3"]
+    data = b"x" * 300_000  # more than a pipe holds
+    assert run(argv, timeout_seconds=60, stdin=data) == Captured(
+        status=3, stdout=data, stderr=b"error\n"
+    )
+
+
+def test_the_killing_signal_is_a_negative_status() -> None:
+    assert run(["sh", "-c", "kill -9 $$"], timeout_seconds=60).status == -9
+
+
+def test_what_is_captured_is_bounded() -> None:
+    captured = run(["head", "-c", "5000000", "/dev/zero"], timeout_seconds=60)
+    assert captured.stdout == bytes(1 << 20)
+
+
+def test_the_environment_and_the_folder_are_what_is_given(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "A": "1"}
+    captured = run(["sh", "-c", "echo $A $HOME; pwd -P"], timeout_seconds=60, cwd=tmp_path, env=env)
+    assert captured.stdout.decode() == f"1\n{tmp_path.resolve()}\n"
+
+
+def test_a_program_that_takes_too_long_is_ended_with_its_group(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    argv = ["sh", "-c", f"sleep 1000 & echo $! > {note}; wait"]
+    with pytest.raises(TimeoutError, match="sh did not end within 1 s"):
+        run(argv, timeout_seconds=1)
+    wait_until(lambda: Identity.of(int(note.read_text())) is None)
+
+
+def test_who_holds_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """A `key_command` may start an agent that stays."""
+    captured = run(["sh", "-c", "sleep 1000 & echo key"], timeout_seconds=60)
+    assert captured.stdout == b"key\n"
+
+
+def test_who_escaped_and_writes_for_ever_is_not_waited_for() -> None:
+    argv = ["sh", "-c", "setsid yes & exec sleep 0.1"]
+    assert run(argv, timeout_seconds=60).stdout.startswith(b"y\ny\n")
+
+
+def test_a_missing_program_is_an_os_error() -> None:
+    with pytest.raises(FileNotFoundError, match="no-such-program"):
+        run(["no-such-program"], timeout_seconds=1)
+
+
+def test_several_may_wait_for_one_end() -> None:
+    async def waiting() -> list[int]:
+        with Program(["sh", "-c", "exit 3"], output=bytes) as program:
+            return [*await asyncio.gather(program.wait(), program.wait()), await program.wait()]
+
+    assert asyncio.run(waiting()) == [3, 3, 3]
+
+
+def test_several_are_captured_at_once() -> None:
+    async def several() -> list[Captured]:
+        return await asyncio.gather(
+            *(capture(["sh", "-c", f"exit {n}"], timeout_seconds=60) for n in range(9))
+        )
+
+    assert [captured.status for captured in asyncio.run(several())] == list(range(9))
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes the system call fail")
+def test_an_end_is_seen_without_pidfds_too() -> None:
+    """As on macOS, and in containers that forbid them."""
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pidfd_open"]
+    inject = ["-e", "inject=pidfd_open:error=EPERM"]
+    subprocess.run(
+        [*strace, *inject, sys.executable, "-W", "error", "-c", ENDS], check=True, timeout=60
+    )
+
+
+def test_a_detached_program_has_a_session_of_its_own(tmp_path: Path) -> None:
+    here, there = os.pipe()
+    env = {"PATH": os.environ["PATH"]}
+    script = f"cat; pwd -P >&{there}; exec sleep 1000"
+    with (
+        open(here) as ready,  # noqa: PTH123 -- a descriptor
+        start_detached(["bash", "-c", script], cwd=tmp_path, env=env, pass_fds=[there]) as detached,
+    ):
+        os.close(there)
+        assert ready.readline() == f"{tmp_path.resolve()}\n"
+        assert os.getsid(detached.pid) == detached.pid
+        assert detached.poll() is None
+        detached.kill()
+
+
+def test_the_person_s_side_pays_for_no_loop() -> None:
+    """`teamctl` imports this module, and answers in milliseconds."""
+    heavy = "{'asyncio', 'psutil', 'tempfile', 'pydantic'}"
+    script = f"import sys, teamd.programs; print(*sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    assert done.stdout == b"\n"

@@ -1,0 +1,352 @@
+"""The shell tool with real processes: what the model reads, and that nothing of it runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.identity import Identity
+from teamd.programs import Program
+from teamd.tools import Result, Toolbox
+from teamd.tools.shell import Bash
+from tests.waiting import until, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OUTPUT_BYTES = 2000
+PR_SET_CHILD_SUBREAPER = 36
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Toolbox:
+    return Toolbox(
+        [
+            Bash(
+                workspace=tmp_path,
+                environment={"PATH": os.environ["PATH"], "PIDS": str(tmp_path / "pids")},
+                timeout_seconds=60,
+                output_bytes=OUTPUT_BYTES,
+            )
+        ]
+    )
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Iterator[Pids]:
+    """Where commands note the pids of what they start: `echo $! >> $PIDS`."""
+    found = Pids(tmp_path / "pids")
+    yield found
+    for one in found.seen():
+        if Identity.of(one) is not None:
+            os.kill(one, 9)  # only after a test that failed
+
+
+class Pids:
+    """The pids in a file, one a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def seen(self) -> list[int]:
+        """All of them; whole lines only."""
+        if not self._path.exists():
+            return []
+        *lines, _ = self._path.read_text().split("\n")
+        return [int(line) for line in lines]
+
+    def alive(self) -> list[int]:
+        """Those that still run."""
+        return [pid for pid in self.seen() if Identity.of(pid) is not None]
+
+
+@pytest.fixture
+def subreaper() -> Iterator[None]:
+    """As in a teammate's process: orphans become its children."""
+    prctl = ctypes.CDLL(None).prctl
+    assert prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    yield
+    assert prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) == 0
+
+
+def run(box: Toolbox, command: str, **more: object) -> Result:
+    return asyncio.run(box.run("bash", {"command": command, **more}))
+
+
+def cancel(box: Toolbox, command: str, pids: Pids, count: int) -> float:
+    """Cancel a command once it has noted so many pids; how many seconds its end took."""
+
+    async def both() -> float:
+        running = asyncio.create_task(box.run("bash", {"command": command}))
+        await until(lambda: len(pids.seen()) >= count, what=f"{count} pids of {command}")
+        start = time.monotonic()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return time.monotonic() - start
+
+    return asyncio.run(both())
+
+
+# what the model reads
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("echo hi", "hi"),
+        ("printf 'a\\nb'", "a\nb"),
+        ("true", "(no output)"),
+        ("exit 3", "[exit status 3]"),
+        ("echo no >&2; exit 1", "no\n[exit status 1]"),
+        ("kill -9 $$", "[killed by SIGKILL]"),
+        ("kill -TERM $$", "[killed by SIGTERM]"),
+        ("kill -40 $$", "[killed by signal 40]"),
+        ("cat; echo done", "done"),
+        ("-x", "bash: line 1: -x: command not found\n[exit status 127]"),
+        ("(exit 141); yes | head -1", "y"),
+    ],
+)
+def test_output_and_status_are_shown(box: Toolbox, command: str, text: str) -> None:
+    assert run(box, command) == Result(text=text)
+
+
+def test_both_outputs_come_in_the_order_written(box: Toolbox) -> None:
+    text = run(box, "for i in {1..100}; do echo o$i; echo e$i >&2; done").text
+    assert text.split() == [f"{where}{n}" for n in range(1, 101) for where in "oe"]
+
+
+def test_it_runs_in_the_workspace_with_its_environment_only(
+    box: Toolbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    lines = run(box, "pwd -P; env").text.split("\n")
+    assert lines[0] == str(tmp_path.resolve())
+    assert {line.split("=")[0] for line in lines[1:]} <= {"PATH", "PIDS", "PWD", "SHLVL", "_"}
+
+
+def test_it_holds_no_descriptor_of_ours(box: Toolbox, tmp_path: Path) -> None:
+    with (tmp_path / "inherited").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        assert "inherited" not in run(box, "ls -l /proc/self/fd /dev/fd").text
+
+
+def test_sigpipe_ends_a_writer(box: Toolbox) -> None:
+    """Python ignores SIGPIPE, and a child would inherit that."""
+    assert run(box, "yes | head -1 >/dev/null; echo ${PIPESTATUS[0]}").text == "141"
+
+
+def test_bytes_that_are_no_text_are_replaced(box: Toolbox) -> None:
+    text = run(box, r"printf 'a\0b\xff\xed\xa0\x80c\xc3'").text
+    assert text == "a\ufffdb\ufffd\ufffd\ufffd\ufffdc\ufffd"
+    assert run(box, "head -c 100000 /dev/urandom").text.encode()
+
+
+@pytest.mark.parametrize("command", ["a\0b", "\ud800"])
+def test_what_no_program_can_be_given_is_refused(box: Toolbox, command: str) -> None:
+    assert run(box, command) == Result(
+        text="a command cannot hold NULs or lone surrogates", is_error=True
+    )
+
+
+def test_a_command_that_is_too_long_is_refused(box: Toolbox) -> None:
+    result = run(box, "#" * 4_000_000)
+    assert result.is_error
+    assert result.text.startswith("the command is too long (4000000 characters); put it into")
+
+
+def test_a_workspace_that_has_gone_is_told(box: Toolbox, tmp_path: Path) -> None:
+    tmp_path.rename(tmp_path.with_name("elsewhere"))
+    result = run(box, "true")
+    assert result.is_error
+    assert result.text == f"bash could not be started in {tmp_path}: No such file or directory"
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 10**400])
+def test_a_time_limit_is_a_sensible_number(box: Toolbox, timeout: int) -> None:
+    assert "bad input for bash: timeout" in run(box, "true", timeout=timeout).text
+
+
+def test_endless_output_is_bounded(box: Toolbox) -> None:
+    result = run(box, "echo first; yes", timeout=1)
+    assert result.is_error
+    head, cut, tail = re.split(r"\n\[… (\d+) bytes cut …\]\n", result.text)
+    tail, _, note = tail.rpartition("\n")
+    assert head.startswith("first\ny\n")
+    assert len((head + tail).encode()) <= OUTPUT_BYTES
+    assert int(cut) > 1_000_000
+    assert note.startswith("[ended after 1 s, its time limit; ")
+
+
+# how it ends
+
+
+def test_a_time_limit_ends_the_whole_group(box: Toolbox, pids: Pids) -> None:
+    command = (
+        "sleep 1000 & echo $! >> $PIDS; (sleep 1000 & echo $! >> $PIDS; wait) & echo so far; wait"
+    )
+    result = run(box, command, timeout=1)
+    assert result.is_error
+    assert result.text.startswith("so far\n[ended after 1 s, its time limit; ")
+    assert len(pids.seen()) == 2
+    assert not pids.alive()
+
+
+def test_sigterm_comes_first_and_is_no_way_out(box: Toolbox, pids: Pids) -> None:
+    polite = "trap 'echo cleaned up; exit' TERM; echo $$ >> $PIDS; while :; do sleep 0.1; done"
+    assert "cleaned up\n[ended after" in run(box, polite, timeout=1).text
+    deaf = "trap '' TERM; echo $$ >> $PIDS; while :; do sleep 0.1; done"
+    assert run(box, deaf, timeout=1).is_error
+    stopped = "echo $$ >> $PIDS; kill -STOP $$"
+    assert run(box, stopped, timeout=1).is_error
+    assert len(pids.seen()) == 3
+    assert not pids.alive()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_left_in_the_background_is_ended_and_told(
+    box: Toolbox, pids: Pids, count: int
+) -> None:
+    """Such a process holds the pipe open; who waited for its end would hang."""
+    result = run(box, "sleep 1000 & echo $! >> $PIDS; " * count + "echo done")
+    told = "1 background process was" if count == 1 else "2 background processes were"
+    assert result == Result(text=f"done\n[{told} ended with the command]")
+    assert len(pids.seen()) == count
+    assert not pids.alive()
+
+
+def test_what_ends_by_itself_at_once_is_waited_for(box: Toolbox) -> None:
+    """Who runs `>(…)` does not wait for it, and its output counts."""
+    assert run(box, "echo hi | tee >(sleep 0.05; sed s/h/H/)").text == "hi\nHi"
+
+
+def test_cancelling_ends_it_at_once(box: Toolbox, pids: Pids) -> None:
+    """A teammate that is told to stop has a deadline of its own."""
+    deaf = "trap '' TERM; echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; while :; do wait; done"
+    assert cancel(box, deaf, pids, 2) < 1.5
+    assert not pids.alive()
+
+
+ESCAPED = "setsid bash -c 'echo $$ >> $PIDS; exec sleep 1000'"
+SETTLED = "until [ -s $PIDS ]; do sleep 0.01; done; "
+
+
+@linux
+@pytest.mark.parametrize(
+    "command", [f"{ESCAPED} & ", f"({ESCAPED} &) ; ", f"set -m; {ESCAPED} & disown; "]
+)
+def test_who_escaped_the_group_is_ended_too(
+    box: Toolbox, pids: Pids, subreaper: None, command: str
+) -> None:
+    result = run(box, command + SETTLED + "echo done")
+    assert result == Result(text="done\n[1 background process was ended with the command]")
+    (pid,) = pids.seen()
+    with pytest.raises(ProcessLookupError):  # not even a zombie
+        os.kill(pid, 0)
+
+
+@linux
+def test_who_escaped_is_ended_after_a_time_limit_too(
+    box: Toolbox, pids: Pids, subreaper: None
+) -> None:
+    assert run(box, f"{ESCAPED} & {SETTLED} sleep 1000", timeout=1).is_error
+    assert len(pids.seen()) == 1
+    assert not pids.alive()
+
+
+@linux
+def test_who_escaped_is_ended_by_cancelling_too(box: Toolbox, pids: Pids, subreaper: None) -> None:
+    assert cancel(box, f"{ESCAPED} & sleep 1000", pids, 1) < 1.5
+    assert not pids.alive()
+
+
+@linux
+def test_a_chain_of_forks_is_ended_to_its_last(box: Toolbox, pids: Pids, subreaper: None) -> None:
+    """Only its first link is this process's child: one link a round would take too long."""
+    chain = (
+        "trap '' TERM; "
+        "f() { echo $BASHPID >> $PIDS; [ $1 -ge 1000 ] || f $(($1 + 1)) & exec sleep 1000; }; f 1"
+    )
+    whole = 'until [ -s $PIDS ] && [ "$(wc -l < $PIDS)" -ge 1000 ]; do sleep 0.1; done'
+    result = run(box, f"setsid bash -c {shlex.quote(chain)} & {whole}")
+    assert result == Result(text="[1 background process was ended with the command]")
+    assert len(pids.seen()) == 1000
+    assert not pids.alive()
+
+
+@linux
+def test_who_escaped_and_holds_the_pipe_does_not_make_it_hang(box: Toolbox, pids: Pids) -> None:
+    """Also where orphans do not come to this process, and it cannot end them."""
+    assert run(box, f"{ESCAPED} & {SETTLED} echo done").text == "done"
+    (pid,) = pids.alive()
+    os.kill(pid, 9)
+    wait_until(lambda: not pids.alive())
+
+
+@linux
+def test_other_programs_and_their_own_are_spared(
+    box: Toolbox, pids: Pids, tmp_path: Path, subreaper: None
+) -> None:
+    """Background jobs run beside, and what they orphan becomes this process's child too."""
+    job = [
+        *("bash", "-c", '(sleep 1000 & echo $! >> "$0"); echo $$ >> "$0"; exec sleep 1000'),
+        str(tmp_path / "pids"),
+    ]
+
+    async def both() -> None:
+        command = "until [ -e go ]; do sleep 0.01; done"
+        running = asyncio.create_task(box.run("bash", {"command": command}))
+        await until(lambda: Program.live, what="the command's start")
+        with Program(job, output=bytes):  # so that the command finds it after its own start
+            await until(lambda: len(pids.seen()) == 2, what="the job and its orphan")
+            (tmp_path / "go").touch()
+            assert (await running).text == "(no output)"
+            assert len(pids.alive()) == 2
+
+    asyncio.run(both())
+    wait_until(lambda: not pids.alive(), what="the job's end")
+
+
+@linux
+def test_a_child_that_was_there_before_is_spared(box: Toolbox, subreaper: None) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        run(box, "sleep 1000 & true")
+        assert other.poll() is None
+        other.kill()
+
+
+# what it costs this process
+
+
+def test_no_thread_is_started_and_nothing_stays_open(box: Toolbox) -> None:
+    """The process that forks must have no threads, and a teammate runs thousands of commands."""
+
+    async def several() -> int:
+        most = 0
+        running = [
+            asyncio.create_task(box.run("bash", {"command": "sleep 0.1; sleep 9 &"}))
+            for _ in range(3)
+        ]
+        while not all(one.done() for one in running):
+            most = max(most, threading.active_count())
+            await asyncio.sleep(0.01)
+        return most
+
+    descriptors = list(Path("/dev/fd").iterdir())
+    threads = threading.active_count()
+    assert asyncio.run(several()) == threads
+    assert len(list(Path("/dev/fd").iterdir())) == len(descriptors)
+    assert not Program.live

@@ -1,0 +1,421 @@
+"""The file tools: what the model reads, and what stands on the disk afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import socket
+import tracemalloc
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.tools import Result, Toolbox
+from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
+from teamd.tools.paging import read_page
+from teamd.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OUTPUT_BYTES = 1000
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Toolbox:
+    workspace = Workspace(tmp_path, hidden=[tmp_path / ".team"])
+    return Toolbox(
+        [
+            ReadFile(workspace=workspace, output_bytes=OUTPUT_BYTES),
+            WriteFile(workspace=workspace),
+            EditFile(workspace=workspace),
+        ]
+    )
+
+
+def run(box: Toolbox, name: str, **arguments: object) -> Result:
+    return asyncio.run(box.run(name, arguments))
+
+
+def read(box: Toolbox, path: str = "a", **arguments: object) -> str:
+    result = run(box, "read_file", path=path, **arguments)
+    assert not result.is_error, result.text
+    return result.text
+
+
+def refused(box: Toolbox, name: str, **arguments: object) -> str:
+    result = run(box, name, **arguments)
+    assert result.is_error, result.text
+    return result.text
+
+
+# reading
+
+
+def test_lines_are_numbered_as_by_cat(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\n\n\tthrée")
+    assert read(box) == "     1\tone\n     2\t\n     3\t\tthrée"
+
+
+def test_a_page_tells_where_to_go_on(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("".join(f"{n}\n" for n in range(1, 11)))
+    assert read(box, limit=2) == "     1\t1\n     2\t2\n[… 8 more lines; go on with offset=3]"
+    assert read(box, offset=9, limit=1) == "     9\t9\n[… 1 more line; go on with offset=10]"
+    assert read(box, offset=9) == "     9\t9\n    10\t10"
+
+
+def test_the_last_line_counts_without_its_newline(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n2\n3")
+    assert read(box, limit=1).endswith("[… 2 more lines; go on with offset=2]")
+
+
+def test_an_offset_past_the_end_is_told(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n2\n")
+    text = refused(box, "read_file", path="a", offset=3)
+    assert text == "a has 2 lines; offset 3 is past its end"
+    (tmp_path / "a").write_text("")
+    assert read(box) == "[a is empty]"
+
+
+def test_a_long_file_is_bounded_in_bytes(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("".join(f"{'ä' * 20}\n" for _ in range(100)))
+    text, _, note = read(box).rpartition("\n")
+    shown = text.count("\n") + 1
+    assert OUTPUT_BYTES - 50 < len(text.encode()) <= OUTPUT_BYTES
+    assert note == f"[… {100 - shown} more lines; go on with offset={shown + 1}]"
+
+
+def test_a_giant_line_is_cut_and_told(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("first\n" + "ä" * 100_000 + "\nlast\n")
+    assert read(box) == "     1\tfirst\n[… 2 more lines; go on with offset=2]"
+    text, cut, more = read(box, offset=2).split("\n")
+    assert len(text.encode()) in (OUTPUT_BYTES, OUTPUT_BYTES - 1)
+    assert cut == (
+        f"[line 2 is cut: {len(text.encode()) - 7} of its 200001 bytes; "
+        "bash cut -b shows the others]"
+    )
+    assert more == "[… 1 more line; go on with offset=3]"
+
+
+@given(
+    lines=st.lists(st.text(st.characters(exclude_characters="\n\0", codec="utf-8"), max_size=99)),
+    room=st.integers(min_value=1, max_value=300),
+    limit=st.integers(min_value=1, max_value=9),
+    ends=st.booleans(),
+)
+def test_pages_hold_every_line_once(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], room: int, limit: int, ends: bool
+) -> None:
+    """Who follows the offsets misses no line, and no page is larger than its room."""
+    path = tmp_path_factory.getbasetemp() / "pages"
+    whole = "\n".join(lines) + "\n" * ends
+    path.write_bytes(whole.encode())
+    lines = whole.removesuffix("\n").split("\n") if whole else []
+    seen: list[str] = []
+    while True:
+        with path.open("rb") as file:
+            page = asyncio.run(read_page(file, offset=len(seen) + 1, limit=limit, room=room))
+        if not page.text:
+            break
+        shown = page.text.split("\n")
+        assert len(shown) <= limit
+        assert len(page.text.encode()) <= max(room, 7 + 4)
+        assert page.more == len(lines) - len(seen) - len(shown)
+        for number, line in enumerate(shown, start=len(seen) + 1):
+            assert line.startswith(f"{number:6}\t")
+            meant = lines[number - 1]
+            assert line[7:] in (meant, meant.removesuffix("\r")) or page.cut
+            assert meant.startswith(line[7:])
+        seen += shown
+    assert len(seen) == len(lines)
+
+
+def test_crlf_is_told_once(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1\r\n2\r\n")
+    assert read(box) == "     1\t1\n     2\t2\n[lines end in CR LF]"
+
+
+@pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfeh\0i\0", b"caf\xe9\n", b"\xed\xa0\x80"])
+def test_what_is_no_text_is_refused(box: Toolbox, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a").write_bytes(data)
+    for name, more in {"read_file": {}, "edit_file": {"old_text": "a", "new_text": "b"}}.items():
+        text = refused(box, name, path="a", **more)
+        assert text == "a is not UTF-8 text; look at it with bash: file, xxd, iconv"
+
+
+def test_a_file_of_ten_gigabytes_is_read_by_pages(box: Toolbox, tmp_path: Path) -> None:
+    """Also one whose line never ends: memory stays small, and no time goes into counting on."""
+    with (tmp_path / "a").open("wb") as file:
+        file.write(b"line\n" * 5000)
+        file.truncate(10 << 30)
+    tracemalloc.start()
+    try:
+        assert read(box, limit=1).endswith("[… many more lines; go on with offset=2]")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert "larger than 32 MiB" not in refused(
+        box, "edit_file", path="a", old_text="line", new_text="x"
+    )  # its NULs are what is told
+
+
+def test_the_loop_runs_while_a_large_file_is_read(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * (20 << 20))
+
+    async def both() -> int:
+        reading = asyncio.create_task(box.run("read_file", {"path": "a"}))
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert asyncio.run(both()) > 10
+
+
+# what is no file
+
+
+@pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file"])
+@pytest.mark.parametrize("kind", ["folder", "root", "fifo", "socket", "null", "loop"])
+def test_what_is_no_file_is_refused_at_once(
+    box: Toolbox, tmp_path: Path, name: str, kind: str
+) -> None:
+    """Opening a FIFO would wait for ever, and writing would put a file in its place."""
+    arguments = {"write_file": {"content": "x"}, "edit_file": {"old_text": "x", "new_text": "y"}}
+    path = tmp_path / "." if kind == "root" else tmp_path / "thing"
+    with made(path, kind):
+        before = path.lstat(), len(list(Path("/dev/fd").iterdir()))
+        text = refused(box, name, path=str(path), **arguments.get(name, {}))
+        assert path.lstat().st_mode == before[0].st_mode
+        assert len(list(Path("/dev/fd").iterdir())) == before[1]
+    if kind in ("folder", "root"):
+        assert text.endswith("is a directory; use bash ls")
+    elif kind == "loop":
+        assert text in ("thing: Too many levels of symbolic links", _not_a_file("thing"))
+    else:
+        assert text in (_not_a_file("thing"), "thing: No such device or address")
+
+
+def _not_a_file(shown: str) -> str:
+    return f"{shown} is not a regular file but a FIFO, a socket or a device; use bash"
+
+
+@contextmanager
+def made(path: Path, kind: str) -> Iterator[None]:
+    with socket.socket(socket.AF_UNIX) as unix:
+        if kind == "folder":
+            path.mkdir()
+        elif kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "loop":
+            path.symlink_to("thing")
+        elif kind == "socket":
+            here = Path.cwd()
+            os.chdir(path.parent)  # a socket's name is short, a test's folder is not
+            unix.bind(path.name)
+            os.chdir(here)
+        elif kind == "null":
+            if os.geteuid():
+                pytest.skip("only root makes devices")
+            os.mknod(path, 0o020600, os.makedev(1, 3))
+        yield
+
+
+def test_a_missing_file_is_told_with_its_neighbours(box: Toolbox, tmp_path: Path) -> None:
+    for name in ("README.md", "settings.py", "other"):
+        (tmp_path / name).touch()
+    text = refused(box, "read_file", path="readme.txt")
+    assert text == "readme.txt does not exist; near it: README.md"
+    assert refused(box, "read_file", path="zzz") == "zzz does not exist"
+    text = refused(box, "edit_file", path="src/a.py", old_text="a", new_text="b")
+    assert text == "src/a.py does not exist, nor does its folder"
+
+
+@pytest.mark.parametrize("path", ["../a", "/etc/passwd", ".team/config.json", "a\0b"])
+@pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file"])
+def test_no_tool_goes_where_it_may_not(box: Toolbox, tmp_path: Path, name: str, path: str) -> None:
+    arguments = {"write_file": {"content": "x"}, "edit_file": {"old_text": "x", "new_text": "y"}}
+    text = refused(box, name, path=path, **arguments.get(name, {}))
+    assert str(tmp_path) in text or "no file can be called" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+# writing
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "wrote 0 lines, 0 bytes to a"),
+        ("x", "wrote 1 line, 1 byte to a"),
+        ("é\n", "wrote 1 line, 3 bytes to a"),
+        ("1\r\n2\n\n", "wrote 3 lines, 6 bytes to a"),
+    ],
+)
+def test_what_is_written_stands_there(
+    box: Toolbox, tmp_path: Path, content: str, told: str
+) -> None:
+    assert run(box, "write_file", path="a", content=content) == Result(text=told)
+    assert (tmp_path / "a").read_bytes() == content.encode()
+
+
+def test_folders_are_made(box: Toolbox, tmp_path: Path) -> None:
+    run(box, "write_file", path="src/deep/a.py", content="x")
+    assert (tmp_path / "src/deep/a.py").read_text() == "x"
+    text = refused(box, "write_file", path="src/deep/a.py/b", content="x")
+    assert text == "src/deep/a.py/b: Not a directory"
+
+
+def test_modes_are_kept(box: Toolbox, tmp_path: Path) -> None:
+    """A script stays executable, and a new file gets what the umask leaves."""
+    script = tmp_path / "script"
+    script.touch()
+    script.chmod(0o750)
+    before = os.umask(0o027)
+    try:
+        run(box, "write_file", path="script", content="x")
+        run(box, "write_file", path="new", content="x")
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    assert script.stat().st_mode & 0o7777 == 0o750
+    assert (tmp_path / "new").stat().st_mode & 0o7777 == 0o640
+
+
+def test_a_link_stays_a_link(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    text = run(box, "write_file", path="link", content="new").text
+    assert text == "wrote 1 line, 3 bytes to target"
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="modes do not bind root")
+def test_a_read_only_file_is_left_alone(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "a").chmod(0o444)
+    assert "read-only" in refused(box, "write_file", path="a", content="new")
+    assert (tmp_path / "a").read_text() == "old"
+
+
+@contextmanager
+def no_space() -> Iterator[None]:
+    """No file may grow beyond some bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_a_full_disk_leaves_the_old_file(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    with no_space():
+        written = refused(box, "write_file", path="a", content="x" * 10_000)
+        edited = refused(box, "edit_file", path="a", old_text="old", new_text="x" * 10_000)
+    assert written == edited == "no space left for a; free some and try again"
+    assert (tmp_path / "a").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("name", ["write_file", "edit_file"])
+def test_half_a_surrogate_pair_is_refused(box: Toolbox, tmp_path: Path, name: str) -> None:
+    (tmp_path / "a").write_text("old")
+    arguments = {"content": "ab\udc80"} if name == "write_file" else {}
+    if name == "edit_file":
+        arguments = {"old_text": "old", "new_text": "ab\udc80"}
+    assert "character 3 of the text is half" in refused(box, name, path="a", **arguments)
+    assert (tmp_path / "a").read_text() == "old"
+
+
+def test_a_name_that_is_too_long_is_told(box: Toolbox) -> None:
+    text = refused(box, "write_file", path="n" * 300, content="x")
+    assert text.endswith("n: File name too long")
+
+
+# editing
+
+
+def edit(box: Toolbox, old: str, new: str, **more: object) -> Result:
+    return run(box, "edit_file", path="a", old_text=old, new_text=new, **more)
+
+
+def test_an_edit_changes_one_place(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\nthree")
+    assert edit(box, "two", "2").text == "replaced 1 occurrence in a, in line 2"
+    assert (tmp_path / "a").read_text() == "one\n2\nthree"
+
+
+def test_several_places_need_a_word(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x\nax\nx\n")
+    assert edit(box, "x", "y") == Result(
+        text="old_text stands 3 times in a; give more of what is around it, or set replace_all",
+        is_error=True,
+    )
+    assert (tmp_path / "a").read_text() == "x\nax\nx\n"
+    told = edit(box, "x", "y", replace_all=True).text
+    assert told == "replaced 3 occurrences in a, the first in line 1"
+    assert (tmp_path / "a").read_text() == "y\nay\ny\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("", "x", "old_text is empty"),
+        ("", "", "old_text is empty"),
+        ("one", "one", "are the same"),
+        ("zwei", "x", "does not stand in a; look with read_file"),
+    ],
+)
+def test_an_edit_that_means_nothing_is_refused(
+    box: Toolbox, tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    (tmp_path / "a").write_text("one")
+    result = edit(box, old, new)
+    assert result.is_error
+    assert told in result.text
+
+
+@pytest.mark.parametrize(
+    ("before", "old_new", "after"),
+    [
+        (b"1\r\n2\r\n3", ("1\n2", "a\nb\nc"), b"a\r\nb\r\nc\r\n3"),
+        (b"1\r\n2\r\n", ("1\r\n2", "a\r\nb"), b"a\r\nb\r\n"),
+        (b"1\r\n2\r\n", ("1", "a\nb"), b"a\r\nb\r\n2\r\n"),
+        (b"1\r\n2\n", ("2\n", "a\nb\n"), b"1\r\na\nb\n"),
+        (b"1\n2", ("2", "b"), b"1\nb"),
+        (b"\xef\xbb\xbf1\n", ("1", "a"), b"\xef\xbb\xbfa\n"),
+        (b"1\r2\x0c3\n", ("2", "b"), b"1\rb\x0c3\n"),
+    ],
+)
+def test_line_ends_stay_as_they_are(
+    box: Toolbox, tmp_path: Path, before: bytes, old_new: tuple[str, str], after: bytes
+) -> None:
+    """The model sees no CR, and what it does not touch must not change."""
+    (tmp_path / "a").write_bytes(before)
+    assert not edit(box, *old_new).is_error
+    assert (tmp_path / "a").read_bytes() == after
+
+
+def test_an_edit_that_would_fill_the_memory_is_refused(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * (1 << 20))
+    result = edit(box, "x", "y" * (1 << 20), replace_all=True)
+    assert result == Result(text="a would become larger than 32 MiB", is_error=True)
+
+
+def test_a_large_file_is_not_edited(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * (33 << 20))
+    assert edit(box, "x", "y") == Result(
+        text="a is larger than 32 MiB; use bash sed", is_error=True
+    )

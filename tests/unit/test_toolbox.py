@@ -1,0 +1,122 @@
+"""The toolbox: whatever the model asks for, the answer is a result it can act on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field
+
+from teamd.errors import StoreError, TeamError
+from teamd.tools import Input, Result, Tool, Toolbox, ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Words(Input):
+    """Some words."""
+
+    words: str
+    times: int = Field(default=1, gt=0, le=9)
+
+
+class Echo(Tool[Words]):
+    """Says what it is told; `fail` makes an exception of it."""
+
+    name: ClassVar[str] = "echo"
+    description: ClassVar[str] = "Say it again."
+    Input = Words
+
+    def __init__(self, fail: Callable[[str], Exception] | None = None) -> None:
+        self._fail = fail
+
+    async def call(self, arguments: Words) -> str:
+        """Say it."""
+        if self._fail:
+            raise self._fail(arguments.words)
+        return arguments.words * arguments.times
+
+
+def run(arguments: object, name: str = "echo", tool: Echo | None = None) -> Result:
+    return asyncio.run(Toolbox([tool or Echo()]).run(name, arguments))
+
+
+def test_a_call_gives_what_the_tool_says() -> None:
+    assert run({"words": "ab", "times": 2}) == Result(text="abab")
+
+
+@pytest.mark.parametrize("words", ["", " ", "\n\t"])
+def test_a_result_is_never_empty(words: str) -> None:
+    """The API refuses a text block without text."""
+    assert run({"words": words}) == Result(text="(no output)")
+
+
+def test_an_unknown_tool_is_told_with_those_there_are() -> None:
+    result = run({}, name="ech\0o")
+    assert result == Result(text="no tool named 'ech\\x00o'; there are: echo", is_error=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, "words: Field required"),
+        ({"words": 1}, "words: Input should be a valid string"),
+        ({"words": "x", "times": 0}, "times: Input should be greater than 0"),
+        ({"words": "x", "wrods": "y"}, "wrods: Extra inputs are not permitted"),
+        (None, "input: "),
+        ([1], "input: "),
+        ("words", "input: "),
+    ],
+)
+def test_bad_input_is_explained(arguments: object, told: str) -> None:
+    result = run(arguments)
+    assert result.is_error
+    assert told in result.text
+    assert result.text.endswith("It takes an object with: words, times?")
+
+
+@pytest.mark.parametrize("fail", [ToolError, OSError, TeamError, StoreError])
+def test_a_failure_is_a_result(fail: Callable[[str], Exception]) -> None:
+    assert run({"words": "no space"}, tool=Echo(fail)) == Result(text="no space", is_error=True)
+
+
+def test_a_failure_without_words_is_told_by_its_name() -> None:
+    assert run({"words": " "}, tool=Echo(ToolError)) == Result(text="ToolError", is_error=True)
+
+
+@given(
+    st.one_of(
+        st.dictionaries(
+            st.sampled_from(["words", "times"]) | st.text(st.characters(codec=None), max_size=3),
+            st.text(st.characters(codec=None)) | st.integers() | st.none(),
+        ),
+        st.fixed_dictionaries({"words": st.text(st.characters(codec=None))}),
+    )
+)
+def test_whatever_comes_the_text_can_be_sent(arguments: object) -> None:
+    """A NUL or half a surrogate pair in a request costs the teammate its conversation."""
+    for tool in (Echo(), Echo(ToolError)):
+        result = run(arguments, tool=tool)
+        assert result.text.strip()
+        assert "\0" not in result.text
+        assert result.text.encode()
+
+
+def test_a_schema_holds_no_derived_titles() -> None:
+    (schema,) = Toolbox([Echo()]).schemas()
+    assert schema["name"] == "echo"
+    assert schema["description"] == "Say it again."
+    assert schema["input_schema"] == {
+        "type": "object",
+        "description": "Some words.",
+        "properties": {
+            "words": {"type": "string"},
+            "times": {"type": "integer", "default": 1, "exclusiveMinimum": 0, "maximum": 9},
+        },
+        "required": ["words"],
+        "additionalProperties": False,
+    }

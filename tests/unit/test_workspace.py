@@ -1,0 +1,228 @@
+"""The workspace: no path whatever leads out of it or into the team directory."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.tools import ToolError
+from teamd.tools.workspace import Workspace, path_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECRET = "a secret"
+
+PARTS = st.one_of(
+    st.sampled_from(
+        [
+            *(
+                "..",
+                ".",
+                "",
+                "~",
+                "root",
+                "root-beside",
+                "outside",
+                ".team",
+                ".TEAM",
+                "inbox",
+                "folder",
+                "file",
+            ),
+            *("up", "out", "team", "loop", "etc", "passwd", "proc", "self", "cwd", "fd"),
+            *("n" * 255, "n" * 256, "\0", "\udc80", "\ud800", "ä"),
+        ]
+    ),
+    st.text(st.characters(codec=None), max_size=4),
+)
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[Path]:
+    """A root with links that lead out, up, round and into the team directory."""
+    with tempfile.TemporaryDirectory() as name:
+        base = Path(name).resolve()
+        (base / "root/folder").mkdir(parents=True)
+        (base / "root/.team/inbox").mkdir(parents=True)
+        (base / "outside").mkdir()
+        (base / "root-beside").mkdir()
+        for file in (
+            "root-beside/file",
+            "root/.team/file",
+            "root/.team/inbox/file",
+            "outside/file",
+        ):
+            (base / file).write_text(SECRET)
+        (base / "root/file").write_text("open")
+        links: dict[str, str | Path] = {
+            "up": "..",
+            "out": base / "outside",
+            "team": ".team",
+            "loop": "loop",
+            "folder/out": "../../outside/file",
+            "folder/team": "../.team/inbox",
+            "folder/up": "../folder/..",
+            "folder/root": "/",
+        }
+        for link, target in links.items():
+            (base / "root" / link).symlink_to(target)
+        yield base
+
+
+@pytest.fixture(scope="module")
+def workspace(base: Path) -> Workspace:
+    return Workspace(base / "root", hidden=[base / "root/.team"])
+
+
+def read(workspace: Workspace, path: str) -> str:
+    fd = workspace.open(workspace.resolve(path))
+    with os.fdopen(fd) as file:
+        return file.read()
+
+
+@given(parts=st.lists(PARTS, max_size=8), start=st.sampled_from(["", "/", "//", "{}/", "{}/root/"]))
+def test_no_path_leads_out(base: Path, workspace: Workspace, parts: list[str], start: str) -> None:
+    """Whatever is accepted lies in the root, not in the team directory, and holds no secret."""
+    path = start.format(base) + "/".join(parts)
+    try:
+        place = workspace.resolve(path)
+    except ToolError:
+        return
+    assert place.is_relative_to(base / "root")
+    assert not place.is_relative_to(base / "root/.team")
+    try:
+        text = read(workspace, path)
+    except (ToolError, OSError):
+        return
+    assert text == "open"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..",
+        "../root-beside/file",
+        "../outside/file",
+        "/",
+        "/etc/passwd",
+        "up/outside/file",
+        "out/file",
+        "folder/out",
+        "folder/up/up/outside/file",
+        "folder/root/etc/passwd",
+        "not-there/../../outside/file",
+        "n" * 300 + "/../../outside/file",
+        "loop/../../outside/file",
+        "/proc/self/root/etc/passwd",
+    ],
+)
+def test_what_is_outside_is_refused_by_a_sentence(workspace: Workspace, path: str) -> None:
+    with pytest.raises(ToolError, match=r"is outside the workspace /.*/root; only") as refused:
+        workspace.resolve(path)
+    assert repr(path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".team", ".team/", ".team/file", "team/inbox/new", "folder/team/file", "./.team/../team"],
+)
+def test_the_team_directory_is_refused(workspace: Workspace, path: str) -> None:
+    with pytest.raises(ToolError, match="is in the team directory"):
+        workspace.resolve(path)
+
+
+def test_another_name_of_the_team_directory_is_refused(tmp_path: Path) -> None:
+    """Where case does not count `.TEAM` is `.team`; a bind mount stands in for that here."""
+    (tmp_path / ".team").mkdir()
+    workspace = Workspace(tmp_path, hidden=[tmp_path / "elsewhere"])
+    (tmp_path / "elsewhere").symlink_to(".team")
+    with pytest.raises(ToolError, match="is in the team directory"):
+        workspace.resolve(".team/file")
+
+
+def test_a_root_in_the_team_directory_is_open(tmp_path: Path) -> None:
+    """A teammate's own working copy stands there; its neighbours stay out of reach."""
+    root = tmp_path / ".team/copies/alice"
+    root.mkdir(parents=True)
+    workspace = Workspace(root, hidden=[tmp_path / ".team"])
+    assert workspace.resolve("file") == root / "file"
+    with pytest.raises(ToolError, match="outside"):
+        workspace.resolve("../bob/file")
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\0", "\ud800"])
+def test_what_no_file_can_be_called_is_refused(workspace: Workspace, path: str) -> None:
+    with pytest.raises(ToolError, match="no file can be called"):
+        workspace.resolve(path)
+
+
+@pytest.mark.parametrize("path", ["file", "./file", "folder/../file", "up/root/file"])
+def test_what_is_inside_is_found(base: Path, workspace: Workspace, path: str) -> None:
+    assert workspace.resolve(path) == base / "root/file"
+    assert workspace.shown(workspace.resolve(str(base / "root/file"))) == "file"
+
+
+def test_a_root_that_is_a_link_is_its_target(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    workspace = Workspace(tmp_path / "link")
+    assert workspace.resolve(str(tmp_path / "link/a")) == tmp_path / "real/a"
+    assert workspace.resolve(str(tmp_path / "real/a")) == tmp_path / "real/a"
+
+
+@pytest.fixture
+def swapped(tmp_path: Path) -> tuple[Workspace, Path]:
+    """A place that was resolved before a command made a link of its folder."""
+    for folder in ("root/folder", "outside"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "file").write_text(SECRET)
+    workspace = Workspace(tmp_path / "root")
+    place = workspace.resolve("folder/file")
+    (tmp_path / "root/folder").rename(tmp_path / "root/was")
+    (tmp_path / "root/folder").symlink_to("../outside")
+    return workspace, place
+
+
+def test_a_link_put_there_after_the_look_is_not_followed(swapped: tuple[Workspace, Path]) -> None:
+    """A sandboxed command that runs beside could otherwise lead this process out."""
+    workspace, place = swapped
+    with pytest.raises(OSError, match=r"Not a directory|symbolic link"):
+        workspace.open(place)
+    for create in (False, True):
+        with (
+            pytest.raises(OSError, match=r"Not a directory|symbolic link"),
+            workspace.folder(place, create=create),
+        ):
+            pass
+
+
+def test_a_file_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "secret").write_text(SECRET)
+    workspace = Workspace(tmp_path / "root")
+    place = workspace.resolve("file")
+    place.symlink_to("../secret")
+    with pytest.raises(OSError, match="symbolic link"):
+        workspace.open(place)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no path goes through a descriptor there")
+def test_what_is_written_goes_into_the_folder_that_was_opened(tmp_path: Path) -> None:
+    (tmp_path / "root/folder").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    workspace = Workspace(tmp_path / "root")
+    place = workspace.resolve("folder/file")
+    with workspace.folder(place) as folder:
+        (tmp_path / "root/folder").rename(tmp_path / "root/was")
+        (tmp_path / "root/folder").symlink_to("../outside")
+        path_in(folder, place).write_text("mine")
+    assert (tmp_path / "root/was/file").read_text() == "mine"
+    assert not (tmp_path / "outside/file").exists()
