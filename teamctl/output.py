@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
 import unicodedata
@@ -61,8 +60,7 @@ def console() -> Console:
     from rich.console import Console  # noqa: PLC0415 -- 20 ms, only where something is drawn
 
     terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if terminal else _WIDE
-    return Console(width=width, highlight=False, soft_wrap=not terminal)
+    return Console(width=None if terminal else _WIDE, highlight=False, soft_wrap=not terminal)
 
 
 def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:

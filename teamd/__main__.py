@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +11,8 @@ import click
 
 from teamd import commandline
 from teamd.commandline import Choice, pass_choice, team_options, version_option
-from teamd.errors import DeadlinePassed, ExitCode
-from teamd.protocol import TEAMD
-from teamd.service import READY, notify, start_in_background
+from teamd.errors import DeadlinePassed, ExitCode, TeamError
+from teamd.service import READY, leave_terminal, notify, start_in_background
 from teamd.service import stop as stop_service
 from teamd.store import requests, running
 from teamd.store.roster import Roster, Team
@@ -103,8 +101,10 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
 def reload(choice: Choice) -> int:
     """Read team.toml again; says what changed and what waits for a restart."""
     answer = requests.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
-    click.echo(answer.text, err=answer.exit_code != ExitCode.DONE)
-    return answer.exit_code
+    if answer.exit_code != ExitCode.DONE:
+        raise TeamError(answer.text)
+    click.echo(answer.text)
+    return ExitCode.DONE
 
 
 def _start_in_background(choice: Choice, team: TeamPaths) -> int:
@@ -134,12 +134,7 @@ def _ready(team: TeamPaths, ready_fd: int | None) -> None:
     notify("READY=1")
     if ready_fd is None:
         return
-    # The terminal that started us may go now; what Python prints when all else fails goes here.
-    last_words = os.open(
-        team.logs / f"{TEAMD}.stderr", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600
-    )
-    os.dup2(last_words, sys.stderr.fileno())
-    os.close(last_words)
+    leave_terminal(team)
     os.write(ready_fd, READY)
     os.close(ready_fd)
 

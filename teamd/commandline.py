@@ -108,10 +108,15 @@ version_option = click.option(
 
 def run(group: click.Command, name: str) -> NoReturn:
     """Run a command line; whatever goes wrong ends here as one line and an exit code."""
+    stdout = sys.stdout
     try:
         status = group.main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
-    except BaseException as error:  # noqa: BLE001 -- the outermost edge: no traceback reaches a person
+    except SystemExit as ended:
+        # click's own: after a completion, or when whoever read our output has gone, as `head`
+        # does; then it has put something quiet in the place of standard output.
+        status = ended.code if sys.stdout is stdout else ExitCode.DONE
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the edge: no traceback passes
         status = _explain(error, name)
     sys.exit(status if isinstance(status, int) else ExitCode.DONE)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,27 +18,41 @@ MISSING: Final = (
     "no key for the model: set ANTHROPIC_API_KEY (or [model] key_command in team.toml) "
     "and run `teamd restart`"
 )
+IMPLAUSIBLE: Final = (
+    "the key for the model cannot be one: it holds a space or a line end; see to "
+    "ANTHROPIC_API_KEY (or [model] key_command in team.toml) and run `teamd restart`"
+)
 
 
 class KeyCommandError(TeamError):
-    """`key_command` did not print a key."""
+    """`key_command` did not print a key, or the file that systemd gave holds none."""
 
 
-async def find_key(key_command: str | None) -> str | None:
+async def find_key(
+    key_command: str | None, *, timeout_seconds: float = COMMAND_TIMEOUT_SECONDS
+) -> str | None:
     """Return the key that settings or systemd give; `None` leaves it to the environment.
 
     Raises:
-        KeyCommandError: the command failed, took too long or printed nothing.
+        KeyCommandError: the command failed, took too long or printed nothing; the file of
+            systemd cannot be read.
     """
     if key_command is not None:
-        return await _ask(key_command)
+        return await _ask(key_command, timeout_seconds)
     return _from_systemd()
 
 
 def at_hand() -> bool:
     """Whether systemd or the environment holds a key, without asking any server."""
-    variables = (CREDENTIAL, TOKEN_VARIABLE)
-    return _from_systemd() is not None or any(os.environ.get(name) for name in variables)
+    with suppress(KeyCommandError):  # whoever needs it is told then
+        if _from_systemd() is not None:
+            return True
+    return any(os.environ.get(name) for name in (CREDENTIAL, TOKEN_VARIABLE))
+
+
+def plausible(key: str) -> bool:
+    """Whether a header can carry it: no white space, nothing that a terminal obeys."""
+    return key.isprintable() and " " not in key
 
 
 def _from_systemd() -> str | None:
@@ -45,16 +60,18 @@ def _from_systemd() -> str | None:
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     if not folder or not (file := Path(folder, CREDENTIAL)).is_file():
         return None
-    return file.read_text(encoding="utf-8").strip() or None
-
-
-async def _ask(key_command: str) -> str:
     try:
-        argv = shlex.split(key_command)
-        ended = await capture(argv, timeout_seconds=COMMAND_TIMEOUT_SECONDS)
+        return file.read_text(encoding="utf-8").strip() or None
+    except (OSError, ValueError) as error:
+        raise KeyCommandError(f"{file} of LoadCredential= cannot be read: {error}") from error
+
+
+async def _ask(key_command: str, timeout_seconds: float) -> str:
+    try:
+        argv = shlex.split(key_command) or [key_command]
+        ended = await capture(argv, timeout_seconds=timeout_seconds)
     except (OSError, ValueError, TimeoutError) as error:
-        reason = str(error) or f"it took more than {COMMAND_TIMEOUT_SECONDS:g} s"
-        raise KeyCommandError(f"key_command {key_command!r} failed: {reason}") from error
+        raise KeyCommandError(f"key_command {key_command!r} failed: {error}") from error
     if ended.status != 0:
         # What it printed may be part of a key, so only the status is told.
         raise KeyCommandError(

@@ -12,7 +12,7 @@ from teamd import settings
 from teamd.errors import TeamError
 from teamd.journal import Journal
 from teamd.protocol import TEAMD, new_id
-from teamd.service import notify, watchdog_seconds
+from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.store import running
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
@@ -97,8 +97,13 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
     former = [m.process for m in register.team.members if m.process is not None]
     orphans.end_former(former, seconds=parts.settings.supervision.stop_seconds, journal=journal)
     teammate = Teammate.prepare(paths, lambda: parts.settings)
+
+    def live(name: str, bell: int) -> int:
+        leave_terminal(paths)  # it may be forked before `ready`, and outlives who waits for that
+        return teammate.live(name, bell)
+
     teammates = Teammates(
-        run=teammate.live,
+        run=live,
         register=register,
         journal=journal,
         private=lambda: [parts.claim, watching.fileno(), *signals.descriptors],

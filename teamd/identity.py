@@ -49,7 +49,7 @@ class Identity:
             fd = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return False
-        except (AttributeError, OSError):  # macOS; an old kernel or a container that forbids it
+        except (AttributeError, OSError, OverflowError):  # macOS, an old kernel, no possible pid
             return self.alive and _kill(self.pid, number)
         try:
             # The descriptor names one process for good, so look only now who it is.

@@ -9,7 +9,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from teamd.errors import BadName, NotAMessage
 
@@ -25,6 +25,8 @@ RESERVED: Final = frozenset({LEAD, USER, TEAMD, ALL})
 STATE_TYPE: Final = "state"  # a teammate tells the supervisor how it goes
 REQUEST_TYPE: Final = "request"  # somebody asks the supervisor to do something
 MAX_MESSAGE_BYTES: Final = 1_048_576
+_MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
+_END_OF_TIME: Final = 253_402_128_000.0  # year 9999; beyond it no calendar of ours knows a date
 
 
 def check_name(name: str) -> str:
@@ -43,6 +45,13 @@ def check_name(name: str) -> str:
 def new_id() -> str:
     """Return an id that sorts by the time it was made: microseconds and 64 random bits, in hex."""
     return f"{time.time_ns() // 1000:014x}-{os.urandom(8).hex()}"
+
+
+def is_moment(value: object) -> TypeGuard[float]:
+    """Whether a value from outside is a time: seconds since the epoch, before the year 10000."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value < _END_OF_TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +81,7 @@ class Message:
         """Return the line that stands in an inbox, newline included.
 
         Raises:
-            NotAMessage: the content holds a NUL character.
+            NotAMessage: the content holds a NUL character, or an extra no JSON number.
         """
         if "\0" in self.content:
             raise NotAMessage("a message cannot hold a NUL character; leave it out")
@@ -84,7 +93,10 @@ class Message:
             "content": self.content,
             "timestamp": self.timestamp,
         }
-        text = json.dumps({**self.extra, **known}, ensure_ascii=False)
+        try:
+            text = json.dumps({**self.extra, **known}, ensure_ascii=False, allow_nan=False)
+        except ValueError as error:
+            raise NotAMessage("a message cannot hold an infinite number") from error
         return text.encode("utf-8", "replace") + b"\n"
 
     @classmethod
@@ -92,8 +104,8 @@ class Message:
         """Read one line of `to`'s inbox; a foreign writer may leave out all but `content`.
 
         Raises:
-            NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object or has no text
-                content.
+            NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object, has no text content
+                or is nested beyond all use.
         """
         fields = _parse_object(line)
         content = fields.pop("content", None)
@@ -127,14 +139,36 @@ def _parse_object(line: bytes) -> dict[str, Any]:
     if b"\0" in line:
         raise NotAMessage("it holds a NUL byte")
     try:
-        value = json.loads(line.decode("utf-8"))
+        value = _STRICT.decode(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise NotAMessage("it is not UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise NotAMessage("it is not JSON") from error
     if not isinstance(value, dict):
         raise NotAMessage("it is no JSON object")
+    if any(_deeper(found, _MAX_DEPTH) for found in value.values()):
+        raise NotAMessage(f"it is nested deeper than {_MAX_DEPTH}")
     return value
+
+
+def _deeper(value: object, levels: int) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return False
+    return levels == 0 or any(_deeper(found, levels - 1) for found in value)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(digits)
+    return number
+
+
+# Python's own reader takes `NaN`, and `1e999` for infinity; no other program could read what
+# would be made of them.
+_STRICT: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def _text(value: object) -> str:
@@ -147,11 +181,5 @@ def _without_surrogates(text: str) -> str:
 
 
 def _moment(value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            seconds = float(value)
-        except OverflowError:
-            return time.time()
-        if math.isfinite(seconds):
-            return seconds
-    return time.time()
+    """The time of a message; what is none, such as milliseconds, gives way to now."""
+    return float(value) if is_moment(value) else time.time()

@@ -16,6 +16,7 @@ import psutil
 from teamd import programs
 from teamd.errors import DeadlinePassed, ExitCode, StoreError
 from teamd.identity import Identity
+from teamd.protocol import TEAMD
 from teamd.store import running
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 READY: Final = b"ready\n"
 START_SECONDS: Final = 60.0
+_STANDARD_ERROR: Final = 2
 _PAUSE_SECONDS: Final = 0.01
 _INSISTENCE: Final = 0.8  # the part of a stop's time after which a second signal is sent
 _KILL_SECONDS: Final = 5.0
@@ -41,6 +43,7 @@ def notify(state: str) -> None:
     if address.startswith("@"):
         address = "\0" + address[1:]  # Linux's abstract namespace
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.setblocking(False)
         manager.sendto(state.encode(), address)
 
 
@@ -78,6 +81,21 @@ def start_in_background(paths: TeamPaths, config: Path | None) -> int:
         child.kill()
         raise DeadlinePassed(f"teamd was not ready within {START_SECONDS:g} s and was ended")
     return child.wait() or ExitCode.REFUSED
+
+
+def leave_terminal(paths: TeamPaths) -> None:
+    """Let go of whoever started this process: from now on standard error goes to a file.
+
+    It gets what Python prints when all else fails. Otherwise the terminal, the `ssh` or the pipe
+    behind it would wait for as long as this process lives.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    try:
+        file = os.open(paths.logs / f"{TEAMD}.stderr", flags, 0o600)
+    except OSError:  # a full disk; nobody must fail for want of a place for its last words
+        file = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(file, _STANDARD_ERROR)
+    os.close(file)
 
 
 def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:

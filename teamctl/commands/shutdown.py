@@ -8,6 +8,7 @@ import click
 
 from teamctl.completion import teammates
 from teamd.commandline import Choice, pass_choice, team_options
+from teamd.errors import ExitCode, TeamError
 from teamd.store import requests
 
 GRACE_SECONDS: Final = 10.0
@@ -41,5 +42,7 @@ def command(
         {**arguments, "seconds": seconds},
         timeout_seconds=seconds + _MARGIN_SECONDS,
     )
-    click.echo(answer.text, err=bool(answer.exit_code))
+    if answer.exit_code == ExitCode.REFUSED:
+        raise TeamError(answer.text)
+    click.echo(answer.text, err=answer.exit_code != ExitCode.DONE)
     return answer.exit_code

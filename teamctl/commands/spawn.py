@@ -62,10 +62,11 @@ def command(
     """
     check_name(name)
     paths = choice.existing()
+    prompt = text_or_stdin(prompt)
     arguments = {
         "name": name,
         "role": role,
-        "prompt": text_or_stdin(prompt),
+        "prompt": prompt,
         "model": model,
         "fresh": fresh,
     }

@@ -6,6 +6,7 @@ reads the transcript comes to the same messages as the one that wrote it.
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -100,9 +101,11 @@ class Conversation:
         return [*self._messages, {"role": "user", "content": ahead}] if ahead else self._messages
 
     def _record(self, record: Record) -> None:
-        stamped = {**record, "time": time.time()}
-        self._transcript.append(stamped)
-        self._apply(stamped)
+        # Applied as it will be read again, without the half surrogate pairs that UTF-8 cannot hold.
+        text = json.dumps({**record, "time": time.time()}, ensure_ascii=False)
+        written: Record = json.loads(text.encode(errors="replace"))
+        self._transcript.append(written)
+        self._apply(written)
 
     def _apply(self, record: Record) -> None:
         # A kind that a later version wrote is passed over: it is no part of the conversation here.

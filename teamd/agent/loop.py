@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from teamd.agent.bell import Bell
     from teamd.agent.conversation import Conversation
     from teamd.models import Model, Reply
+    from teamd.protocol import Message
     from teamd.store.mailbox import Mailbox
     from teamd.tools import Toolbox
 
@@ -105,12 +106,14 @@ class Loop:
     def _deliver(self) -> None:
         """Take mail and put it into the conversation, once."""
         batch = self._mailbox.take()
-        fresh = [message for message in batch.messages if self._conversation.is_new(message)]
-        for message in fresh:
+        fresh: dict[str, Message] = {}
+        for message in filter(self._conversation.is_new, batch.messages):
+            fresh.setdefault(message.id, message)  # a retried send may stand there twice
+        for message in fresh.values():
             if message.extra.get("fresh") is True or not self._conversation.system:
                 self._open()
         if fresh:
-            self._conversation.deliver(fresh)
+            self._conversation.deliver(fresh.values())
         self._mailbox.done(batch)
 
     def _open(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 import anthropic
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from anthropic.types import Message
+    from anthropic import AsyncMessageStream
 
     from teamd.models import Ask, Block
 
@@ -67,17 +68,17 @@ class Claude:
         client = self._client or await self._connect()
         try:
             async with client.messages.stream(**self._body(ask)) as stream:
-                message = await stream.get_final_message()
-        except asyncio.CancelledError:
+                return await _whole(stream)
+        except TransientError:
             raise
         # A broken stream shows as an error of the SDK, of its HTTP library, of its JSON parser or
         # as a failed assertion within it, depending on where it broke; all of them end up here.
         except Exception as error:
-            failure = as_model_error(error, model=ask.model, url=str(client.base_url))
+            url = str(client.base_url.copy_with(userinfo=b""))  # may hold a proxy's password
+            failure = as_model_error(error, model=ask.model, url=url)
             if isinstance(failure, UnusableError):
                 await self.close()  # a key that was mended must be read anew
             raise failure from error
-        return _whole(message)
 
     async def close(self) -> None:
         """Give back connections."""
@@ -99,9 +100,13 @@ class Claude:
             timeout=timeout,
             http_client=DefaultAsyncHttpxClient(verify=self._tls, timeout=timeout),
         )
-        if client.api_key is None and client.auth_token is None and client.credentials is None:
+        static = client.api_key or client.auth_token
+        if static is None and client.credentials is None:
             await client.close()
             raise UnusableError(credentials.MISSING)
+        if static is not None and not credentials.plausible(static):
+            await client.close()
+            raise UnusableError(credentials.IMPLAUSIBLE)
         self._client = client
         return client
 
@@ -138,10 +143,22 @@ def with_breakpoints(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return marked
 
 
-def _whole(message: Message) -> Reply:
+async def _whole(stream: AsyncMessageStream) -> Reply:
+    inputs: defaultdict[int, str] = defaultdict(str)
+    async for event in stream:
+        if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
+            inputs[event.index] += event.delta.partial_json
+    message = await stream.get_final_message()
     if message.stop_reason is None:
         raise TransientError("the model's server ended its reply half way")
-    content = [_block(block.to_dict(mode="json", exclude_none=True)) for block in message.content]
+    if message.stop_reason == "tool_use":
+        # The SDK makes something of half an input too, and half a call must never run.
+        for whole in filter(None, inputs.values()):
+            json.loads(whole)
+    content = [
+        _block(block.to_dict(mode="json", exclude_none=True, warnings=False))
+        for block in message.content
+    ]
     usage = message.usage
     return Reply(
         content=content,

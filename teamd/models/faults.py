@@ -7,11 +7,24 @@ from typing import Any, Final
 
 from teamd.models import ModelError, TransientError, UnusableError
 
-# Statuses worth another try; an `error` event within a stream has status 200 and tells by type.
-TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-TRANSIENT_TYPES: Final = frozenset(
-    {"overloaded_error", "rate_limit_error", "api_error", "timeout_error"}
-)
+# Worth another try besides all of 500 and above, some of which only a proxy sends.
+TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429})
+# An `error` event comes within a stream of status 200, and tells by its type alone.
+STATUS_OF_TYPE: Final = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+_OK: Final = 200
+_TOO_LARGE: Final = 413
+_SERVER_ERROR: Final = 500
 _LONGEST_MESSAGE: Final = 300
 
 
@@ -23,30 +36,34 @@ def as_model_error(error: Exception, *, model: str, url: str) -> ModelError:
     if status is None:
         return TransientError(f"no whole reply from {url}: {_words(error)}")
     kind, said = _body_of(error)
-    if kind in TRANSIENT_TYPES or status in TRANSIENT_STATUSES or status == 200:  # noqa: PLR2004
+    if status == _OK:
+        status = STATUS_OF_TYPE.get(kind, _OK)
+    if status in (_OK, *TRANSIENT_STATUSES) or status >= _SERVER_ERROR:
         return TransientError(f"{url} answered {status}: {said}", _retry_after(error))
     return UnusableError(_sentence(status, said, model=model, url=url))
 
 
 def _sentence(status: int, said: str, *, model: str, url: str) -> str:
+    mend = "send mail to try again, or begin anew with --fresh"
     match status:
         case 401 | 403:
-            return (
-                f"{url} refused the key ({status}: {said}); check ANTHROPIC_API_KEY or "
-                "[model] key_command, then `teamd restart`"
-            )
-        case 404:
-            return (
-                f"{url} knows no model {model!r} ({said}); set [model] name in team.toml and "
-                "`teamd restart`, or spawn with --model"
-            )
+            wrong = f"{url} refused the key ({status}: {said})"
+            mend = "check ANTHROPIC_API_KEY or [model] key_command, then `teamd restart`"
         case 402:
-            return f"{url} wants to be paid first ({said}); see to the account, then send mail"
-        case 413:
-            return f"the conversation is too long for {url} ({said}); begin anew with --fresh"
-    if "prompt is too long" in said:
-        return f"the conversation is too long for {model} ({said}); begin anew with --fresh"
-    return f"{url} refused the request ({status}: {said}); the log has the rest"
+            wrong = f"{url} wants to be paid first ({said})"
+            mend = "see to the account, then send mail"
+        case 404 if url.rstrip("/").endswith("/v1"):
+            wrong = f"{url} is no base URL of the Messages API, which adds /v1 itself"
+            mend = "leave /v1 out of ANTHROPIC_BASE_URL, then `teamd restart`"
+        case 404:
+            wrong = f"{url} knows no model {model!r} ({said})"
+            mend = "set [model] name in team.toml and `teamd restart`, or spawn with --model"
+        case _ if status == _TOO_LARGE or "prompt is too long" in said:
+            wrong = f"the conversation is too long for {model} ({said})"
+            mend = "begin anew with --fresh"
+        case _:
+            wrong = f"{url} refused the request ({status}: {said})"
+    return f"{wrong}; {mend}"
 
 
 def _body_of(error: Exception) -> tuple[str, str]:
@@ -59,7 +76,11 @@ def _body_of(error: Exception) -> tuple[str, str]:
 
 
 def _words(error: Exception) -> str:
-    return _short(str(error)) or type(error).__name__
+    # The SDK says "Connection error." of whatever its HTTP library has a sentence for. A refused
+    # header is not repeated: it may be the one with the key.
+    cause = error.__cause__
+    told = "" if cause is None or "header" in str(cause) else str(cause)
+    return _short(told) or _short(str(error)) or type(error).__name__
 
 
 def _short(text: str) -> str:

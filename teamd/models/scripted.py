@@ -2,8 +2,10 @@
 
 The file is JSON: `{"turns": {"alice": [{"say": "…", "use": [["bash", {"command": "ls"}]]}]}}`.
 A turn may carry `expect`, a regular expression that must be found in the last user message: a
-script that goes on although a step did not happen would prove nothing. Which turn is next follows
-from the conversation alone, so a restarted teammate goes on where it was.
+script that goes on although a step did not happen would prove nothing. It may carry `unless`: if
+that has been found in any user message so far, the turn is passed over. So a turn that ends in
+order to wait for mail is left out where the mail came first. Which turn is next follows from the
+conversation alone, and a restarted teammate goes on where it was.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Scripted:
         self._path = path
 
     async def reply(self, ask: Ask) -> Reply:
-        """Answer with the turn whose number is that of the replies so far.
+        """Answer with the first turn that has neither been played nor passed over.
 
         Raises:
             UnusableError: what the turn expects did not happen, or there is no script.
@@ -58,14 +60,19 @@ class Scripted:
         script = Script.load(self._path)
         found = _IDENTITY.match(ask.system)
         name = found.group(1) if found else ""
-        done = sum(message["role"] == "assistant" for message in ask.messages)
         turns = script.turns.get(name, [])
-        turn = turns[done] if done < len(turns) else {"say": "Nothing to do."}
-        said = _last_words(ask)
-        if not re.search(turn.get("expect", ""), said):
+        said = _words(ask.messages[-1])
+        try:
+            number = _next(turns, ask.messages)
+            turn = turns[number] if number < len(turns) else {"say": "Nothing to do."}
+            expected = re.search(turn.get("expect", ""), said) is not None
+            reply = _reply(turn, name, number, ask.model)
+        except (AttributeError, TypeError, ValueError, re.error) as error:
+            raise UnusableError(f"{self._path}: a turn of {name!r} is none: {error}") from error
+        if not expected:
             raise UnusableError(f"the script expected {turn['expect']!r} and read: {said[-500:]}")
         await asyncio.sleep(script.pace_seconds)
-        return _reply(turn, name, done, ask.model)
+        return reply
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -83,7 +90,25 @@ def _reply(turn: dict[str, Any], name: str, number: int, model: str) -> Reply:
     return Reply(content=content, stop_reason=reason, model=model, usage=Usage(output_tokens=words))
 
 
-def _last_words(ask: Ask) -> str:
-    """All text of the last user message, tool results included."""
-    blocks = ask.messages[-1]["content"]
-    return "\n".join(str(block.get("text") or block.get("content") or "") for block in blocks)
+def _next(turns: list[dict[str, Any]], messages: list[dict[str, Any]]) -> int:
+    """The number of the next turn: each reply so far was one, others were passed over."""
+    number = 0
+    heard = ""
+    for message in messages:
+        if message["role"] == "assistant":
+            number += 1
+            continue
+        heard += _words(message) + "\n"
+        while number < len(turns) and _is_moot(turns[number], heard):
+            number += 1
+    return number
+
+
+def _is_moot(turn: dict[str, Any], heard: str) -> bool:
+    return "unless" in turn and re.search(turn["unless"], heard) is not None
+
+
+def _words(message: dict[str, Any]) -> str:
+    """All text of a user message, tool results included."""
+    parts = (part for block in message["content"] for part in block.get("content", [block]))
+    return "\n".join(part["text"] for part in parts)

@@ -111,10 +111,12 @@ def read(path: Path) -> bytes | None:
     """Return the whole file, or `None` where there is none."""
     with told(path):
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # A FIFO would let us wait for a writer for ever.
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         try:
+            _check_regular(fd)
             return read_descriptor(fd)
         finally:
             os.close(fd)
@@ -217,10 +219,17 @@ def _open_or_create(path: Path) -> int:
     except FileNotFoundError:
         fd = os.open(path, flags | os.O_CREAT, PRIVATE_FILE)
         sync_directory(path.parent)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    try:
+        _check_regular(fd)
+    except OSError:
         os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file")
+        raise
     return fd
+
+
+def _check_regular(fd: int) -> None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
 
 
 def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> None:

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage, StoreError
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
 
 _MARKER_KEY: Final = "taken_as"
+_MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Mailbox:
     def take(self) -> Batch:
         """Take all mail there is; the same again until it is `done`."""
         with files.locked(self._inbox) as fd, files.told(self._inbox):
-            lines = files.read_descriptor(fd).splitlines(keepends=True)
+            lines = _lines(files.read_descriptor(fd))
             before = self._read_taken()
             if before is not None:
                 fresh = _behind_marker(lines, before.id)
@@ -97,6 +100,8 @@ class Mailbox:
             messages, bad = self._sort(lines)
             kept = before.messages if before else ()
             if before is None and not messages and not bad:
+                if lines:  # blank ones, dead markers: nobody is to wake for them again
+                    os.ftruncate(fd, 0)
                 return EMPTY
             batch = Batch(new_id(), (*kept, *messages), len(bad))
             self._set_aside(fd, batch, bad)
@@ -104,16 +109,17 @@ class Mailbox:
 
     def done(self, batch: Batch) -> None:
         """Forget a batch that stands where it belongs; another one that was taken since stays."""
-        before = self._read_taken()
-        if before is not None and before.id == batch.id:
-            files.remove(self._taken)
+        with files.locked(self._inbox):
+            before = self._read_taken()
+            if before is not None and before.id == batch.id:
+                files.remove(self._taken)
 
     def peek(self) -> list[Message]:
         """The mail that is under way to its owner, oldest first; nothing is changed."""
         if files.read(self._inbox) is None:
             return []
         with files.locked(self._inbox) as fd:
-            lines = files.read_descriptor(fd).splitlines(keepends=True)
+            lines = _lines(files.read_descriptor(fd))
             before = self._read_taken()
         if before is not None:
             behind = _behind_marker(lines, before.id)
@@ -126,8 +132,12 @@ class Mailbox:
         if before is None:
             return ()
         batch = self.take()
-        self.done(batch)
-        return batch.messages
+        old, new = batch.messages[: len(before.messages)], batch.messages[len(before.messages) :]
+        if new:  # what came behind the marker nobody has taken yet
+            self._write_taken(Batch(new_id(), new))
+        else:
+            self.done(batch)
+        return old
 
     def waiting(self) -> bool:
         """Whether there is anything to take; a look at the files' sizes, no more."""
@@ -148,19 +158,22 @@ class Mailbox:
             files.sync(fd)
         if garbage := b"".join(line.rstrip(b"\n") + b"\n" for line in bad):
             files.append(self._rejected, garbage, durable=self._durable)
-        header = json.dumps({"batch": batch.id}).encode() + b"\n"
-        content = header + b"".join(message.encode() for message in batch.messages)
-        files.replace(self._taken, content, durable=self._durable)
+        self._write_taken(batch)
         os.ftruncate(fd, 0)
         if self._durable:
             files.sync(fd)
+
+    def _write_taken(self, batch: Batch) -> None:
+        header = json.dumps({"batch": batch.id}).encode() + b"\n"
+        content = header + b"".join(message.encode() for message in batch.messages)
+        files.replace(self._taken, content, durable=self._durable)
 
     def _read_taken(self) -> Batch | None:
         content = files.read(self._taken)
         if content is None:
             return None
         try:
-            header, *lines = content.splitlines(keepends=True)
+            header, *lines = _lines(content)
             batch = str(json.loads(header)["batch"])
             return Batch(batch, tuple(Message.decode(line, to=self.owner) for line in lines))
         except (ValueError, KeyError, TypeError, NotAMessage) as error:
@@ -187,13 +200,13 @@ class Mailbox:
         return Message.decode(line, to=self.owner)
 
 
+def _lines(content: bytes) -> list[bytes]:
+    return BytesIO(content).readlines()  # `splitlines` would cut at a carriage return, too
+
+
 def _marker(line: bytes) -> str | None:
-    if not line.startswith(b'{"' + _MARKER_KEY.encode()):
-        return None
-    try:
-        return str(json.loads(line)[_MARKER_KEY])
-    except (ValueError, KeyError):
-        return None
+    found = _MARKER.fullmatch(line)
+    return found[1].decode(errors="replace") if found else None
 
 
 def _behind_marker(lines: list[bytes], batch: str) -> list[bytes] | None:

@@ -56,8 +56,10 @@ class TeamPaths:
 
     def has_mail(self, name: str) -> bool:
         """Whether an inbox holds anything, by its size alone."""
-        inbox = self.inbox(name)
-        return inbox.exists() and inbox.stat().st_size > 0
+        try:
+            return self.inbox(name).stat().st_size > 0
+        except FileNotFoundError:  # not written to yet, or removed a moment ago
+            return False
 
     def taken(self, name: str) -> Path:
         """What `name` took from its inbox and has not put into its conversation yet."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
-from teamd.protocol import REQUEST_TYPE, TEAMD, USER, Message, new_id
+from teamd.protocol import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
 from teamd.store import files, running
 from teamd.store.mailbox import Mailbox
 from teamd.store.watch import wait_for
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
 
 KEPT_SECONDS: Final = 3600.0  # an answer that nobody came for
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +61,14 @@ class Request:
         """Read a request from mail.
 
         Raises:
-            NotAMessage: it has no deadline or no arguments.
+            NotAMessage: it has no deadline, no arguments, or an id that no reply file can have.
         """
         deadline = message.extra.get("deadline")
         arguments = message.extra.get("arguments", {})
-        if not isinstance(deadline, int | float) or not isinstance(arguments, dict):
+        if not is_moment(deadline) or not isinstance(arguments, dict):
             raise NotAMessage("a request needs a deadline and arguments")
+        if not _FILE_NAME.fullmatch(message.id):
+            raise NotAMessage("a request needs an id that can be a file's name")
         return cls(
             id=message.id,
             sender=message.sender,
@@ -139,9 +144,10 @@ def answer(paths: TeamPaths, request_id: str, given: Answer) -> None:
 def sweep(paths: TeamPaths) -> None:
     """Remove answers that nobody came for."""
     for reply in paths.replies.glob("*.json"):
-        with files.told(reply):
+        # Its asker may come for it after all, just now.
+        with files.told(reply), suppress(FileNotFoundError):
             if time.time() - reply.stat().st_mtime > KEPT_SECONDS:
-                reply.unlink(missing_ok=True)
+                reply.unlink()
 
 
 def _answer_or_end(paths: TeamPaths, reply: Path) -> bytes | None:

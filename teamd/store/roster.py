@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
 
 FORMAT: Final = 1
+_KINDS: Final = {"name": str, "role": str, "pid": int | None, "started": int | float | None}
 COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
@@ -80,6 +81,9 @@ class Member:
     def decode(cls, fields: Mapping[str, Any], *, team: str) -> Member:
         """Read a member; all but the name may be missing, as in the lessons' rosters."""
         rest = dict(fields)
+        for key, kind in _KINDS.items():
+            if key in rest and not isinstance(rest[key], kind):
+                raise TypeError(f"a member's {key!r} is {rest[key]!r}")
         name = rest.pop("name")
         return cls(
             name=name,
@@ -174,16 +178,19 @@ class Roster:
         path = self._paths.config
         try:
             document = json.loads(content)
+            self._check_format(document.pop("format", 0))  # before what a newer one may say anew
             name = document.pop("team_name", "default")
-            found = document.pop("format", 0)
             members = tuple(Member.decode(m, team=name) for m in document.pop("members", ()))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(f"{path} is damaged ({error}); mend it or move it away") from error
+        return Team(name=name, members=members, extra=MappingProxyType(document))
+
+    def _check_format(self, found: object) -> None:
         if not isinstance(found, int) or found > FORMAT:
             raise StoreError(
-                f"{path} has format {found}, this teamd knows up to {FORMAT}; use a newer teamd"
+                f"{self._paths.config} has format {found}, this teamd knows up to {FORMAT}; "
+                "use a newer teamd"
             )
-        return Team(name=name, members=members, extra=MappingProxyType(document))
 
 
 def _format(content: bytes) -> int:

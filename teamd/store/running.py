@@ -87,5 +87,5 @@ def _named(paths: TeamPaths) -> Identity | None:
     try:
         found = json.loads(files.read(paths.supervisor) or b"")
         return Identity(pid=int(found["pid"]), started=float(found["started"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

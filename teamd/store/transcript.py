@@ -45,6 +45,6 @@ def parse(line: bytes) -> Record | None:
     """The record that a line holds, if it is whole."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.errors import ExitCode, NotAMessage, TeamError
+from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.protocol import LEAD, Message, check_name, new_id
 from teamd.states import Status
 from teamd.store.requests import Answer
@@ -119,7 +119,11 @@ class Commands:
         prompt = Message(id=message_id, sender=LEAD, to=name, content=newcomer.prompt, extra=extra)
         self._post.mailbox(name).put(prompt)
         self._register.admit(name, newcomer.role, newcomer.model)
-        self._register.publish()
+        try:
+            self._register.publish()
+        except StoreError as error:  # who has no process must not pass for being at work
+            self._register.change(name, status=Status.FAILED, reason=str(error))
+            raise
         self._teammates.start(name)
         self._register.publish()
         self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)

@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from teamd.errors import StoreError
 from teamd.protocol import LEAD, TEAMD, Message
 from teamd.states import Status
 from teamd.store.roster import COLOURS, Member, Team
@@ -65,7 +66,10 @@ class Register:
         self.change(name, status=Status.FAILED, pid=None, started=None, since=None, reason=reason)
         text = f"{name} has failed: {reason}; `teamctl logs {name}` tells more, and "
         text += f"`teamctl spawn {name} …` lets it go on"
-        self._post.send(Message(sender=TEAMD, to=LEAD, content=text))
+        try:
+            self._post.send(Message(sender=TEAMD, to=LEAD, content=text))
+        except StoreError as error:  # a full disk, maybe why it failed: the others live on
+            self._journal.error("lead not told", error, name=name)
 
     def _apply(self, change: Callable[[Team], Team]) -> None:
         self._changes.append(change)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from teamd.supervisor.teammates import Teammates
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
+_RETRY_SECONDS: Final = 1.0
 _USUAL_COUNTS: Final = ("turns", "input_tokens", "output_tokens")
 
 
@@ -68,6 +69,7 @@ class Supervisor:
         self._alive = alive
         self._round_seconds = min(round_seconds, watch.recheck_seconds)
         self._stopping = False
+        self._obey_at = 0.0
 
     def resume(self) -> None:
         """Begin: answer what a dead supervisor left, and start those who were at work or idle."""
@@ -85,8 +87,8 @@ class Supervisor:
         while not (self._stopping and not self._teammates.names()):
             self._wait()
             self._heed_signals()
+            self._ring()  # takes the hints, so it comes before the look that relies on them
             self._obey()
-            self._ring()
             self._reap()
             self._teammates.end_overdue()
             self._publish()
@@ -94,8 +96,11 @@ class Supervisor:
         self._publish()
 
     def _wait(self) -> None:
-        overdue = self._teammates.next_overdue_seconds()
-        seconds = self._round_seconds if overdue is None else min(overdue, self._round_seconds)
+        seconds = self._round_seconds
+        if (overdue := self._teammates.next_overdue_seconds()) is not None:
+            seconds = min(seconds, overdue)
+        if (blocked := self._obey_at - time.monotonic()) > 0:
+            seconds = min(seconds, blocked)
         select.select([self._signals.fileno(), self._watch.fileno()], [], [], seconds)
 
     def _heed_signals(self) -> None:
@@ -115,10 +120,15 @@ class Supervisor:
 
     def _obey(self) -> None:
         """Read the control inbox: requests, and what teammates say of themselves."""
-        if not self._mailbox.waiting():
+        if time.monotonic() < self._obey_at or not self._mailbox.waiting():
             return
-        batch = self._mailbox.take()
-        self._mailbox.done(batch)  # first, so that no request runs twice, whatever comes
+        try:
+            batch = self._mailbox.take()
+            self._mailbox.done(batch)  # first, so that no request runs twice, whatever comes
+        except StoreError as error:  # a full disk, say: all stays where it is until there is space
+            self._journal.error("control inbox not read", error)
+            self._obey_at = time.monotonic() + _RETRY_SECONDS  # the try itself is a hint: no spin
+            return
         for message in batch.messages:
             if message.type == STATE_TYPE:
                 self._note_state(message)

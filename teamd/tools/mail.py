@@ -38,7 +38,7 @@ class SendMessage(Tool[SendMessageInput]):
 
     async def call(self, arguments: SendMessageInput) -> str:
         """Send it; the result warns when the receiver does not read at the moment."""
-        if arguments.to.lower() == self._sender.lower():
+        if self._post.inbox(arguments.to).owner.lower() == self._sender.lower():
             raise ToolError("that is you; a message to yourself is of no use")
         extra = {} if arguments.summary is None else {"summary": arguments.summary}
         message = Message(

@@ -93,7 +93,7 @@ def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
 
 def test_every_setting_is_read(file: Path) -> None:
     (file.parent / "src").mkdir()
-    (file.parent / "turns.jsonl").touch()
+    (file.parent / "turns.json").touch()
     file.write_text("""
         [team]
         name = "red"
@@ -107,7 +107,7 @@ def test_every_setting_is_read(file: Path) -> None:
         concurrent_calls = 2
         headers = { X-Project = "a b" }
         cache = false
-        script = "turns.jsonl"
+        script = "turns.json"
         [limits]
         calls_per_wake = 3
         [supervision]
@@ -140,7 +140,7 @@ def test_every_setting_is_read(file: Path) -> None:
             concurrent_calls=2,
             headers={"X-Project": "a b"},
             cache=False,
-            script=file.parent / "turns.jsonl",
+            script=file.parent / "turns.json",
         ),
         limits=Limits(calls_per_wake=3),
         supervision=Supervision(stop_seconds=4),

@@ -47,7 +47,7 @@ ENDS = st.sampled_from(["", "\n", "\n\n", "# a comment", "# a comment\n", "[mail
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A path in a folder with the one file that the example's lines need."""
     folder = tmp_path_factory.mktemp("project")
-    (folder / "turns.jsonl").touch()
+    (folder / "turns.json").touch()
     return folder / "team.toml"
 
 

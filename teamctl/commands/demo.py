@@ -1,0 +1,154 @@
+"""`teamctl demo`: a team builds and tests a small program before your eyes."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from teamctl import output
+from teamctl.demo.facts import PROGRAM, Evidence, missing
+from teamctl.demo.interruption import Interrupted, Interruption
+from teamctl.demo.onlooker import Onlooker
+from teamctl.demo.stage import opened
+from teamctl.demo.story import Story
+from teamctl.demo.telling import Teller
+from teamctl.roster_table import drawn
+from teamd.errors import ExitCode, TeamError
+from teamd.protocol import LEAD
+from teamd.store import requests
+from teamd.store.mailbox import Mailbox
+from teamd.store.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamctl.demo.stage import Stage
+
+FIRST_LINE: Final = (
+    "Only the model's words are scripted; processes, mail, tools and files are real."
+)
+EXAMPLE: Final = ("1994", "MCMXCIV")
+_REQUEST_SECONDS: Final = 30.0
+_LONGEST_REASON: Final = 200
+
+
+@click.command()
+@click.option("--fast", is_flag=True, help="Without the pauses that let a person follow.")
+@click.option("--keep", is_flag=True, help="Leave the folder, and say where it is.")
+@click.option("--script", "story", type=click.Path(path_type=Path), hidden=True)
+def command(*, fast: bool, keep: bool, story: Path | None) -> int:
+    """Watch a coder and a tester build a small program in a temporary folder.
+
+    Their words come from a script. All else is real, and is checked at the end.
+    """
+    click.echo(FIRST_LINE + "\n")
+    told = Story.read(story)
+    teller = Teller()
+    try:
+        with Interruption() as interruption:
+            with opened(told.script(paced=not fast), keep=keep) as stage:
+                _Play(stage, told, teller, interruption.check).run()
+            interruption.check()
+    except Interrupted as error:
+        click.echo(f"teamctl: {error}; {_end(stage)}", err=True)
+        return error.exit_status
+    click.echo(f"\nAll of it happened, in {teller.seconds:.1f} s; {_end(stage)}.")
+    return ExitCode.DONE
+
+
+def _end(stage: Stage) -> str:
+    folder = f"its folder stays: {stage.folder}" if stage.kept else "its folder is gone"
+    return f"teamd has ended, and {folder}"
+
+
+class _Play:
+    """One performance.
+
+    Args:
+        check: called wherever the play may be broken off; raises if it is to be.
+    """
+
+    def __init__(
+        self, stage: Stage, story: Story, teller: Teller, check: Callable[[], None]
+    ) -> None:
+        self._stage = stage
+        self._story = story
+        self._teller = teller
+        self._check = check
+
+    def run(self) -> None:
+        """Play it, and look whether all of it happened.
+
+        Raises:
+            TeamError: something did not.
+            Interrupted: it was broken off.
+        """
+        self._begin()
+        self._work()
+        self._show_roster()
+        self._show_mail()
+        self._show_result()
+
+    def _begin(self) -> None:
+        self._teller.lead(f"starts teamd in {self._stage.folder}")
+        self._stage.start()
+        for part in self._story.parts:
+            self._check()
+            facts = {"name": part.name, "role": part.role, "prompt": part.prompt}
+            given = requests.ask(
+                self._stage.paths, "spawn", facts, timeout_seconds=_REQUEST_SECONDS
+            )
+            if given.exit_code != ExitCode.DONE:
+                raise self._failure(f"lead spawns {part.name}", given.text)
+            self._teller.colours[part.name] = given.data["member"]["color"]
+            pid = given.data["member"]["pid"]
+            self._teller.lead(f"spawns {part.name}, {part.role} (pid {pid})")
+
+    def _work(self) -> None:
+        names = [part.name for part in self._story.parts]
+        onlooker = Onlooker(self._stage.paths, names, self._teller, self._check)
+        onlooker.follow()
+        evidence = Evidence(
+            workspace=self._stage.workspace,
+            records=onlooker.records,
+            mail=onlooker.mail.values(),
+            team=Roster(self._stage.paths).read(),
+        )
+        step = missing(evidence)
+        if step is not None or onlooker.trouble:
+            raise self._failure(step or "all come to rest", onlooker.trouble)
+
+    def _show_roster(self) -> None:
+        click.echo("\n$ teamctl team")
+        output.console().print(drawn(self._stage.paths))
+
+    def _show_mail(self) -> None:
+        click.echo("\n$ teamctl inbox")
+        for message in Mailbox(self._stage.paths, LEAD).peek():
+            output.show_message(message)
+
+    def _show_result(self) -> None:
+        given, wanted = EXAMPLE
+        self._show_run("the program works", wanted, PROGRAM, given)
+        self._show_run("its tests pass", "OK", "-m", "unittest")
+
+    def _show_run(self, step: str, wanted: str, *arguments: str) -> None:
+        """Run Python, and show the last line of what it prints, which must be the one wanted."""
+        self._check()
+        ended = self._stage.run(*arguments)
+        said = (ended.stdout + ended.stderr).decode("utf-8", "replace").strip()
+        last = output.plain(said.rpartition("\n")[2])
+        click.echo(f"\n$ python3 {' '.join(arguments)}\n{last}")
+        if ended.status or last != wanted:
+            raise self._failure(step, f"exit status {ended.status}, last line {last!r}")
+
+    def _failure(self, step: str, why: str) -> TeamError:
+        reason = textwrap.shorten(output.plain(why), _LONGEST_REASON, placeholder=" …")
+        folder = self._stage.folder
+        remedy = f"look into {folder}" if self._stage.kept else "--keep leaves its folder"
+        return TeamError(
+            f"the demo failed: this did not happen: {step}{reason and f' ({reason})'}; {remedy}"
+        )

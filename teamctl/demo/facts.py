@@ -1,0 +1,92 @@
+"""What must have happened for the demo to have shown anything, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.protocol import LEAD
+from teamd.states import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from teamd.protocol import Message
+    from teamd.store.roster import Team
+    from teamd.store.transcript import Record
+
+PROGRAM: Final = "roman.py"
+TESTS: Final = "test_roman.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is left of it: files, conversations, mail, the roster.
+
+    Attributes:
+        mail: what has come to the lead.
+    """
+
+    workspace: Path
+    records: Mapping[str, list[Record]]
+    mail: Iterable[Message]
+    team: Team
+
+    def letters(self, sender: str, receiver: str) -> int:
+        """How many messages that a teammate sent have reached the receiver, word for word."""
+        sent = [given["content"] for given in self._calls(sender, "send_message").values()]
+        return sum(who == sender and content in sent for who, content in self._got(receiver))
+
+    def outputs(self, name: str, tool: str) -> list[str]:
+        """What a tool gave to a teammate, failures left out."""
+        calls = self._calls(name, tool)
+        return [
+            record["content"]
+            for record in self._of(name, "result")
+            if record["tool_use_id"] in calls and not record["is_error"]
+        ]
+
+    def processes(self) -> set[int]:
+        """The pids of those that live."""
+        found = (member.process for member in self.team.members)
+        return {process.pid for process in found if process is not None and process.alive}
+
+    def _got(self, receiver: str) -> Iterator[tuple[str, str]]:
+        """Senders and contents of mail: the lead's inbox, a teammate's conversation."""
+        if receiver == LEAD:
+            yield from ((message.sender, message.content) for message in self.mail)
+        for record in self._of(receiver, "mail"):
+            yield from ((message["from"], message["content"]) for message in record["messages"])
+
+    def _calls(self, name: str, tool: str) -> dict[str, dict[str, Any]]:
+        """The input of each call of a tool, by its id."""
+        return {
+            block["id"]: block["input"]
+            for record in self._of(name, "reply")
+            for block in record["content"]
+            if block["type"] == "tool_use" and block["name"] == tool
+        }
+
+    def _of(self, name: str, kind: str) -> Iterator[Record]:
+        return (one for one in self.records.get(name, ()) if one.get("record") == kind)
+
+
+def missing(evidence: Evidence) -> str | None:
+    """The first step that did not happen, if there is one."""
+    return next((step for step, happened in _STEPS if not happened(evidence)), None)
+
+
+_STEPS: Final[tuple[tuple[str, Callable[[Evidence], bool]], ...]] = (
+    ("bob writes test_roman.py", lambda e: (e.workspace / TESTS).is_file()),
+    ("alice writes roman.py", lambda e: (e.workspace / PROGRAM).is_file()),
+    ("alice's mail reaches bob", lambda e: e.letters("alice", "bob") > 0),
+    ("bob's tests find a bug", lambda e: any("FAILED (" in o for o in e.outputs("bob", "bash"))),
+    ("bob's mail reaches alice", lambda e: e.letters("bob", "alice") > 0),
+    ("alice changes roman.py", lambda e: bool(e.outputs("alice", "edit_file"))),
+    ("alice's second mail reaches bob", lambda e: e.letters("alice", "bob") > 1),
+    ("bob's tests pass", lambda e: e.outputs("bob", "bash")[-1].endswith("\nOK")),
+    ("bob's report reaches lead", lambda e: e.letters("bob", LEAD) > 0),
+    ("two processes live", lambda e: len(e.processes()) == len(("alice", "bob"))),
+    ("both end idle", lambda e: {m.status for m in e.team.members} == {Status.IDLE}),
+)

@@ -1,0 +1,128 @@
+"""Where the demo plays: a temporary folder with a team of its own, and nothing of the person's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd import programs
+from teamd.errors import TeamError
+from teamd.store import files, running
+from teamd.store.paths import TEAM_FOLDER, TeamPaths
+from teamd.store.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.identity import Identity
+    from teamd.programs import Captured
+
+SETTINGS: Final = """\
+[team]
+name = "demo"
+workspace = "project"
+
+[model]
+script = "script.json"  # instead of a model
+"""
+_START_SECONDS: Final = 90.0  # more than `teamd start` itself gives teamd
+_STOP_SECONDS: Final = 60.0  # more than `teamd stop` itself takes
+_RUN_SECONDS: Final = 30.0
+# What names another team, another service or a key has no business here.
+_FOREIGN: Final = ("TEAMD_DIR", "ANTHROPIC_", "CREDENTIALS_", "NOTIFY_", "WATCHDOG_")
+
+
+class Stage:
+    """A folder with settings and a script, a place to work, and teamd while it runs.
+
+    Attributes:
+        kept: whether the folder stays when the stage is cleared.
+        workspace: where the tools work.
+    """
+
+    def __init__(self, folder: Path, script: str, *, kept: bool) -> None:
+        self.folder = folder
+        self.kept = kept
+        self.paths = TeamPaths(folder / TEAM_FOLDER)
+        self.workspace = folder / "project"
+        with files.told(folder):
+            self.workspace.mkdir()
+            (folder / "script.json").write_text(script, encoding="utf-8")
+            self.paths.settings.write_text(SETTINGS, encoding="utf-8")
+
+    def start(self) -> Identity:
+        """Start teamd; it serves requests when this returns.
+
+        Raises:
+            TeamError: it did not start.
+        """
+        self._teamd("start", _START_SECONDS)
+        return running.check(self.paths)
+
+    def stop(self) -> None:
+        """Stop teamd, if it runs; no process is left.
+
+        Raises:
+            TeamError: one is.
+        """
+        there = running.supervisor(self.paths)
+        if there is None:
+            return
+        members = Roster(self.paths).read().members
+        processes = [there, *(member.process for member in members if member.process)]
+        self._teamd("stop", _STOP_SECONDS)
+        left = [process.pid for process in processes if process.alive]
+        if left:
+            raise TeamError(f"the demo failed: these processes are left: {left}")
+
+    def run(self, *arguments: str) -> Captured:
+        """Run Python on what the team has made."""
+        return programs.run(
+            [sys.executable, *arguments],
+            timeout_seconds=_RUN_SECONDS,
+            cwd=self.workspace,
+            env={"PATH": _path()},
+        )
+
+    def _teamd(self, command: str, seconds: float) -> None:
+        # -P: nothing is imported from the current folder.
+        argv = [sys.executable, "-P", "-m", "teamd", command, "--team-dir", str(self.paths.root)]
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
+        environment = {**kept, "PATH": _path()}
+        try:
+            ended = programs.run(argv, timeout_seconds=seconds, cwd=self.folder, env=environment)
+        except OSError as error:  # a TimeoutError, too
+            raise TeamError(f"the demo failed: `teamd {command}`: {error}") from error
+        if ended.status:
+            said = ended.stderr.decode("utf-8", "replace").split()
+            raise TeamError(f"the demo failed: `teamd {command}` said: {' '.join(said)}")
+
+
+@contextmanager
+def opened(script: str, *, keep: bool) -> Iterator[Stage]:
+    """Open a stage that is cleared however the `with` block is left; `keep` leaves its folder."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="teamd-demo-")).resolve()
+    except OSError as error:
+        raise TeamError(f"no temporary folder could be made: {error}; see to TMPDIR") from error
+    try:
+        stage = Stage(folder, script, kept=keep)
+        try:
+            yield stage
+        finally:
+            stage.stop()
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                raise TeamError(f"{folder} could not be removed; remove it by hand")
+
+
+def _path() -> str:
+    """The PATH with this very Python in front: `python3` need not be on the person's."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))

@@ -1,0 +1,162 @@
+"""The roster as a table, with what can be measured of each member's process."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from teamctl import output
+from teamd.store import running
+from teamd.store.mailbox import Mailbox
+from teamd.store.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console, ConsoleOptions, Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from teamd.store.paths import TeamPaths
+    from teamd.store.roster import Member, Team
+
+HEADINGS: Final = (
+    "NAME", "ROLE", "STATUS", "PID", "UP", "CPU", "MEM", "MAIL", "TURNS", "IN", "OUT",
+)  # fmt: skip
+NUMBERS: Final = HEADINGS[3:]
+ELASTIC: Final = {"NAME": 12, "ROLE": 8}  # cut with an ellipsis, down to so many characters
+DISPENSABLE: Final = ("OUT", "IN", "CPU", "MEM", "PID", "UP", "TURNS", "ROLE", "MAIL")
+_GAP: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A member and what can be measured of it right now."""
+
+    member: Member
+    alive: bool
+    cpu_seconds: float | None
+    memory_bytes: int | None
+    queued: int
+    rejected: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The member as `--json` shows it."""
+        since = self.member.since
+        return {
+            **self.member.encode(),
+            "pid": self.member.pid if self.alive else None,
+            "uptime_seconds": time.time() - since if since is not None and self.alive else None,
+            "cpu_seconds": self.cpu_seconds,
+            "memory_bytes": self.memory_bytes,
+            "queued": self.queued,
+            "rejected": self.rejected,
+        }
+
+
+def rows(paths: TeamPaths, team: Team) -> list[Row]:
+    """Measure every member."""
+    return [_measured(paths, member) for member in team.members]
+
+
+def drawn(paths: TeamPaths) -> Group:
+    """The roster as it is now, and below it what a person should know besides."""
+    from rich.console import Group  # noqa: PLC0415 -- only where something is drawn
+    from rich.text import Text  # noqa: PLC0415 -- the same
+
+    team = Roster(paths).read()
+    notes = []
+    if running.supervisor(paths) is None:
+        notes.append(
+            Text(f"no teamd runs for {paths.root}; `teamd start` starts it", style="yellow")
+        )
+    if not team.members:
+        empty = "nobody is in the team yet; `teamctl spawn NAME ROLE PROMPT` adds someone"
+        return Group(Text(empty), *notes)
+    measured = rows(paths, team)
+    for row in measured:
+        if row.member.reason:
+            notes.append(Text(f"{row.member.name}: {output.plain(row.member.reason)}"))
+        if row.rejected:
+            rejected = paths.rejected(row.member.name)
+            notes.append(Text(f"{row.member.name}: {row.rejected} lines were no mail: {rejected}"))
+    return Group(_RosterTable(measured), *notes)
+
+
+class _RosterTable:
+    """The table at whatever width there is: what can be spared most is left out first."""
+
+    def __init__(self, measured: list[Row]) -> None:
+        self._rows = [dict(zip(HEADINGS, _cells(row), strict=True)) for row in measured]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        """Draw it: rich's protocol for things that depend on the width."""
+        widths = {h: max(len(h), *(_width(row[h]) for row in self._rows)) for h in HEADINGS}
+        for heading in DISPENSABLE:
+            least = sum(min(wide, ELASTIC.get(h, wide)) + _GAP for h, wide in widths.items())
+            if least <= options.max_width:
+                break
+            del widths[heading]
+        excess = sum(wide + _GAP for wide in widths.values()) - options.max_width
+        for heading in ("ROLE", "NAME"):
+            if excess > 0 and (wide := widths.get(heading, 0)) > ELASTIC[heading]:
+                widths[heading] = max(ELASTIC[heading], wide - excess)
+                excess -= wide - widths[heading]
+        table = output.table(list(widths), numbers=NUMBERS)
+        for column, wide in zip(table.columns, widths.values(), strict=True):
+            column.width = wide
+        for row in self._rows:
+            table.add_row(*(row[heading] for heading in widths))
+        yield table
+
+
+def _width(cell: Text | str) -> int:
+    from rich.cells import cell_len  # noqa: PLC0415 -- only where something is drawn
+
+    return cell_len(str(cell))
+
+
+def _measured(paths: TeamPaths, member: Member) -> Row:
+    box = Mailbox(paths, member.name)
+    alive = member.process is not None and member.process.alive
+    cpu, memory = _usage(member) if alive else (None, None)
+    return Row(
+        member=member,
+        alive=alive,
+        cpu_seconds=cpu,
+        memory_bytes=memory,
+        queued=box.queued(),
+        rejected=box.rejected(),
+    )
+
+
+def _usage(member: Member) -> tuple[float | None, int | None]:
+    import psutil  # noqa: PLC0415 -- 11 ms, only where a process is measured
+
+    try:
+        process = psutil.Process(member.pid)
+        times = process.cpu_times()
+        return times.user + times.system, process.memory_info().rss
+    except psutil.Error:
+        return None, None
+
+
+def _cells(row: Row) -> list[Any]:
+    from rich.text import Text  # noqa: PLC0415 -- only where something is drawn
+
+    member = row.member
+    status = Text(str(member.status), style=output.STATUS_COLOURS[str(member.status)])
+    return [
+        Text(member.name, style=member.color),
+        Text(output.plain(member.role)),
+        status,
+        str(member.pid) if row.alive else "-",
+        output.ago(member.since) if row.alive else "-",
+        "-" if row.cpu_seconds is None else f"{row.cpu_seconds:.1f}s",
+        "-" if row.memory_bytes is None else output.count(row.memory_bytes),
+        str(row.queued),
+        output.count(member.turns),
+        output.count(member.input_tokens),
+        output.count(member.output_tokens),
+    ]

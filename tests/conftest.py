@@ -1,0 +1,37 @@
+"""What tests of whole programs share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.harness import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """A folder with the installed commands and a strict server; teamd is not started yet."""
+    with opened(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A project whose teamd runs, for all tests of a file: each takes names of its own."""
+    with opened(tmp_path_factory.mktemp("running")) as made:
+        made.start()
+        yield made
+
+
+@pytest.fixture
+def team(running: Project) -> Iterator[Project]:
+    """The running project, of which the server has refused nothing by the end of the test."""
+    yield running
+    assert [str(error) for error in running.server.refused] == []

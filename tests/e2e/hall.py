@@ -1,0 +1,66 @@
+"""Somebody who watches the demo in a project of their own, and looks at what it leaves."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+import teamctl.demo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Ended, Project
+
+STORY: Final = Path(teamctl.demo.__file__).with_name("story.toml")
+
+
+class Hall:
+    """A project of somebody who watches the demo, and the folder for what it makes."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.temporary = project.root / "tmp"
+        self.temporary.mkdir()
+        project.environment["TMPDIR"] = str(self.temporary)
+
+    def watch(self, *arguments: str, cwd: Path | None = None) -> Ended:
+        """Run the demo without pauses."""
+        return self.project.run("teamctl", "demo", "--fast", *arguments, cwd=cwd)
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a demo, to be read from while it plays."""
+        pipe = subprocess.PIPE
+        return self.project.begin("teamctl", "demo", *arguments, stdout=pipe, stderr=pipe)
+
+    def altered(self, *changes: tuple[str, str]) -> str:
+        """A copy of the story with other words in it; the first place of each counts."""
+        text = STORY.read_text(encoding="utf-8")
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new, 1)
+        return str(self.project.write("story.toml", text))
+
+    def assert_cleared(self) -> None:
+        """No process and no folder is left."""
+        assert self.project.survivors() == {}
+        assert list(self.temporary.iterdir()) == []
+
+
+@contextmanager
+def opened(project: Project) -> Iterator[Hall]:
+    """A hall in a project whose server nobody asks anything."""
+    yield Hall(project)
+    assert not project.server.requests, "the demo has asked a model"
+
+
+def read_until(stream: IO[str] | None, words: str) -> str:
+    """Read lines up to one with these words in it."""
+    assert stream is not None
+    lines: list[str] = []
+    while words not in (line := stream.readline()):
+        assert line, f"it ended without {words!r}: {lines}"
+        lines.append(line)
+    return "".join([*lines, line])

@@ -1,0 +1,239 @@
+"""A project folder of its own, the installed commands in it, and a strict server behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.store.paths import TeamPaths
+from tests.strict.replies import say
+from tests.strict.server import StrictServer, by_name
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.strict.asked import Asked, Model
+    from tests.strict.exchange import Accepted
+    from tests.strict.replies import Answer
+
+PROGRAMS: Final = Path(sys.executable).parent  # not resolved: those of a virtual environment
+LONGEST_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a command ended, and all it wrote."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def complaint(self) -> str:
+        """The one line on standard error; fails where there are none or more."""
+        assert self.stderr.count("\n") == 1, f"not one line on standard error: {self.stderr!r}"
+        assert self.stderr.endswith("\n")
+        return self.stderr.removesuffix("\n")
+
+
+class Stage:
+    """A model whose plays may be set while the server runs; who has none says `Nothing to do`."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, Model] = {}
+
+    def act(self, name: str, model: Model) -> None:
+        """Answer all further requests of a teammate by this function."""
+        self._models[name] = model
+
+    def play(self, name: str, *turns: Answer | Model) -> None:
+        """Answer a teammate's further requests with these, one each."""
+        self.act(name, by_name({name: turns}))
+
+    def __call__(self, asked: Asked) -> Answer:
+        """Answer a request."""
+        model = self._models.get(asked.name)
+        return say("Nothing to do.") if model is None else model(asked)
+
+
+class Project:
+    """A folder with the commands of this environment, under a HOME of its own.
+
+    Attributes:
+        root: holds all of it; every process of the test names it in its environment, even the
+            commands of the `bash` tool, which get little more than `PATH`.
+        folder: where the commands run.
+        environment: what they see; a test may change it.
+        stage: what the model says.
+        server: refused nothing by the end, unless the test takes `refusals` first.
+    """
+
+    def __init__(self, root: Path, server: StrictServer, stage: Stage) -> None:
+        self.root = root
+        self.folder = root / "project"
+        self.server = server
+        self.stage = stage
+        self.paths = TeamPaths(self.folder / ".team")
+        home = root / "home"
+        for made in (self.folder, home):
+            made.mkdir()
+        kept = {key: value for key, value in os.environ.items() if key.startswith(_INTERPRETERS)}
+        path = os.pathsep.join((str(PROGRAMS), str(root / "bin"), os.environ["PATH"]))
+        self.environment = {**kept, "PATH": path, "HOME": str(home), **server.environment}
+        self._begun: list[subprocess.Popen[str]] = []
+
+    def run(
+        self,
+        *argv: str,
+        stdin: str = "",
+        timeout_seconds: float = LONGEST_SECONDS,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ended:
+        """Run a command to its end; `env` comes on top of the project's own."""
+        done = subprocess.run(
+            argv,
+            input=stdin,
+            timeout=timeout_seconds,
+            cwd=cwd or self.folder,
+            env={**self.environment, **(env or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Ended(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    def do(self, *argv: str, stdin: str = "") -> str:
+        """Run a command that must succeed; what it printed."""
+        done = self.run(*argv, stdin=stdin)
+        assert done.status == 0, f"{argv} ended with {done.status}: {done.stderr}"
+        return done.stdout
+
+    def begin(self, *argv: str, **options: Any) -> subprocess.Popen[str]:
+        """Start a command that goes on; it is killed at the end at the latest."""
+        begun = subprocess.Popen(
+            argv,
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            **{"stdin": subprocess.DEVNULL, **options},
+        )
+        self._begun.append(begun)
+        return begun
+
+    def start(self) -> int:
+        """Start teamd; its pid."""
+        self.do("teamd", "start")
+        return self.supervisor
+
+    @property
+    def supervisor(self) -> int:
+        """The pid that teamd's file names."""
+        return int(json.loads(self.paths.supervisor.read_bytes())["pid"])
+
+    def enlist(self, *names: str) -> None:
+        """Make a team without any process: a roster as the lessons have it."""
+        self.paths.create()
+        members = [{"name": name, "role": "coder", "status": "idle"} for name in names]
+        roster = {"team_name": "default", "members": members}
+        self.paths.config.write_text(json.dumps(roster), encoding="utf-8")
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file into the project's folder."""
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def member(self, name: str) -> dict[str, Any]:
+        """A teammate as the roster has it; empty where it is not in it."""
+        if not self.paths.config.exists():
+            return {}
+        members = json.loads(self.paths.config.read_bytes())["members"]
+        return next((m for m in members if m["name"] == name), {})
+
+    def wait_for(self, name: str, status: str, *, turns: int = 0) -> dict[str, Any]:
+        """Wait until the roster says so of a teammate that has had so many turns."""
+
+        def so() -> bool:
+            member = self.member(name)
+            return member.get("status") == status and member.get("turns", 0) >= turns
+
+        wait_until(so, timeout_seconds=30, what=f"{name} is {status}")
+        return self.member(name)
+
+    def records(self, name: str, kind: str | None = None) -> list[dict[str, Any]]:
+        """A transcript's records, all or those of a kind."""
+        path = self.paths.transcript(name)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        records = [json.loads(line) for line in lines]
+        return [r for r in records if kind is None or r["record"] == kind]
+
+    def mail(self, name: str) -> str:
+        """What stands in an inbox, as it stands there."""
+        inbox = self.paths.inbox(name)
+        return inbox.read_text(encoding="utf-8") if inbox.exists() else ""
+
+    def log(self, name: str, event: str) -> list[dict[str, Any]]:
+        """The entries of a log that tell of an event."""
+        path = self.paths.log(name)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [entry for line in lines if (entry := json.loads(line))["event"] == event]
+
+    def asked(self, name: str) -> list[Accepted]:
+        """The requests that the server has accepted from a teammate."""
+        return [one for one in self.server.requests if one.asked.name == name]
+
+    def refusals(self) -> list[str]:
+        """Take what the server refused: the test wants it."""
+        taken = [str(error) for error in self.server.refused]
+        self.server.refused.clear()
+        return taken
+
+    def survivors(self) -> dict[int, str]:
+        """Every process whose environment holds the folder: its command line by its pid."""
+        mark = f"{self.root}/".encode()
+        found = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (process / "environ").read_bytes():
+                    words = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(process.name)] = words.decode(errors="replace").strip()
+        return found
+
+    def end(self) -> None:
+        """Stop teamd; nothing may be left, and the server may have refused nothing."""
+        for begun in self._begun:
+            with begun:
+                begun.kill()
+        stopped = self.run("teamd", "stop") if self.survivors() else None
+        left = self.survivors()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert not left, f"these outlived `teamd stop` ({stopped}): {left}"
+        refused = [f"{error} in {error.body}" for error in self.server.refused]
+        assert not refused, f"the server refused: {refused}"
+
+
+@contextmanager
+def opened(root: Path) -> Iterator[Project]:
+    """A project in an empty folder, with no teamd yet; ended and looked at in the end."""
+    stage = Stage()
+    with StrictServer(stage) as server:
+        project = Project(root, server, stage)
+        try:
+            yield project
+        finally:
+            project.end()
+
+
+_INTERPRETERS: Final = ("PYTHON", "COVERAGE")  # what these tests are measured and redirected by

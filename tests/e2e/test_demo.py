@@ -1,0 +1,159 @@
+"""`teamctl demo`: what it shows is real, and it leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import termios
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.e2e.hall import Hall, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+
+FIRST_LINE: Final = (
+    "Only the model's words are scripted; processes, mail, tools and files are real."
+)
+NARROW: Final = 40
+
+
+@pytest.fixture
+def hall(project: Project) -> Iterator[Hall]:
+    with opened(project) as made:
+        yield made
+
+
+def lines_of(shown: str, who: str) -> list[str]:
+    """What the demo tells of somebody, without the times."""
+    return re.findall(rf"^ *[\d.]+s {who} +(.*)$", shown, re.MULTILINE)
+
+
+def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) -> None:
+    """And at the end there are the roster, the mail and what the program prints."""
+    ended = hall.watch()
+    assert (ended.status, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines()[0] == FIRST_LINE
+    assert [line for line in lines_of(ended.stdout, "alice") if "“" not in line] == [
+        "writes roman.py",
+        "runs python3 roman.py 2026",
+        "sees MMXXVI",
+        "→ bob: roman.py works",
+        "edits roman.py",
+        "runs python3 roman.py 4",
+        "sees IV",
+        "→ bob: fixed",
+    ]
+    assert [line for line in lines_of(ended.stdout, "bob") if "“" not in line] == [
+        "writes test_roman.py",
+        "runs python3 -m unittest",
+        "sees FAILED (failures=2): AssertionError: 'IIII' != 'IV'",
+        "→ alice: 2 of 3 tests fail",
+        "runs python3 -m unittest",
+        "sees OK",
+        "→ lead: roman.py passes",
+    ]
+    assert lines_of(ended.stdout, "lead")[-1] == "← bob: roman.py passes"
+
+    end = ended.stdout[ended.stdout.index("$ teamctl team") :]
+    spawned = dict(re.findall(r"spawns (\w+), \w+ \(pid (\d+)\)", ended.stdout))
+    rows = [line.split()[:4] for line in end.splitlines()[2:4]]
+    assert rows == [
+        ["bob", "tester", "idle", spawned["bob"]],
+        ["alice", "coder", "idle", spawned["alice"]],
+    ]
+    assert "bob — roman.py passes\n  All 3 tests pass." in end
+    assert "$ python3 roman.py 1994\nMCMXCIV\n" in end
+    assert "$ python3 -m unittest\nOK\n" in end
+    assert re.search(r"\nAll of it happened, in \d+\.\d s; .* its folder is gone\.\n$", end)
+    hall.assert_cleared()
+
+
+def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hall) -> None:
+    """With nothing in the environment but a PATH, and in a folder where nothing can be written."""
+    home = hall.project.environment["HOME"]
+    hall.project.environment = {
+        key: value
+        for key, value in hall.project.environment.items()
+        if not key.startswith(("ANTHROPIC", "HOME"))
+    }
+    ended = hall.project.run("teamctl", "demo", cwd=Path("/proc"))
+    assert (ended.status, ended.stderr) == (0, "")
+    moments = [float(moment) for moment in re.findall(r"^ *([\d.]+)s ", ended.stdout, re.MULTILINE)]
+    assert moments == sorted(moments)
+    assert 5 < moments[-1] < 15
+    assert list(Path(home).iterdir()) == []
+    hall.assert_cleared()
+
+
+def test_the_persons_own_team_is_neither_used_nor_touched(hall: Hall) -> None:
+    """Also where its settings are none at all; and a service manager is told nothing either."""
+    other = hall.project.root / "other"
+    other.mkdir()
+    hall.project.paths.create()
+    hall.project.write("team.toml", "this = is no [toml")
+    hall.project.environment["TEAMD_DIR"] = str(other)
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(hall.project.root / "notify"))
+    manager.setblocking(False)
+    hall.project.environment["NOTIFY_SOCKET"] = manager.getsockname()
+    before = {path: path.stat().st_mtime_ns for path in hall.project.folder.rglob("*")}
+
+    ended = hall.watch()
+    assert (ended.status, ended.stderr) == (0, "")
+    assert {p: p.stat().st_mtime_ns for p in hall.project.folder.rglob("*")} == before
+    assert list(other.iterdir()) == []
+    with manager, pytest.raises(BlockingIOError):
+        manager.recv(64)
+
+
+def test_two_at_the_same_time_do_not_meet(hall: Hall) -> None:
+    for begun in [hall.begin("--fast"), hall.begin("--fast")]:
+        stdout, stderr = begun.communicate(timeout=60)
+        assert (begun.returncode, stderr) == (0, "")
+        assert "\x1b" not in stdout
+    hall.assert_cleared()
+
+
+def test_keep_leaves_a_folder_to_look_around_in(hall: Hall) -> None:
+    ended = hall.watch("--keep")
+    assert ended.status == 0
+    (folder,) = hall.temporary.iterdir()
+    assert ended.stdout.endswith(f"its folder stays: {folder}.\n")
+    assert hall.project.survivors() == {}
+    run = hall.project.run("teamctl", "inbox", "--json", cwd=folder)
+    assert [one["from"] for one in json.loads(run.stdout)["messages"]] == ["bob"]
+    assert "AssertionError" in hall.project.run("teamctl", "transcript", "bob", cwd=folder).stdout
+
+
+def test_on_a_narrow_terminal_each_event_keeps_to_its_line(hall: Hall) -> None:
+    """In colours, and without moving the cursor."""
+    master, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (50, NARROW))
+    begun = hall.project.begin("teamctl", "demo", "--fast", stdout=terminal)
+    os.close(terminal)
+    shown = b"".join(iter(lambda: read_terminal(master), b"")).decode()
+    os.close(master)
+    assert begun.wait(60) == 0
+    assert "\x1b[" in shown
+    plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
+    assert "\x1b" not in plain, "the cursor is moved"
+    events = re.findall(r"^( *\d+\.\ds .*?)\r$", plain, re.MULTILINE)
+    assert len(events) > 20
+    assert max(map(len, events)) == NARROW
+    hall.assert_cleared()
+
+
+def read_terminal(master: int) -> bytes:
+    """Read what is shown; nothing once everybody has left the terminal."""
+    with suppress(OSError):  # EIO
+        return os.read(master, 4096)
+    return b""

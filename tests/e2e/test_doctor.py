@@ -1,0 +1,78 @@
+"""`teamctl doctor`: what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+def levels(project: Project, *words: str) -> tuple[int, dict[str, str]]:
+    done = project.run("teamctl", "doctor", "--json", *words)
+    findings = json.loads(done.stdout)["findings"]
+    return done.status, {found["what"]: found["level"] for found in findings}
+
+
+def test_all_is_well_with_a_key_that_the_server_takes(project: Project) -> None:
+    status, found = levels(project)
+    assert status == 0, found
+    assert "fail" not in found.values()
+    assert any("takes the key and knows claude-sonnet-5-5" in what for what in found)
+
+
+def test_a_missing_key_is_named(project: Project) -> None:
+    del project.environment["ANTHROPIC_API_KEY"]
+    status, found = levels(project)
+    assert status == 1
+    assert found["there is no key for the model in the environment"] == "fail"
+
+
+def test_a_wrong_key_is_named(project: Project) -> None:
+    project.environment["ANTHROPIC_API_KEY"] = "wrong"
+    status, found = levels(project)
+    assert status == 1
+    assert any("refuses the key (401)" in what for what in found)
+    project.refusals()
+
+
+def test_a_model_that_the_server_does_not_know_is_named(project: Project) -> None:
+    project.write("team.toml", '[model]\nname = "claude-7"\n')
+    status, found = levels(project)
+    assert status == 0
+    assert any("knows no model 'claude-7'" in what for what in found)
+    project.refusals()
+
+
+def test_a_server_that_is_not_there_is_named(project: Project) -> None:
+    project.environment["ANTHROPIC_BASE_URL"] = "http://127.0.0.1:9"
+    status, found = levels(project)
+    assert status == 1
+    assert any("http://127.0.0.1:9 does not answer" in what for what in found)
+
+
+def test_every_mistake_in_the_settings_is_told(project: Project) -> None:
+    project.write("team.toml", '[model]\nmax_tokens = "many"\nnam = "x"\n')
+    status, found = levels(project)
+    assert status == 1
+    assert sum("team.toml" in what for what in found) == 2
+
+
+def test_another_teamd_that_comes_first_on_the_path_is_named(project: Project) -> None:
+    """Debian's libteam-utils has one, for network cards."""
+    other = project.root / "other"
+    other.mkdir()
+    program = other / "teamd"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    project.environment["PATH"] = f"{other}:{project.environment['PATH']}"
+    _, found = levels(project)
+    assert any(str(program) in what for what in found)
+
+
+def test_it_leaves_nothing_in_the_team_directory(project: Project) -> None:
+    project.enlist("alice")
+    before = sorted(project.paths.root.rglob("*"))
+    levels(project)
+    assert sorted(project.paths.root.rglob("*")) == before

@@ -1,0 +1,234 @@
+"""The lessons' lines, run for real: installed commands, real processes, a strict server."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import tomllib
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked
+    from tests.strict.replies import Answer
+
+
+def test_alice_writes_to_bob_who_wakes_and_answers_and_a_broadcast_reaches_both(
+    project: Project,
+) -> None:
+    """Every "try it" line of the lessons, in their order."""
+
+    def alice(asked: Asked) -> Answer:
+        if 'teammate_id="bob"' in asked.last_text:
+            return use(("send_message", {"to": "lead", "content": "bob says: POST /users"}))
+        if "Have alice send bob a message" in asked.last_text:
+            return use(("send_message", {"to": "bob", "content": "Which endpoint?"}))
+        return say("Nothing to do.")
+
+    def bob(asked: Asked) -> Answer:
+        if 'teammate_id="alice"' in asked.last_text:
+            return use(("send_message", {"to": "alice", "content": "POST /users"}))
+        return say("Nothing to do.")
+
+    project.stage.act("alice", alice)
+    project.stage.act("bob", bob)
+    project.start()
+    project.do("teamctl", "spawn", "bob", "tester", "Wait for mail.", "--wait")
+    bobs_pid = project.wait_for("bob", "idle")["pid"]
+    project.do("teamctl", "spawn", "alice", "coder", "Have alice send bob a message.")
+
+    wait_until(lambda: project.mail("lead"), what="the lead has mail")
+    woken = project.asked("bob")[1]
+    assert '<teammate-message teammate_id="alice" type="message">' in woken.asked.last_text
+    assert "Which endpoint?" in woken.asked.last_text
+    assert project.member("bob")["pid"] == bobs_pid
+
+    assert "sent to" in project.do("teamctl", "broadcast", "status update: phase 1 complete")
+    for name in ("alice", "bob"):
+        project.wait_for(name, "idle", turns=len(project.asked(name)))
+        wait_until(partial(_reads, project, name, 'type="broadcast"'), what="the broadcast")
+        assert "phase 1 complete" in project.asked(name)[-1].asked.last_text
+        project.wait_for(name, "idle", turns=len(project.asked(name)))
+
+    inbox = project.do("teamctl", "inbox")
+    assert "alice" in inbox
+    assert "bob says: POST /users" in inbox
+    rows = [line.split() for line in project.do("teamctl", "team").splitlines()]
+    assert [row[:3] for row in rows] == [
+        ["NAME", "ROLE", "STATUS"],
+        ["bob", "tester", "idle"],
+        ["alice", "coder", "idle"],
+    ]
+
+
+def test_a_second_spawn_and_a_new_process_remember_the_first(team: Project) -> None:
+    """A teammate outlives a single prompt, and even its process."""
+    team.stage.play("mona", say("Noted: 7."), say("It was 7."), say("Still 7."))
+    team.do("teamctl", "spawn", "mona", "clerk", "Remember the number 7.", "--wait")
+    first = team.wait_for("mona", "idle")["pid"]
+    team.do("teamctl", "spawn", "mona", "clerk", "Which number?", "--wait")
+    assert team.wait_for("mona", "idle")["pid"] == first
+    team.do("teamctl", "shutdown", "mona")
+    team.do("teamctl", "spawn", "mona", "clerk", "And now?", "--wait")
+
+    assert team.wait_for("mona", "idle")["pid"] != first
+    last = team.asked("mona")[-1].body
+    assert [message["role"] for message in last["messages"]] == ["user", "assistant"] * 2 + ["user"]
+    words = json.dumps(last["messages"])
+    for said in ("Remember the number 7.", "Noted: 7.", "Which number?", "It was 7.", "And now?"):
+        assert said in words
+    assert last["system"] == team.asked("mona")[0].body["system"]
+
+
+def test_fresh_begins_a_new_conversation_and_keeps_the_old_on_disk(team: Project) -> None:
+    team.do("teamctl", "spawn", "nora", "clerk", "An old task.", "--wait")
+    team.wait_for("nora", "idle")
+    team.do("teamctl", "spawn", "nora", "tester", "A new task.", "--fresh", "--wait")
+    last = team.asked("nora")[-1]
+    assert len(last.body["messages"]) == 1
+    assert "An old task." not in last.asked.last_text
+    assert "A new task." in last.asked.last_text
+    assert last.asked.role == "tester"
+    assert "An old task." in team.paths.transcript("nora").read_text()
+
+
+def test_the_model_of_spawn_is_the_one_that_the_server_is_asked_for(team: Project) -> None:
+    """Ignored models are among what users of the nearest product complain about most."""
+    team.do("teamctl", "spawn", "olga", "clerk", "Go.", "--model", "claude-haiku-5-5", "--wait")
+    team.do("teamctl", "spawn", "otto", "clerk", "Go.", "--wait")
+    team.wait_for("olga", "idle")
+    team.do("teamctl", "spawn", "olga", "clerk", "Go.", "--model", "claude-opus-5-5", "--wait")
+    assert [one.body["model"] for one in team.asked("olga")] == [
+        "claude-haiku-5-5",
+        "claude-opus-5-5",
+    ]
+    assert [one.body["model"] for one in team.asked("otto")] == ["claude-sonnet-5-5"]
+
+
+def test_waiting_for_a_spawn_prints_its_final_text_and_nothing_else(team: Project) -> None:
+    team.stage.play("pia", say("Let me see.", calls=[("bash", {"command": "echo hi"})]), say("42."))
+    assert team.do("teamctl", "spawn", "pia", "clerk", "Compute.", "--wait") == "42.\n"
+
+
+def test_a_dash_reads_the_text_from_standard_input(team: Project) -> None:
+    prompt, mail = "First line.\n\nÜber <b> & co.", "A\nletter."
+    team.do("teamctl", "spawn", "quin", "clerk", "-", "--wait", stdin=prompt)
+    team.do("teamctl", "send", "quin", "-", stdin=mail)
+    wait_until(lambda: len(team.asked("quin")) == 2)
+    assert "First line.\n\nÜber &lt;b&gt; &amp; co." in team.asked("quin")[0].asked.last_text
+    assert "A\nletter." in team.asked("quin")[1].asked.last_text
+
+
+def test_the_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read(team: Project) -> None:
+    """The lessons' `/inbox` eats the lead's mail, and would eat a teammate's."""
+    team.do("teamctl", "send", "lead", "The disk is full.", "--from", "rita")
+    for _ in range(2):
+        assert "The disk is full." in team.do("teamctl", "inbox", "--peek")
+    assert "The disk is full." in team.do("teamctl", "inbox")
+    assert "The disk is full." not in team.do("teamctl", "inbox")
+    assert "The disk is full." in team.paths.transcript("user").read_text()
+    assert "rita → user" in team.do("teamctl", "transcript", "user")
+
+    team.do("teamctl", "spawn", "rita", "clerk", "Go.", "--wait")
+    team.do("teamctl", "shutdown", "rita")
+    sent = team.run("teamctl", "send", "rita", "For later.")
+    assert sent.status == 0
+    assert "rita is shut down" in sent.complaint
+    for _ in range(2):
+        assert "For later." in team.do("teamctl", "inbox", "rita")
+    team.do("teamctl", "spawn", "rita", "clerk", "Read your mail.", "--wait")
+    assert "For later." in team.asked("rita")[-1].asked.last_text
+
+
+def test_the_same_id_twice_is_one_message(team: Project) -> None:
+    """Who does not know whether a message went out may simply send it again."""
+    team.do("teamctl", "spawn", "sara", "clerk", "Go.", "--wait")
+    for _ in range(2):
+        team.do("teamctl", "send", "sara", "Only once.", "--id", "order-66")
+        wait_until(lambda: team.mail("sara") == "", what="the mail is taken")
+    team.do("teamctl", "send", "sara", "The last one.")
+    wait_until(lambda: "The last one." in team.asked("sara")[-1].asked.last_text)
+    assert json.dumps(team.asked("sara")[-1].body).count("Only once.") == 1
+
+
+def test_a_foreign_program_that_appends_under_flock_wakes_an_idle_teammate(team: Project) -> None:
+    """As `flock .team/inbox/tina.jsonl -c 'echo … >> …'` does; id and time are left out."""
+    team.do("teamctl", "spawn", "tina", "clerk", "Go.", "--wait")
+    team.wait_for("tina", "idle")
+    with team.paths.inbox("tina").open("ab", buffering=0) as inbox:
+        fcntl.flock(inbox, fcntl.LOCK_EX)
+        inbox.write(b'{"from": "cron", "type": "alarm", "content": "It is noon."}\n')
+    wait_until(lambda: len(team.asked("tina")) == 2, what="tina wakes")
+    told = '<teammate-message teammate_id="cron" type="alarm">\nIt is noon.\n'
+    assert told in team.asked("tina")[-1].asked.last_text
+
+
+def test_mail_that_comes_during_a_long_command_is_in_the_very_next_request(team: Project) -> None:
+    """Mail delivered only at the end of a long turn is what others are blamed for."""
+    command = "touch begun; until [ -e go-on ]; do sleep 0.02; done; echo finished"
+    team.stage.play("ulla", use(("bash", {"command": command})), say("Done."))
+    team.do("teamctl", "spawn", "ulla", "clerk", "Build it.")
+    wait_until((team.folder / "begun").exists, what="the command runs")
+    team.do("teamctl", "send", "ulla", "Stop using tabs.")
+    assert len(team.asked("ulla")) == 1
+    team.write("go-on", "")
+    wait_until(lambda: len(team.asked("ulla")) == 2)
+    second = team.asked("ulla")[1].asked
+    assert [(result.name, result.text) for result in second.last_results] == [("bash", "finished")]
+    assert "Stop using tabs." in second.last_text
+
+
+def test_a_declared_teammate_is_spawned_at_start_and_held_to_the_calls_of_one_wake(
+    project: Project,
+) -> None:
+    """A model that never ends its turn costs no more than the limit, and the lead learns of it."""
+    project.write(
+        "team.toml",
+        '[limits]\ncalls_per_wake = 3\n[[teammate]]\nname = "vera"\nrole = "runner"\n'
+        'prompt = "Run for ever."\nmodel = "claude-haiku-5-5"\n',
+    )
+    project.stage.act("vera", lambda _: use(("read_inbox", {})))
+    project.start()
+    project.wait_for("vera", "idle", turns=3)
+    wait_until(lambda: project.mail("lead"), what="the lead is told")
+    assert "vera stopped after 3 model calls" in project.do("teamctl", "inbox")
+    assert [one.body["model"] for one in project.asked("vera")] == ["claude-haiku-5-5"] * 3
+    assert "Run for ever." in project.asked("vera")[0].asked.last_text
+
+    project.do("teamctl", "send", "vera", "Go on.")
+    project.wait_for("vera", "idle", turns=6)
+    assert len(project.asked("vera")) == 6
+
+
+def test_save_appends_to_the_settings_and_reload_spawns_who_is_new_in_them(
+    project: Project,
+) -> None:
+    old = '# mine\n[limits]   # odd  spacing\ncalls_per_wake=9\n[team]\nname="x" # no end'
+    file = project.write("team.toml", old)
+    project.start()
+    said = project.do(
+        "teamctl", "spawn", "wim", "coder", "-", "--save", "--wait", stdin='Say\n"hi".'
+    )
+    assert said == "Nothing to do.\n"
+    assert file.read_bytes().startswith(old.encode())
+    saved = tomllib.loads(file.read_text())
+    assert saved["teammate"] == [{"name": "wim", "role": "coder", "prompt": 'Say\n"hi".'}]
+
+    added = '\n[[teammate]]\nname = "xaver"\nrole = "tester"\nprompt = "Test."\n'
+    file.write_text(file.read_text().replace("=9", "=8") + added)
+    lines = project.do("teamd", "reload").splitlines()
+    assert any(line.startswith("limits.calls_per_wake has changed: ") for line in lines)
+    assert "xaver (tester) is at work" in lines
+    wait_until(lambda: project.asked("xaver"), what="the newcomer works")
+    assert len(project.asked("wim")) == 1
+    assert project.do("teamd", "reload") == "nothing has changed\n"
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+def _reads(project: Project, name: str, text: str) -> bool:
+    """Whether a teammate's last request ends with mail of this text."""
+    return text in project.asked(name)[-1].asked.last_text

@@ -1,0 +1,90 @@
+"""The programs of the mail campaigns: `python mail_programs.py PROGRAM TEAM ARGUMENT …`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+from teamd.protocol import Message
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+from teamd.store.transcript import Transcript
+from teamd.store.watch import wait_for
+
+OWNER = "bob"
+DELIVERED = "delivered"  # the transcript into which the reader puts what it took
+_LOOK_SECONDS = 0.2
+_PAUSE_SECONDS = 0.001
+_LIFE_MILLISECONDS = 15
+
+
+def write(  # noqa: PLR0917 -- the words of a command line
+    paths: TeamPaths, sender: str, count: str, size: str, durability: str, queue: str
+) -> None:
+    """Put messages one after the other, `n` numbers them; wait while the queue is too long."""
+    box = Mailbox(paths, OWNER, durable=durability == "disk")
+    for n in range(int(count)):
+        while paths.has_mail(OWNER) and paths.inbox(OWNER).stat().st_size > int(queue):
+            time.sleep(_PAUSE_SECONDS)
+        box.put(Message(sender=sender, to=OWNER, content="x" * int(size), extra={"n": n}))
+
+
+def write_foreign(paths: TeamPaths, sender: str, count: str, size: str) -> None:
+    """What any program may do: lock, append, close; no id, no time."""
+    for n in range(int(count)):
+        with paths.inbox(OWNER).open("ab", 0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            line = json.dumps({"from": sender, "n": n, "content": "x" * int(size)})
+            file.write(line.encode() + b"\n")
+
+
+def read(paths: TeamPaths, durability: str) -> None:
+    """Take mail, put it where it belongs, be done with it, for as long as there is a parent."""
+    parent = os.getppid()
+    box = Mailbox(paths, OWNER, durable=durability == "disk")
+    delivered = Transcript(paths.transcript(DELIVERED), durable=durability == "disk")
+    while os.getppid() == parent:
+        wait_for(paths.inboxes, lambda: box.waiting() or None, timeout_seconds=_LOOK_SECONDS)
+        batch = box.take()
+        if batch.messages:
+            delivered.append(
+                *(
+                    {"id": m.id, "from": m.sender, "n": m.extra["n"], "size": len(m.content)}
+                    for m in batch.messages
+                )
+            )
+        box.done(batch)
+
+
+def read_and_die(paths: TeamPaths, durability: str, seed: str) -> None:
+    """A reader after the other, each killed at a random moment; one figure for each kill."""
+    chance = random.Random(seed)
+    stop = select.poll()
+    stop.register(sys.stdin, select.POLLIN | select.POLLHUP)
+    while True:
+        reader = os.fork()
+        if reader == 0:
+            try:
+                read(paths, durability)
+            finally:
+                os._exit(1)
+        # Most lives are short; some last, or a long queue would never be worked off.
+        told = stop.poll(chance.expovariate(1 / _LIFE_MILLISECONDS))
+        os.kill(reader, signal.SIGKILL)
+        _, status = os.waitpid(reader, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+        if told:
+            return
+
+
+if __name__ == "__main__":
+    _, program, team, *rest = sys.argv
+    globals()[program](TeamPaths(Path(team)), *rest)

@@ -1,0 +1,264 @@
+"""The Messages API as `Claude` speaks it: what it sends, and what it makes of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.agent.conversation import Conversation
+from teamd.models import Ask, Reply, TransientError
+from teamd.models.claude import Claude, finds_key, make_tls, with_breakpoints
+from teamd.protocol import Message
+from teamd.store.transcript import Transcript
+from teamd.tools import Result
+from tests.strict.cache import BREAKPOINTS
+from tests.strict.replies import Answer, decline, say, use
+from tests.strict.server import StrictServer, by_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODEL = "claude-sonnet-5-5"
+SYSTEM = "You are 'alice', role: tester."
+TOOLS = [
+    {"name": name, "description": name, "input_schema": {"type": "object"}}
+    for name in ("bash", "read_file")
+]
+TLS = make_tls()
+LS = ("bash", {"command": "ls", "timeout": None, "tags": [None, 1.5, {"ü": "\n"}]})
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only the test's own key: not that of whoever runs it, nor a profile in their home."""
+    for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CREDENTIALS_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def claude(url: str | None, **more: Any) -> Claude:
+    given = {"key_command": None, "headers": {}, "timeout_seconds": 30.0, "cache": True, **more}
+    return Claude(base_url=url, tls=TLS, **given)
+
+
+def user(text: str = "hello") -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def ask_of(*messages: dict[str, Any], **more: Any) -> Ask:
+    given = {"model": MODEL, "system": SYSTEM, "tools": TOOLS, "max_tokens": 1000, **more}
+    return Ask(messages=list(messages) or [user()], **given)
+
+
+def ask(url: str | None, given: Ask | None = None, **more: Any) -> Reply:
+    async def once() -> Reply:
+        model = claude(url, **more)
+        try:
+            return await model.reply(given or ask_of())
+        finally:
+            await model.close()
+
+    return asyncio.run(once())
+
+
+def test_text_arrives_whole_with_its_usage() -> None:
+    with StrictServer(by_name({"alice": [say("Grüße, 世界 🌍")]})) as server:
+        reply = ask(server.url)
+    assert reply.content == [{"type": "text", "text": "Grüße, 世界 🌍"}]
+    assert (reply.stop_reason, reply.model) == ("end_turn", MODEL)
+    assert reply.usage.total_input_tokens > 0
+    assert reply.usage.output_tokens > 0
+
+
+def test_what_the_model_said_is_taken_back_block_by_block() -> None:
+    """The SDK adds keys of its own, and the service refuses a body with any that it lacks."""
+    said = say("I look.", thinking="Hm", redacted=True, calls=[LS, ("read_file", {})])
+    with StrictServer(by_name({"alice": [said, say("Done.")]})) as server:
+        reply = ask(server.url)
+        assert [block["type"] for block in reply.content] == [
+            "thinking",
+            "redacted_thinking",
+            "text",
+            "tool_use",
+            "tool_use",
+        ]
+        first, second = reply.calls
+        assert (first["name"], first["input"]) == LS
+        assert (second["name"], second["input"]) == ("read_file", {})
+        answers = [
+            {"type": "tool_result", "tool_use_id": call["id"], "content": "x"}
+            for call in reply.calls
+        ]
+        given = ask_of(
+            user(),
+            {"role": "assistant", "content": json.loads(json.dumps(reply.content))},
+            {"role": "user", "content": answers},
+        )
+        assert ask(server.url, given).text == "Done."
+        assert server.refused == []
+        assert server.requests[1].body["messages"][1]["content"] == reply.content
+
+
+class Noted(Answer):
+    """An answer with keys that say nothing, as the service sends them at times."""
+
+    def content(self) -> list[dict[str, Any]]:
+        """Add them."""
+        return [{**block, "citations": None} for block in super().content()]
+
+
+def test_keys_without_a_value_are_left_out() -> None:
+    """Servers that imitate the API refuse them, and a transcript is longer for them."""
+    with StrictServer(by_name({"alice": [Noted(text="Here.")]})) as server:
+        assert ask(server.url).content == [{"text": "Here.", "type": "text"}]
+
+
+@pytest.mark.parametrize("thinking", ["", "Hm"])
+def test_thinking_goes_round_through_the_transcript(tmp_path: Path, thinking: str) -> None:
+    """A block that is not just as it came is refused, in this process and in the next."""
+    path = tmp_path / "alice.jsonl"
+    plays = [use(LS, thinking=thinking), use(LS, thinking=thinking), say("Done.")]
+    with StrictServer(by_name({"alice": plays})) as server:
+        talk = Conversation(Transcript(path))
+        talk.open(SYSTEM)
+        talk.deliver([Message(sender="lead", to="alice", content="work")])
+        while talk.owes_reply:
+            talk.add_reply(ask(server.url, ask_of(*talk.messages())))
+            for call in talk.unanswered:
+                talk.add_result(call, Result(text="x"))
+            talk = Conversation(Transcript(path))
+        assert len(server.requests) == 3
+        assert server.refused == []
+
+
+def test_a_growing_conversation_is_read_from_the_cache() -> None:
+    """Whoever pays for the whole of it at each turn pays ten times too much."""
+    turns = 12
+    with StrictServer(by_name({"alice": [use(LS, LS)] * turns})) as server:
+        messages = [user("work " * 50)]
+        replies = []
+        for _ in range(turns):
+            reply = ask(server.url, ask_of(*messages))
+            replies.append(reply)
+            results = [
+                {"type": "tool_result", "tool_use_id": call["id"], "content": "x" * 100}
+                for call in reply.calls
+            ]
+            messages += [
+                {"role": "assistant", "content": reply.content},
+                {"role": "user", "content": results},
+            ]
+        bodies = [request.body for request in server.requests]
+    assert all(json.dumps(body).count("cache_control") <= BREAKPOINTS for body in bodies)
+    fixed = {json.dumps([body["tools"], body["system"]]) for body in bodies}
+    assert len(fixed) == 1, "tools and system prompt stay byte-identical"
+    for before, after in pairwise(replies):
+        assert after.usage.cache_read_tokens == before.usage.total_input_tokens
+        assert after.usage.input_tokens == 0
+
+
+def test_a_reply_with_many_calls_is_still_found_in_the_cache() -> None:
+    """The service looks back 20 blocks only; 15 calls and their results are 30."""
+    with StrictServer(by_name({"alice": [use(*[LS] * 15), say("Done.")]})) as server:
+        first = ask(server.url)
+        results = [
+            {"type": "tool_result", "tool_use_id": call["id"], "content": "x"}
+            for call in first.calls
+        ]
+        said = {"role": "assistant", "content": first.content}
+        second = ask(server.url, ask_of(user(), said, {"role": "user", "content": results}))
+    assert second.usage.cache_read_tokens == first.usage.total_input_tokens
+
+
+def test_breakpoints_leave_the_conversation_as_it_is() -> None:
+    """It is kept, and the next request marks other places."""
+    messages = [user("a"), {"role": "assistant", "content": [{"type": "text", "text": "b"}]}]
+    before = json.dumps(messages)
+    assert "cache_control" in json.dumps(with_breakpoints(messages))
+    assert json.dumps(messages) == before
+
+
+def test_without_caching_the_body_is_plain() -> None:
+    """Some servers that imitate the API refuse what they do not know."""
+    with StrictServer(by_name({})) as server:
+        ask(server.url, cache=False)
+        body = server.requests[0].body
+    assert "cache_control" not in json.dumps(body)
+    assert set(body) == {"model", "max_tokens", "system", "tools", "messages", "stream"}
+
+
+def test_headers_of_ones_own_go_with_each_request() -> None:
+    with StrictServer(by_name({})) as server:
+        ask(server.url, headers={"X-Project": "a"})
+        headers = server.requests[0].headers
+    assert headers["x-project"] == "a"
+    assert headers["authorization"] == "Bearer test-key"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ('{"command": "rm -rf /tmp/x', "max_tokens"),
+        ('{"comm', "max_tokens"),
+        ("", "max_tokens"),
+        ('{"command": "x\\u00', "model_context_window_exceeded"),
+    ],
+)
+def test_a_call_that_was_cut_off_is_no_failure_and_keeps_its_reason(
+    given: str, reason: str
+) -> None:
+    with StrictServer(by_name({"alice": [use(("bash", given), stop_reason=reason)]})) as server:
+        reply = ask(server.url)
+    assert reply.stop_reason == reason
+    assert isinstance(reply.calls[0]["input"], dict)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ['{"path": "a", "timeout": 12', '{"a": tru', '{"a" 1}', "[1]", '"rm"', "7", '{"a": "\\ud800"}'],
+)
+def test_a_call_whose_input_is_no_whole_object_never_runs(given: str) -> None:
+    """The SDK makes a shorter input of half a one, and 12 seconds of 120."""
+    with (
+        StrictServer(by_name({"alice": [use(("bash", given))]})) as server,
+        pytest.raises(TransientError),
+    ):
+        ask(server.url)
+
+
+def test_figures_that_json_lacks_do_not_come_into_the_conversation() -> None:
+    """No later request could carry them."""
+    play = use(("bash", '{"a": NaN, "b": [1e999, -Infinity]}'))
+    with StrictServer(by_name({"alice": [play]})) as server:
+        (call,) = ask(server.url).calls
+    assert call["input"] == {"a": None, "b": [None, None]}
+
+
+def test_a_refusal_is_a_reply() -> None:
+    with StrictServer(by_name({"alice": [decline("I can")]})) as server:
+        reply = ask(server.url)
+    assert (reply.stop_reason, reply.text) == ("refusal", "I can")
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_the_base_url_may_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, slash: str
+) -> None:
+    with StrictServer(by_name({"alice": [say("Here.")]})) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url + slash)
+        assert ask(None).text == "Here."
+
+
+def test_it_is_known_without_a_request_whether_there_is_a_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert finds_key()
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    assert not finds_key()

@@ -1,0 +1,261 @@
+"""What `Claude` makes of a server, a key or a stream that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from teamd.models import Ask, Reply, TransientError, UnusableError
+from teamd.models.claude import Claude, make_tls
+from teamd.models.retry import Patience, Retrying
+from tests.strict.faults import (
+    Cut,
+    ErrorEvent,
+    Fault,
+    Malformed,
+    Reset,
+    Stall,
+    Status,
+    Trickle,
+)
+from tests.strict.replies import say, use
+from tests.strict.server import StrictServer, by_name
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+TLS = make_tls()
+ASK = Ask(
+    model="claude-sonnet-5-5",
+    system="You are 'alice', role: tester.",
+    tools=[{"name": "bash", "description": "runs", "input_schema": {"type": "object"}}],
+    messages=[{"role": "user", "content": [{"type": "text", "text": "hello"}]}],
+    max_tokens=1000,
+)
+HERE = say("Here.", calls=[("bash", {"command": "ls"})])
+HALF = use(("bash", {"command": "rm -rf /tmp/x"}))
+PASSING: list[Fault] = [
+    *(Status(status) for status in (408, 409, 429, 500, 502, 503, 504, 529)),
+    Status(429, retry_after=0.001),
+    Status(503, retry_after="Wed, 21 Oct 2026 07:28:00 GMT"),
+    Status(502, html=True),
+    Reset(),
+    *(kind(after=after) for kind in (Reset, Cut, Malformed, ErrorEvent) for after in (0, 1, 4)),
+    *(kind(after=6, answer=HALF) for kind in (Reset, Cut, Malformed, ErrorEvent)),
+]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any) -> None:
+    """Only the test's own key: not that of whoever runs it, nor a profile in their home."""
+    for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CREDENTIALS_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
+    home = str(tmp_path_factory.mktemp("home"))
+    monkeypatch.setenv("HOME", home)
+    monkeypatch.setenv("XDG_CONFIG_HOME", home)
+
+
+def claude(url: str, **more: Any) -> Claude:
+    given = {"key_command": None, "headers": {}, "timeout_seconds": 30.0, "cache": True, **more}
+    return Claude(base_url=url, tls=TLS, **given)
+
+
+async def reply_of(model: Claude | Retrying, ask: Ask = ASK) -> Reply:
+    try:
+        return await model.reply(ask)
+    finally:
+        await model.close()
+
+
+def run(work: Coroutine[Any, Any, Reply]) -> Reply:
+    return asyncio.run(work)
+
+
+def told(url: str, ask: Ask = ASK, **more: Any) -> str:
+    """The one line that a person reads when they have to mend something."""
+    with pytest.raises(UnusableError) as caught:
+        run(reply_of(claude(url, **more), ask))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_wrong_key_is_told_with_what_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-wrong")
+    with StrictServer(by_name({})) as server:
+        sentence = told(server.url)
+    for words in (server.url, "refused the key", "ANTHROPIC_API_KEY", "[model] key_command"):
+        assert words in sentence
+    assert "sk-wrong" not in sentence
+
+
+def test_a_missing_key_is_told_with_what_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    with StrictServer(by_name({})) as server:
+        sentence = told(server.url)
+        assert (server.requests, server.refused) == ([], [])
+    assert "no key for the model: set ANTHROPIC_API_KEY" in sentence
+
+
+@pytest.mark.parametrize("key", ["test-key\n", "test-key\r", "test key", "\x1b[A"])
+def test_a_key_that_no_header_carries_is_told(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """An env file with Windows line ends; "Connection error." after ten tries is no help."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    with StrictServer(by_name({})) as server:
+        assert "the key for the model cannot be one" in told(server.url)
+
+
+def test_an_unknown_model_is_told() -> None:
+    ask = Ask(model="claude-nope", system="x", tools=[], messages=ASK.messages, max_tokens=10)
+    with StrictServer(by_name({})) as server:
+        sentence = told(server.url, ask)
+    assert "knows no model 'claude-nope'" in sentence
+
+
+def test_a_base_url_with_v1_is_told() -> None:
+    with StrictServer(by_name({})) as server:
+        assert "leave /v1 out of ANTHROPIC_BASE_URL" in told(f"{server.url}/v1")
+
+
+def test_a_password_in_the_base_url_is_not_told() -> None:
+    """The sentence becomes mail, and stands in the roster."""
+    with StrictServer(by_name({}), keys=("another",)) as server:
+        sentence = told(server.url.replace("://", "://me:secret@"))
+    assert "secret" not in sentence
+
+
+def test_a_prompt_that_is_too_long_is_told() -> None:
+    with StrictServer(by_name({}), context_tokens=10) as server:
+        assert "the conversation is too long for claude-sonnet-5-5" in told(server.url)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("false", "exited with 1"), ("true", "printed nothing"), ("printf 'a\\nb'", "cannot be one")],
+)
+def test_a_key_command_that_gives_no_key_is_told(command: str, words: str) -> None:
+    with StrictServer(by_name({})) as server:
+        assert words in told(server.url, key_command=command)
+
+
+def test_a_key_command_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-wrong")
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "sk-wrong-too")
+    with StrictServer(by_name({"alice": [HERE]})) as server:
+        assert run(reply_of(claude(server.url, key_command="echo test-key"))).text == "Here."
+
+
+def test_a_key_that_was_mended_is_read_anew(tmp_path: Path) -> None:
+    """Nobody should have to restart for a key that a command prints."""
+    key = tmp_path / "key"
+    key.write_text("sk-wrong")
+
+    async def scenario(url: str) -> Reply:
+        model = claude(url, key_command=f"cat {shlex.quote(str(key))}")
+        with pytest.raises(UnusableError):
+            await model.reply(ASK)
+        key.write_text("test-key")
+        return await reply_of(model)
+
+    with StrictServer(by_name({"alice": [HERE]})) as server:
+        assert run(scenario(server.url)).text == "Here."
+
+
+def test_cancelling_ends_a_key_command_that_hangs(tmp_path: Path) -> None:
+    """`pass` may wait for a passphrase while teamd is told to stop."""
+    pid = tmp_path / "pid"
+    code = f"import os, time; open({str(pid)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(600)"
+
+    async def scenario() -> None:
+        command = shlex.join([sys.executable, "-u", "-c", code])
+        asking = asyncio.create_task(reply_of(claude("http://127.0.0.1:9", key_command=command)))
+        await until(lambda: pid.exists() and pid.read_text().endswith(" "))
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(asking, timeout=20)
+
+    asyncio.run(scenario())
+    assert not Path("/proc", pid.read_text().strip()).exists()
+
+
+@pytest.mark.parametrize("fault", PASSING, ids=str)
+def test_what_passes_is_an_error_that_is_worth_another_try(fault: Fault) -> None:
+    with StrictServer(by_name({"alice": [HERE]})) as server:
+        server.faults.push(fault)
+        with pytest.raises(TransientError) as caught:
+            run(reply_of(claude(server.url)))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_the_server_asks_to_wait_is_handed_on() -> None:
+    with StrictServer(by_name({})) as server:
+        server.faults.push(Status(429, retry_after=7))
+        with pytest.raises(TransientError) as caught:
+            run(reply_of(claude(server.url)))
+    assert caught.value.retry_after_seconds == 7
+
+
+@pytest.mark.parametrize("kind", ["invalid_request_error", "authentication_error"])
+def test_a_refusal_within_a_stream_is_not_tried_again(kind: str) -> None:
+    """Proxies answer 200 first, and then pass on what the service behind them said."""
+    with StrictServer(by_name({})) as server:
+        server.faults.push(ErrorEvent(type=kind))
+        told(server.url)
+
+
+@pytest.mark.parametrize("after", [None, 4])
+def test_a_silent_server_is_given_up_on(after: int | None) -> None:
+    with StrictServer(by_name({})) as server:
+        server.faults.push(Stall(after=after))
+        with pytest.raises(TransientError):
+            run(reply_of(claude(server.url, timeout_seconds=0.2)))
+
+
+@pytest.mark.parametrize("after", [None, 4])
+def test_a_cancellation_does_not_wait_for_the_server(after: int | None) -> None:
+    stall = Stall(after=after)
+
+    async def scenario(url: str) -> None:
+        asking = asyncio.create_task(reply_of(claude(url)))
+        await until(stall.reached.is_set)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(asking, timeout=20)
+
+    with StrictServer(by_name({})) as server:
+        server.faults.push(stall)
+        asyncio.run(scenario(server.url))
+
+
+def test_a_server_that_has_gone_is_tried_again_and_named() -> None:
+    with StrictServer(by_name({})) as server:
+        url = server.url
+    with pytest.raises(TransientError, match="All connection attempts failed") as caught:
+        run(reply_of(claude(url)))
+    assert url in str(caught.value)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.sampled_from([*PASSING, Trickle()]), min_size=1, max_size=6))
+def test_any_order_of_faults_ends_in_one_whole_reply(faults: list[Fault]) -> None:
+    """No half of a broken answer may be in it, least of all its tool calls."""
+    patience = Patience(attempts=8, first_seconds=0.001, longest_seconds=0.002)
+    with StrictServer(by_name({"alice": [HERE, say("One too many.")]})) as server:
+        server.faults.push(*faults)
+        reasons: list[str] = []
+        model = Retrying(claude(server.url), patience, tell=lambda why, _: reasons.append(why))
+        reply = run(reply_of(model))
+        assert server.refused == []
+        asked = len(server.requests)
+    assert reply.text == "Here."
+    assert [call["input"] for call in reply.calls] == [{"command": "ls"}]
+    assert asked == len(reasons) + 1

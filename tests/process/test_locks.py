@@ -1,0 +1,114 @@
+"""Locks between processes: of the killed, of the slow, and of whoever is foreign."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import LockTimeout
+from teamd.protocol import Message
+from teamd.store import files
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+from tests.children import child, holding
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOLDS = """
+import sys
+from pathlib import Path
+from teamd.store import files
+with files.locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+STARTS = """
+import subprocess, sys
+from pathlib import Path
+from teamd.store import files
+with files.locked(Path(sys.argv[1])):
+    print(subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL).pid, flush=True)
+    sys.stdin.read()
+"""
+PUTS = """
+import sys
+from pathlib import Path
+from teamd.protocol import Message
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+box = Mailbox(TeamPaths(Path(sys.argv[1])), "bob")
+print("begins", flush=True)
+box.put(Message(sender="alice", to="bob", content="x"))
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "bob.jsonl"
+
+
+def test_the_lock_of_a_killed_process_is_free_at_once(path: Path) -> None:
+    """A lock file made with `O_EXCL` would stall the whole team until somebody removes it."""
+    with child(HOLDS, path) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(LockTimeout), files.locked(path, timeout_seconds=0):
+            pytest.fail("it was held")
+        holder.kill()
+        holder.wait(20)
+        with files.locked(path, timeout_seconds=0):
+            pass
+
+
+def test_a_holder_that_sleeps_is_told_of(path: Path) -> None:
+    with holding(path) as holder:
+        with pytest.raises(LockTimeout) as caught, files.locked(path, timeout_seconds=0.1):
+            pytest.fail("it was held")
+        assert "has been locked by another program for 0.1 s" in str(caught.value)
+        assert f"`fuser {path}` names it: end it and try again" in str(caught.value)
+        assert caught.value.path == path
+        assert holder.poll() is None
+
+
+def test_a_foreign_lock_holds_mail_back_and_loses_none(tmp_path: Path) -> None:
+    """What `flock .team/inbox/bob.jsonl -c '…'` does in a shell."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    box = Mailbox(paths, "bob")
+    with holding(paths.inbox("bob")) as holder, child(PUTS, paths.root) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "begins\n"
+        with pytest.raises(LockTimeout), files.locked(paths.inbox("bob"), timeout_seconds=0.1):
+            pytest.fail("it was held")
+        assert writer.poll() is None
+        assert not box.waiting()
+        holder.communicate("")
+        assert writer.wait(20) == 0
+    assert [message.content for message in box.take().messages] == ["x"]
+
+
+def test_a_lock_is_not_inherited_by_programs_that_are_started(path: Path) -> None:
+    """A background job of a teammate outlives it, and would hold its inbox for ever."""
+    with child(STARTS, path) as holder:
+        assert holder.stdout is not None
+        job = int(holder.stdout.readline())
+        try:
+            holder.kill()
+            holder.wait(20)
+            with files.locked(path, timeout_seconds=0):
+                os.kill(job, 0)
+        finally:
+            os.kill(job, signal.SIGKILL)
+
+
+def test_a_message_of_our_own_waits_only_for_its_turn(tmp_path: Path) -> None:
+    """Mail to one is not held up by the lock of another's inbox."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    with holding(paths.inbox("bob")):
+        Mailbox(paths, "alice").put(Message(sender="bob", to="alice", content="x"))
+        assert Mailbox(paths, "alice").queued() == 1

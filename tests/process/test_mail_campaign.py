@@ -1,0 +1,167 @@
+"""Many writers, one inbox, readers that come and go: nothing lost, torn, doubled or reordered."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.store.mailbox import EMPTY, Mailbox
+from teamd.store.paths import TeamPaths
+from teamd.store.transcript import Transcript
+from tests.mail_programs import DELIVERED, OWNER
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PROGRAMS = Path(__file__).parents[1] / "mail_programs.py"
+WRITERS = 8
+SHELL = """
+n=0
+while [ $n -lt "$3" ]; do
+    flock "$1" -c "echo '{\\"from\\": \\"$2\\", \\"n\\": $n, \\"content\\": \\"xyz\\"}' >> '$1'"
+    n=$((n + 1))
+done
+"""
+
+Sent = dict[str, tuple[int, int]]  # by sender: how many, and of which size
+
+
+class Campaign:
+    """Writers and readers of one inbox."""
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._paths = paths
+        self._writers: list[subprocess.Popen[str]] = []
+        self._others: list[subprocess.Popen[str]] = []
+        self._sent: Sent = {}
+
+    def write(self, count: int, size: int, durability: str, *, queue: int = 1 << 30) -> None:
+        """Have another sender begin; it waits while more than `queue` bytes are in the inbox."""
+        sender = f"writer{len(self._writers)}"
+        self._sent[sender] = (count, size)
+        self._begin("write", sender, count, size, durability, queue)
+
+    def write_foreign(self, count: int, size: int) -> None:
+        """Have a program take part that knows nothing of ours."""
+        sender = f"foreign{len(self._writers)}"
+        self._sent[sender] = (count, size)
+        self._begin("write_foreign", sender, count, size)
+
+    def write_by_shell(self, count: int) -> None:
+        """Have a shell script take part, with nothing but `flock` and `echo`."""
+        argv = ["sh", "-c", SHELL, "sh", str(self._paths.inbox(OWNER)), "shell", str(count)]
+        self._sent["shell"] = (count, 3)
+        self._writers.append(subprocess.Popen(argv, text=True))
+
+    def read(self, program: str, *arguments: str) -> subprocess.Popen[str]:
+        """Have a reader begin."""
+        self._others.append(self._start(program, *arguments))
+        return self._others[-1]
+
+    def wait_for_writers(self) -> None:
+        """Return when everything was sent."""
+        assert [writer.wait(100) for writer in self._writers] == [0] * len(self._writers)
+
+    def wait_for_reader(self) -> None:
+        """Return when everything was taken and is done."""
+        box = Mailbox(self._paths, OWNER)
+        wait_until(lambda: not box.waiting(), timeout_seconds=60, what="an empty mailbox")
+
+    def check(self) -> int:
+        """Hold what was delivered against what was sent; returns how many came again."""
+        records = list(Transcript(self._paths.transcript(DELIVERED)).records())
+        fresh = {record["id"]: record for record in reversed(records)}
+        by_sender = defaultdict(list)
+        for record in dict.fromkeys(record["id"] for record in records):
+            found = fresh[record]
+            by_sender[found["from"]].append((found["n"], found["size"]))
+        assert sorted(by_sender) == sorted(self._sent)
+        for sender, (count, size) in self._sent.items():
+            assert by_sender[sender] == [(n, size) for n in range(count)]
+        box = Mailbox(self._paths, OWNER)
+        assert (box.take(), box.rejected()) == (EMPTY, 0)
+        return len(records) - len(fresh)
+
+    def end(self) -> None:
+        """Leave no process."""
+        for process in (*self._writers, *self._others):
+            process.kill()
+            process.communicate()
+
+    def _begin(self, program: str, *arguments: object) -> None:
+        self._writers.append(self._start(program, *arguments))
+
+    def _start(self, program: str, *arguments: object) -> subprocess.Popen[str]:
+        words = map(str, (PROGRAMS, program, self._paths.root, *arguments))
+        return subprocess.Popen(
+            [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Iterable[Campaign]:
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    made = Campaign(paths)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.mark.parametrize("durability", ["os", "disk"])
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [(2000, 100), (200, 20_000), pytest.param(2000, 20_000, marks=pytest.mark.long)],
+)
+def test_every_message_arrives_once_and_in_order(
+    campaign: Campaign, count: int, size: int, durability: str
+) -> None:
+    """Without a lock, this lost 9 to 82 of 100 messages while their senders were told "sent"."""
+    campaign.read("read", durability)
+    for _ in range(WRITERS):
+        campaign.write(count, size, durability)
+    campaign.wait_for_writers()
+    campaign.wait_for_reader()
+    assert campaign.check() == 0
+
+
+def test_foreign_programs_take_part_on_equal_terms(campaign: Campaign) -> None:
+    """Mail may come from a script of two lines, in whatever language, without ids."""
+    campaign.read("read", "os")
+    for _ in range(2):
+        campaign.write(2000, 100, "os")
+        campaign.write_foreign(1000, 5000)
+    campaign.write_by_shell(200)
+    campaign.wait_for_writers()
+    campaign.wait_for_reader()
+    assert campaign.check() == 0
+
+
+@pytest.mark.parametrize("durability", ["os", "disk"])
+@pytest.mark.parametrize(
+    ("count", "seed"), [(1000, "1"), pytest.param(40_000, "2", marks=pytest.mark.long)]
+)
+def test_killed_readers_lose_nothing(
+    campaign: Campaign, count: int, seed: str, durability: str
+) -> None:
+    """With a lock alone, every kill lost the batch in hand; here some of it comes again."""
+    dying = campaign.read("read_and_die", durability, seed)
+    for _ in range(3):
+        campaign.write(count, 100, durability, queue=50_000)
+    campaign.write_foreign(100, 5000)
+    campaign.wait_for_writers()
+    kills = [int(line) for line in dying.communicate("")[0].split()]
+    campaign.read("read", durability)
+    campaign.wait_for_reader()
+    again = campaign.check()
+    print(f"seed {seed}, {durability}: {len(kills)} kills, {again} messages came again")  # noqa: T201
+    assert set(kills) == {-signal.SIGKILL}
+    assert len(kills) >= 10

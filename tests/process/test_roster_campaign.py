@@ -1,0 +1,74 @@
+"""Many that change the roster and one that reads it all the time."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.store.paths import TeamPaths
+from teamd.store.roster import Roster
+from tests.children import child
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHANGES = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from teamd.states import Status
+from teamd.store.paths import TeamPaths
+from teamd.store.roster import Member, Roster
+team, name, count = sys.argv[1:]
+roster = Roster(TeamPaths(Path(team)))
+me = Member(name=name, agent_id=name, role="counts", status=Status.IDLE)
+roster.update(lambda team: team.with_member(me))
+for n in range(1, int(count) + 1):
+    status = Status.WORKING if n % 2 else Status.IDLE
+    def count_up(team):
+        mine = team.get(name)
+        return team.with_member(replace(mine, turns=mine.turns + 1, status=status))
+    roster.update(count_up)
+"""
+READS = """
+import json, os, select, sys
+path = sys.argv[1]
+reads = torn = back = 0
+seen = {}
+while not select.select([sys.stdin], [], [], 0)[0]:
+    with open(path, "rb") as file:
+        content = file.read()
+    reads += 1
+    try:
+        turns = {m["name"]: m["turns"] for m in json.loads(content)["members"]}
+    except (ValueError, KeyError):
+        torn += 1
+        continue
+    back += any(turns.get(name, -1) < known for name, known in seen.items())
+    seen = turns
+print(json.dumps([reads, torn, back]))
+"""
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(2000, marks=pytest.mark.long)])
+def test_no_half_roster_is_seen_and_no_change_is_lost(tmp_path: Path, count: int) -> None:
+    """Written in place, half of the reads were torn, and one of eight statuses was right."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    roster = Roster(paths)
+    roster.update(lambda team: team)
+    names = [f"member{n}" for n in range(8)]
+    with child(READS, paths.config) as reader, ExitStack() as stack:
+        writers = [stack.enter_context(child(CHANGES, paths.root, name, count)) for name in names]
+        assert [writer.wait(100) for writer in writers] == [0] * len(names)
+        reads, torn, back = json.loads(reader.communicate("")[0])
+    assert (torn, back) == (0, 0)
+    assert reads > count
+    members = roster.read().members
+    assert {member.name: member.turns for member in members} == dict.fromkeys(names, count)
+    assert {str(member.status) for member in members} == {"idle"}
+    kept = {"config.json", "config.lock", ".gitignore"}
+    assert {file.name for file in paths.root.iterdir() if file.is_file()} == kept

@@ -1,0 +1,198 @@
+"""The supervisor as a service and as a parent: starts, signals, and ends of teammates."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import termios
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.identity import Identity
+from tests.strict.faults import Stall
+from tests.strict.replies import use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+
+STARTS = 5
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has nothing to do with us."""
+    with subprocess.Popen(["sleep", "1000"]) as sleeping:
+        yield sleeping
+        sleeping.kill()
+
+
+@pytest.fixture
+def manager(project: Project) -> Iterator[list[bytes]]:
+    """What a service manager is told at the socket that the project's environment names."""
+    address = str(project.root / "n")
+    told: list[bytes] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiving:
+        receiving.bind(address)
+        reading = threading.Thread(
+            target=lambda: told.extend(iter(partial(receiving.recv, 99), b""))
+        )
+        reading.start()
+        project.environment |= {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "400000"}
+        yield told
+        receiving.sendto(b"", address)
+        reading.join()
+
+
+def test_of_starts_at_the_same_moment_exactly_one_runs(project: Project) -> None:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    starting = [project.begin("teamd", "start", **pipes) for _ in range(STARTS)]
+    ended = [(one.communicate(timeout=60), one.returncode) for one in starting]
+    assert sorted(code for _, code in ended) == [0] + [1] * (STARTS - 1)
+    for (_, errors), code in ended:
+        if code:
+            assert f"a teamd (pid {project.supervisor}) already runs for" in errors
+            assert errors.count("\n") == 1
+    served = [pid for pid, line in project.survivors().items() if "--foreground" in line]
+    assert served == [project.supervisor]
+
+
+def test_a_stranger_with_a_stale_pid_is_never_signalled(
+    project: Project, stranger: subprocess.Popen[bytes]
+) -> None:
+    """Pids are used again; files outlive the processes that they name."""
+    project.enlist("ann")
+    stale = {"pid": stranger.pid, "started": 1.0}
+    project.paths.supervisor.write_text(json.dumps(stale))
+    roster = json.loads(project.paths.config.read_bytes())
+    roster["members"][0] |= stale
+    project.paths.config.write_text(json.dumps(roster))
+
+    assert project.run("teamd", "status").status == 3
+    assert project.run("teamd", "stop").status == 3
+    project.start()
+    assert project.wait_for("ann", "idle")["pid"] != stranger.pid
+    project.do("teamctl", "shutdown", "ann", "--timeout", "5")
+    assert stranger.poll() is None
+
+
+def test_a_start_in_a_pipe_ends_although_its_teammates_live_on(project: Project) -> None:
+    """`ssh host teamd start` returns only when nobody holds its standard error any more."""
+    declared = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n'
+    project.write("team.toml", declared)
+    ended = project.run("bash", "-c", "teamd start 2>&1 | cat", timeout_seconds=30)
+    assert "`teamctl team` shows the team" in ended.stdout
+    pid = project.wait_for("ann", "idle")["pid"]
+    for process in (pid, project.supervisor):
+        kept = Path(f"/proc/{process}/fd/2").readlink()
+        assert kept == project.paths.logs / "teamd.stderr"
+
+
+def test_it_outlives_the_terminal_that_started_it(project: Project) -> None:
+    """The end of an ssh session: the terminal goes, and its session gets a SIGHUP."""
+    master, slave = os.openpty()
+    script = "teamd start && teamctl spawn ann coder Go. --wait && read -r never"
+    session = project.begin(
+        "bash",
+        "-c",
+        script,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(slave)
+    pid = project.wait_for("ann", "idle")["pid"]
+    os.close(master)
+    assert session.wait(20) == -signal.SIGHUP
+    assert os.getsid(project.supervisor) == project.supervisor  # nor does a Ctrl-C there reach it
+    assert project.do("teamctl", "spawn", "ann", "coder", "Still there?", "--wait")
+    assert project.wait_for("ann", "idle")["pid"] == pid
+
+
+def test_a_service_manager_is_told_and_sighup_reads_the_settings_again(
+    project: Project, manager: list[bytes]
+) -> None:
+    serving = project.begin("teamd", "start", "--foreground")
+    wait_until(lambda: manager.count(b"WATCHDOG=1") >= 3, what="signs of life")
+    assert manager[0] == b"READY=1"
+    assert project.supervisor == serving.pid
+    declared = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n'
+    project.write("team.toml", declared)
+    serving.send_signal(signal.SIGHUP)
+    project.wait_for("ann", "idle")
+
+    project.write("team.toml", "[[teammate]\n")  # and a mistake does it no harm
+    serving.send_signal(signal.SIGHUP)
+    wait_until(lambda: "is not TOML" in project.paths.log("teamd").read_text(), what="it is logged")
+    assert serving.poll() is None
+    serving.send_signal(signal.SIGTERM)
+    assert serving.wait(20) == 0
+    wait_until(lambda: manager[-1] == b"STOPPING=1", what="the last word")
+    assert set(manager[1:-1]) == {b"WATCHDOG=1"}
+
+
+def test_shutdown_ends_a_teammate_and_tells_whether_it_took_force(team: Project) -> None:
+    for name in ("dora", "emil", "fred", "gina"):
+        team.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
+    pids = {name: team.wait_for(name, "idle")["pid"] for name in ("dora", "emil", "fred", "gina")}
+    assert team.do("teamctl", "shutdown", "dora") == "dora is shut down\n"
+    assert (team.member("dora")["status"], team.member("dora")["pid"]) == ("shutdown", None)
+
+    os.kill(pids["emil"], signal.SIGSTOP)
+    late = team.run("teamctl", "shutdown", "emil", "--timeout", "0.3")
+    assert (late.status, late.complaint) == (4, "emil did not end in time and was killed")
+    os.kill(pids["fred"], signal.SIGSTOP)
+    forced = team.run("teamctl", "shutdown", "fred", "--force")
+    assert (forced.status, forced.complaint) == (4, "fred did not end in time and was killed")
+    assert "gina is shut down" in team.do("teamctl", "shutdown", "--all").splitlines()
+    for name, pid in pids.items():
+        assert Identity.of(pid) is None
+        assert team.member(name)["status"] == "shutdown"
+    assert team.do("teamctl", "shutdown", "--all") == "nobody is running\n"
+
+
+def test_shutdown_reaches_a_teammate_in_the_middle_of_a_model_call(team: Project) -> None:
+    """A shutdown that never ends is among what users of the nearest product complain about."""
+    stall = Stall(after=3)
+    team.server.faults.when(lambda asked: asked.name == "hugo", stall)
+    team.do("teamctl", "spawn", "hugo", "clerk", "Go.")
+    assert stall.reached.wait(20)
+    assert team.do("teamctl", "shutdown", "hugo") == "hugo is shut down\n"
+
+
+def test_a_killed_teammate_is_failed_and_the_lead_is_told(team: Project) -> None:
+    """Elsewhere a crash leaves `working` in the roster for ever."""
+    command = "setsid sleep 1000 & touch killed; sleep 1000"
+    team.stage.play("ines", use(("bash", {"command": command})))
+    team.do("teamctl", "spawn", "ines", "clerk", "Go.")
+    wait_until((team.folder / "killed").exists, what="the command runs")
+    os.kill(team.member("ines")["pid"], signal.SIGKILL)
+    failed = team.wait_for("ines", "failed")
+    assert failed["pid"] is None
+    assert failed["reason"] == "its process was ended by SIGKILL"
+    wait_until(lambda: "ines has failed" in team.mail("lead"), what="the lead is told")
+    wait_until(
+        lambda: not [line for line in team.survivors().values() if "sleep 1000" in line],
+        what="its commands have ended",
+    )
+    team.do("teamctl", "spawn", "ines", "clerk", "Go on.", "--wait")
+    assert [result.is_error for result in team.asked("ines")[-1].asked.last_results] == [True]
+
+
+def test_only_its_owner_can_look_into_a_team(running: Project) -> None:
+    root: Path = running.paths.root
+    for path in (root, *root.rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+    assert (root / ".gitignore").read_text() == "*\n"

@@ -1,0 +1,35 @@
+"""The systemd unit, as systemd itself reads it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+UNIT = Path(__file__).parents[2] / "systemd" / "agent-teamd@.service"
+VERIFIER = shutil.which("systemd-analyze")
+
+
+@pytest.mark.skipif(VERIFIER is None, reason="systemd-analyze is not installed")
+def test_systemd_finds_nothing_to_complain_about(tmp_path: Path) -> None:
+    """Unknown keys leave its exit status 0, so nothing may be said on standard error either."""
+    instance = tmp_path / "agent-teamd@srv-project.service"
+    shutil.copy(UNIT, instance)
+    done = subprocess.run(
+        [VERIFIER or "", "--user", "verify", instance],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_its_name_keeps_clear_of_the_other_teamd() -> None:
+    """Debian's libteam-utils ships `teamd@.service`."""
+    assert UNIT.name != "teamd@.service"
+    assert "Type=notify" in UNIT.read_text(encoding="utf-8")

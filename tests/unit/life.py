@@ -1,0 +1,251 @@
+"""One teammate's loop with real files and a model that says what a test gives it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from teamd.agent.bell import Bell
+from teamd.agent.conversation import Conversation
+from teamd.agent.loop import Loop, Persona
+from teamd.agent.outside import Outside
+from teamd.identity import Identity
+from teamd.models import Ask, Reply, Usage
+from teamd.protocol import TEAMD, Message
+from teamd.states import Status
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+from teamd.store.roster import Member, Roster, Team
+from teamd.store.transcript import Transcript
+from teamd.tools import Input, Tool, Toolbox
+from tests.strict.issued import Issued
+from tests.strict.replies import Answer, say
+from tests.strict.rules import VERSION, Terms, check_create
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+MODEL = "claude-sonnet-5-5"
+SYSTEM = "You are 'alice', role: tester."
+TERMS = Terms(keys=(), models=(MODEL, "other"), context_tokens=1_000_000, output_tokens=100_000)
+NEVER_SECONDS = 3600.0
+
+
+def replied(answer: Answer) -> Reply:
+    """Turn a strict server's answer into what a model gives."""
+    message = answer.message(model=MODEL, usage={})
+    usage = Usage(input_tokens=10, cache_read_tokens=20, cache_write_tokens=30, output_tokens=4)
+    return Reply(
+        content=message["content"],
+        stop_reason=message["stop_reason"],
+        model=MODEL,
+        usage=usage,
+    )
+
+
+class Judge:
+    """Refuses every request that the real service would refuse."""
+
+    def __init__(self) -> None:
+        self._issued = Issued()
+
+    def check(self, ask: Ask) -> None:
+        """Raise `ApiError` unless the service would answer."""
+        body: dict[str, Any] = {
+            "model": ask.model,
+            "max_tokens": ask.max_tokens,
+            "stream": True,
+            "system": [{"type": "text", "text": ask.system}],
+            "tools": ask.tools,
+            "messages": ask.messages,
+        }
+        check_create(body, VERSION, TERMS, self._issued)
+
+    def remember(self, reply: Reply) -> None:
+        """Take note of what was answered."""
+        self._issued.remember({"content": reply.content, "stop_reason": reply.stop_reason})
+
+
+Play = Answer | Exception
+
+
+class Player:
+    """A model that plays its turns in order, then has nothing to say.
+
+    Attributes:
+        asked: copies of the requests, each of them one that the service would take.
+    """
+
+    def __init__(self, *plays: Play, judge: Judge | None = None) -> None:
+        self.asked: list[Ask] = []
+        self._plays = deque(plays)
+        self._judge = judge or Judge()
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Play the next turn."""
+        self.asked.append(deepcopy(ask))
+        self._judge.check(ask)
+        play = self._plays.popleft() if self._plays else say("Nothing to do.")
+        if isinstance(play, Exception):
+            raise play
+        reply = replied(play)
+        self._judge.remember(reply)
+        return reply
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def last(self, number: int = -1) -> list[dict[str, Any]]:
+        """The blocks of the last user message of one request."""
+        message = self.asked[number].messages[-1]
+        assert message["role"] == "user"
+        return list(message["content"])
+
+
+def enrol(paths: TeamPaths, **members: Status) -> None:
+    """Make a team directory whose roster holds these."""
+    paths.create()
+    for name, status in members.items():
+        member = Member(name=name, agent_id=f"{name}@default", role="tester", status=status)
+        Roster(paths).update(partial(_with, member))
+
+
+def _with(member: Member, team: Team) -> Team:
+    return team.with_member(member)
+
+
+class Nothing(Input):
+    """Nothing is given but a word to tell calls apart."""
+
+    word: str = ""
+
+
+class Do(Tool[Nothing]):
+    """Does what a test wants to happen during a call."""
+
+    name: ClassVar[str] = "do"
+    description: ClassVar[str] = "Do it."
+    Input = Nothing
+
+    def __init__(self, action: Callable[[str], Awaitable[None]] | None = None) -> None:
+        self.done: list[str] = []
+        self._action = action
+
+    async def call(self, arguments: Nothing) -> str:
+        """Do it."""
+        if self._action is not None:
+            await self._action(arguments.word)
+        self.done.append(arguments.word)
+        return f"did {arguments.word}"
+
+
+class Life:
+    """Alice's life, from mail to mail; `again` is her next process."""
+
+    def __init__(self, folder: Path, *plays: Play, do: Do | None = None, calls: int = 50) -> None:
+        self.paths = TeamPaths(folder / ".team")
+        self.post = Post(self.paths, durable=False, max_bytes=1_000_000)
+        enrol(self.paths, alice=Status.IDLE)
+        self.judge = Judge()
+        self.model = Player(*plays, judge=self.judge)
+        self.do = do or Do()
+        self.calls = calls
+        self.persona = Persona(model=MODEL, system=SYSTEM)
+        self.mailbox = self.post.mailbox("alice")
+        self.bell: tuple[int, int] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def conversation(self) -> Conversation:
+        """The conversation as it stands on disk."""
+        return Conversation(Transcript(self.paths.transcript("alice"), durable=False))
+
+    def send(self, text: str, **more: Any) -> Message:
+        """Put mail into alice's inbox and ring."""
+        message = Message(sender="lead", to="alice", content=text, **more)
+        self.post.send(message)
+        self.ring()
+        return message
+
+    def hang_up(self) -> None:
+        """Be gone, as a supervisor that was killed."""
+        assert self.bell is not None
+        os.dup2(self.bell[0], self.bell[1], inheritable=False)
+
+    def ring(self) -> None:
+        """Ring the bell, if there is one yet, as the supervisor does."""
+        if self.bell is not None:
+            os.write(self.bell[1], b"!")
+
+    @property
+    def states(self) -> list[str]:
+        """What she has reported, oldest first."""
+        return [m.content for m in Mailbox(self.paths, TEAMD, durable=False).peek()]
+
+    @property
+    def lead(self) -> list[str]:
+        """What the lead was told."""
+        return [message.content for message in self.post.mailbox("lead").peek()]
+
+    @asynccontextmanager
+    async def lived(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Run her loop for the length of a block."""
+        self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._task = asyncio.create_task(self._loop(self.bell[0]).run())
+        try:
+            yield self._task
+        finally:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            for fd in self.bell:
+                os.close(fd)
+            self.bell = None
+
+    async def rests(self, status: str = "idle", *, calls: int) -> None:
+        """Wait until she has asked so often and then come to rest."""
+
+        def rested() -> bool:
+            assert self._task is not None
+            if self._task.done():
+                self._task.result()
+            return len(self.model.asked) >= calls and self.states[-1:] == [status]
+
+        await until(rested, what=f"{status} after {calls} calls")
+        assert len(self.model.asked) == calls
+
+    def live(self, *, calls: int, status: str = "idle") -> None:
+        """Let her live until she rests."""
+
+        async def life() -> None:
+            async with self.lived():
+                await self.rests(status, calls=calls)
+
+        asyncio.run(life())
+
+    def _loop(self, bell: int) -> Loop:
+        conversation = self.conversation()
+        return Loop(
+            name="alice",
+            persona=lambda: self.persona,
+            conversation=conversation,
+            mailbox=self.mailbox,
+            model=self.model,
+            toolbox=Toolbox([self.do]),
+            bell=Bell(bell, recheck_seconds=NEVER_SECONDS),
+            outside=Outside(
+                name="alice",
+                process=Identity.own(),
+                conversation=conversation,
+                supervisor=Mailbox(self.paths, TEAMD, durable=False),
+                post=self.post,
+            ),
+            calls_per_wake=self.calls,
+            max_tokens=1000,
+        )

@@ -1,0 +1,151 @@
+"""The conversation: records in, messages out, and every request one that the service takes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.agent.conversation import PAUSED, Conversation
+from teamd.protocol import Message
+from teamd.store.transcript import Transcript
+from teamd.tools import Result
+from tests.strict.replies import Answer, decline, say, use
+from tests.unit.life import SYSTEM, replied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+DO = ("do", {"word": "x"})
+
+
+def mail(*contents: str) -> list[Message]:
+    return [Message(sender="lead", to="alice", content=content) for content in contents]
+
+
+def written(path: Path) -> Conversation:
+    return Conversation(Transcript(path, durable=False))
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Conversation:
+    conversation = written(tmp_path / "alice.jsonl")
+    conversation.open(SYSTEM)
+    return conversation
+
+
+def kinds(message: dict[str, Any]) -> list[str]:
+    return [block["type"] for block in message["content"]]
+
+
+def test_results_stand_first_and_text_after_them(talk: Conversation) -> None:
+    """The service refuses a call whose result is not the first thing behind it."""
+    talk.deliver(mail("work"))
+    talk.add_reply(replied(use(DO, DO)))
+    first, second = talk.unanswered
+    talk.add_result(first, Result(text="one"))
+    talk.deliver(mail("meanwhile"))
+    talk.add_result(second, Result(text="two", is_error=True))
+    assert talk.unanswered == []
+    assert kinds(talk.messages()[-1]) == ["tool_result", "tool_result", "text"]
+    assert talk.messages()[-1]["content"][1] == {
+        "type": "tool_result",
+        "tool_use_id": second["id"],
+        "content": [{"type": "text", "text": "two"}],
+        "is_error": True,
+    }
+
+
+def test_thinking_is_returned_unchanged(talk: Conversation) -> None:
+    talk.deliver(mail("work"))
+    reply = replied(say("Let me see", thinking="", redacted=True, calls=[DO]))
+    talk.add_reply(reply)
+    assert talk.messages()[-1]["content"] == reply.content
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        (say(" \n", calls=[DO]), ["tool_use"]),
+        (say("", thinking="Hm", stop_reason="max_tokens"), []),
+        (say(" ", thinking="Hm", redacted=True), []),
+        (say("", thinking="Hm", calls=[DO]), ["thinking", "tool_use"]),
+        (decline("I can"), []),
+        (Answer(stop_reason="refusal", calls=(DO,)), []),
+        (say(), []),
+    ],
+)
+def test_what_the_service_does_not_take_back_is_left_out(
+    talk: Conversation, answer: Answer, kept: list[str]
+) -> None:
+    talk.deliver(mail("work"))
+    talk.add_reply(replied(answer))
+    _, *answers = talk.messages()
+    assert [kinds(message) for message in answers] == ([kept] if kept else [])
+    assert len(talk.unanswered) == kept.count("tool_use")
+
+
+@pytest.mark.parametrize(
+    ("change", "owes"),
+    [
+        (lambda _: None, True),
+        (lambda talk: talk.add_reply(replied(say("Done."))), False),
+        (lambda talk: talk.add_reply(replied(say("Wait", stop_reason="pause_turn"))), True),
+        (lambda talk: talk.add_reply(replied(decline())), False),
+        (lambda talk: talk.end_turn("limit", ""), False),
+        (lambda talk: talk.end_turn(PAUSED, "no key"), True),
+    ],
+)
+def test_it_knows_whether_the_model_is_to_be_asked(
+    talk: Conversation, change: Callable[[Conversation], None], owes: bool
+) -> None:
+    talk.deliver(mail("work"))
+    change(talk)
+    assert talk.owes_reply is owes
+
+
+def test_opening_again_forgets_all_but_what_was_seen(talk: Conversation, tmp_path: Path) -> None:
+    old = mail("old")
+    talk.deliver(old)
+    talk.add_reply(replied(use(DO)))
+    talk.open("You are 'alice', role: writer.")
+    for conversation in (talk, written(tmp_path / "alice.jsonl")):
+        assert conversation.messages() == []
+        assert conversation.unanswered == []
+        assert not conversation.owes_reply
+        assert conversation.system == "You are 'alice', role: writer."
+        assert not conversation.is_new(old[0])
+        assert conversation.turns == 1
+
+
+def test_it_counts_turns_and_tokens_of_the_whole_transcript(
+    talk: Conversation, tmp_path: Path
+) -> None:
+    """All input counts, whether it came from the cache or not."""
+    talk.deliver(mail("work"))
+    talk.add_reply(replied(say("One")))
+    talk.add_reply(replied(decline()))
+    for conversation in (talk, written(tmp_path / "alice.jsonl")):
+        counted = (conversation.turns, conversation.input_tokens, conversation.output_tokens)
+        assert counted == (2, 120, 8)
+
+
+def test_records_of_a_later_version_are_passed_over(tmp_path: Path, talk: Conversation) -> None:
+    talk.deliver(mail("work"))
+    before = talk.messages()
+    Transcript(tmp_path / "alice.jsonl").append({"record": "compacted"}, {"no": "record"})
+    assert written(tmp_path / "alice.jsonl").messages() == before
+
+
+def test_half_a_surrogate_pair_is_replaced_for_writer_and_reader(
+    talk: Conversation, tmp_path: Path
+) -> None:
+    """No request can carry one, and a folder's name or a note may hold it."""
+    talk.open("You are 'alice', role: tester of \udcff.")
+    talk.add_note("see \ud800")
+    again = written(tmp_path / "alice.jsonl")
+    assert talk.messages() == again.messages()
+    assert talk.system == again.system == "You are 'alice', role: tester of ?."
+    json.dumps(talk.messages(), ensure_ascii=False).encode()

@@ -1,0 +1,141 @@
+"""Where the key comes from, and what is told when it does not come."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.credentials import KeyCommandError, at_hand, find_key, plausible
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CREDENTIALS_DIRECTORY")
+
+
+@pytest.fixture(autouse=True)
+def empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have a key."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What systemd makes for `LoadCredential=`."""
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    return tmp_path
+
+
+def find(key_command: str | None = None) -> str | None:
+    return asyncio.run(find_key(key_command))
+
+
+def python(code: str) -> str:
+    return shlex.join([sys.executable, "-c", code])
+
+
+def test_a_command_prints_the_key() -> None:
+    assert find("echo ' sk-1 '") == "sk-1"
+
+
+def test_a_command_goes_before_all_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "ANTHROPIC_API_KEY").write_text("sk-systemd")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-environment")
+    assert find("echo sk-1") == "sk-1"
+
+
+def test_a_command_is_no_shell_line() -> None:
+    """`team.toml` comes with a folder that may be somebody else's."""
+    assert find("echo sk-1; echo sk-2") == "sk-1; echo sk-2"
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("false", "exited with 1; run it by hand to see why"),
+        (python("import os; os.kill(os.getpid(), 9)"), "exited with -9"),
+        ("true", "printed nothing; it must print the key"),
+        ("echo", "printed nothing"),
+        ("no-such-program --key", "No such file or directory"),
+        ("echo 'sk-1", "No closing quotation"),
+        ("", "failed: "),
+        (" ", "failed: "),
+        ("echo a\0b", "failed: "),
+    ],
+)
+def test_a_command_that_gives_no_key_is_told(command: str, told: str) -> None:
+    with pytest.raises(KeyCommandError) as caught:
+        find(command)
+    assert told in str(caught.value)
+    assert repr(command) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_failing_command_printed_is_not_told() -> None:
+    """It may be the key, or a part of it; and the sentence becomes mail."""
+    with pytest.raises(KeyCommandError) as caught:
+        find(python("print('sk-' + 'secret'); raise SystemExit('sk-' + 'secret')"))
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    """`pass` may wait for a passphrase that nobody enters."""
+    fifo = tmp_path / "held"
+    os.mkfifo(fifo)
+    command = python(f"import time; held = open({str(fifo)!r}, 'w'); time.sleep(600)")
+
+    async def scenario() -> None:
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        with pytest.raises(KeyCommandError, match=r"did not end within 0\.2 s"):
+            await find_key(command, timeout_seconds=0.2)
+        assert os.read(reader, 1) == b"", "no writer is left"
+        os.close(reader)
+
+    asyncio.run(scenario())
+
+
+def test_systemd_gives_the_key(folder: Path) -> None:
+    (folder / "ANTHROPIC_API_KEY").write_text("sk-systemd\n")
+    assert find() == "sk-systemd"
+    assert at_hand()
+
+
+@pytest.mark.parametrize("content", [None, "", "\n"])
+def test_a_folder_of_systemd_without_a_key_leaves_it_to_the_environment(
+    folder: Path, content: str | None
+) -> None:
+    if content is not None:
+        (folder / "ANTHROPIC_API_KEY").write_text(content)
+    assert find() is None
+    assert not at_hand()
+
+
+def test_a_file_of_systemd_that_is_no_text_is_told(folder: Path) -> None:
+    (folder / "ANTHROPIC_API_KEY").write_bytes(b"\xff\xfe")
+    with pytest.raises(KeyCommandError, match="LoadCredential="):
+        find()
+    assert not at_hand()
+
+
+@pytest.mark.parametrize("name", VARIABLES[:2])
+@pytest.mark.parametrize(("value", "there"), [("sk-1", True), ("", False)])
+def test_the_environment_is_left_to_the_sdk(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, there: bool
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert find() is None
+    assert at_hand() is there
+
+
+@pytest.mark.parametrize(
+    ("key", "fits"),
+    [("sk-ant-1_2", True), ("a b", False), ("a\n", False), ("a\r", False), ("a\0", False)],
+)
+def test_a_key_that_no_header_carries_is_known(key: str, fits: bool) -> None:
+    assert plausible(key) is fits

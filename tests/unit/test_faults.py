@@ -1,0 +1,161 @@
+"""What a failure of a model's server means, and what its reader should do."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from teamd.models import ModelError, TransientError, UnusableError
+from teamd.models.faults import as_model_error
+
+URL = "http://localhost:8080/"
+
+
+class Refused(Exception):
+    """What the SDK raises for a status, as far as it is looked at."""
+
+    def __init__(
+        self,
+        status: int,
+        said: str = "so it is",
+        *,
+        kind: str = "",
+        body: Any = None,
+        retry_after: str | None = None,
+    ) -> None:
+        super().__init__(said)
+        self.status_code = status
+        error = {"type": kind, "message": said}
+        self.body = {"type": "error", "error": error} if body is None else body
+        headers = {} if retry_after is None else {"retry-after": retry_after}
+        self.response = SimpleNamespace(headers=headers)
+
+
+def judged(error: Exception, url: str = URL) -> ModelError:
+    return as_model_error(error, model="claude-x", url=url)
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 520, 529])
+def test_what_passes_is_tried_again(status: int) -> None:
+    error = judged(Refused(status, "Overloaded", kind="invalid_request_error"))
+    assert isinstance(error, TransientError)
+    assert str(error) == f"{URL} answered {status}: Overloaded"
+
+
+@pytest.mark.parametrize("kind", ["", "api_error", "overloaded_error", "rate_limit_error"])
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422])
+def test_what_a_person_must_mend_is_not_tried_again(status: int, kind: str) -> None:
+    """Servers that imitate the API call every error what they like; the status counts."""
+    assert isinstance(judged(Refused(status, kind=kind)), UnusableError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("overloaded_error", TransientError),
+        ("rate_limit_error", TransientError),
+        ("api_error", TransientError),
+        ("timeout_error", TransientError),
+        ("a_type_of_the_future", TransientError),
+        ("invalid_request_error", UnusableError),
+        ("authentication_error", UnusableError),
+        ("permission_error", UnusableError),
+        ("billing_error", UnusableError),
+        ("not_found_error", UnusableError),
+        ("request_too_large", UnusableError),
+    ],
+)
+def test_within_a_stream_the_type_counts(kind: str, wanted: type[ModelError]) -> None:
+    """The status was 200 long before the error."""
+    assert type(judged(Refused(200, kind=kind))) is wanted
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "words"),
+    [
+        (401, "invalid key", [URL, "401", "invalid key", "ANTHROPIC_API_KEY", "key_command"]),
+        (403, "not yours", ["403", "ANTHROPIC_API_KEY", "teamd restart"]),
+        (402, "no credit", ["no credit", "account"]),
+        (404, "model: claude-x", ["knows no model 'claude-x'", "[model] name", "--model"]),
+        (413, "too large", ["the conversation is too long", "--fresh"]),
+        (400, "prompt is too long: 9 > 8", ["the conversation is too long", "9 > 8", "--fresh"]),
+        (400, "messages.0: no", ["refused the request (400: messages.0: no)", "--fresh"]),
+    ],
+)
+def test_each_refusal_says_what_to_mend(status: int, said: str, words: list[str]) -> None:
+    sentence = str(judged(Refused(status, said)))
+    assert [word for word in words if word not in sentence] == []
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("url", ["http://localhost:11434/v1", "http://localhost:11434/v1/"])
+def test_a_base_url_with_v1_is_told_apart_from_an_unknown_model(url: str) -> None:
+    sentence = str(judged(Refused(404, "Not found"), url))
+    assert "leave /v1 out" in sentence
+    assert "claude-x" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("-3", 0.0),
+        ("inf", math.inf),
+        ("nan", 0.0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_retry_after_is_read(header: str | None, seconds: float | None) -> None:
+    error = judged(Refused(429, retry_after=header))
+    assert isinstance(error, TransientError)
+    assert error.retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("no JSON"), "no JSON"),
+        (AssertionError(), "AssertionError"),
+        (OSError(104, "reset"), "[Errno 104] reset"),
+    ],
+)
+def test_what_is_not_known_is_tried_again(error: Exception, words: str) -> None:
+    """A stream breaks in more ways than anybody has listed."""
+    found = judged(error)
+    assert isinstance(found, TransientError)
+    assert str(found) == f"no whole reply from {URL}: {words}"
+
+
+def test_the_cause_is_told_where_the_sdk_tells_none() -> None:
+    error = ConnectionError("Connection error.")
+    error.__cause__ = OSError("All connection attempts failed")
+    assert str(judged(error)).endswith(": All connection attempts failed")
+
+
+def test_a_header_is_not_repeated() -> None:
+    """The one that cannot be sent may be the one with the key, and this line becomes mail."""
+    error = ConnectionError("Connection error.")
+    error.__cause__ = ValueError("Illegal header value b'Bearer sk-secret '")
+    assert "secret" not in str(judged(error))
+
+
+@pytest.mark.parametrize("body", ["<html>\n<h1>502</h1>", None, [], {"error": "busy"}])
+def test_a_body_that_is_none_of_the_api_is_no_crash(body: Any) -> None:
+    refused = Refused(502, "<html>\n<h1>Bad Gateway</h1>")
+    refused.body = body
+    assert str(judged(refused)) == f"{URL} answered 502: <html> <h1>Bad Gateway</h1>"
+
+
+def test_a_long_message_is_cut() -> None:
+    assert len(str(judged(Refused(500, "x" * 100_000)))) < 400
+
+
+@pytest.mark.parametrize("error", [TransientError("a"), UnusableError("b")])
+def test_what_is_judged_already_stays(error: ModelError) -> None:
+    assert judged(error) is error

@@ -1,0 +1,150 @@
+"""Shared files: whole or as they were, private, and locked by name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from teamd.errors import LockTimeout, StoreError
+from teamd.store import files
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "bob.jsonl"
+
+
+def lock(path: Path) -> None:
+    with files.locked(path):
+        pytest.fail("it is no file")
+
+
+def names(folder: Path) -> list[str]:
+    return [entry.name for entry in folder.iterdir()]
+
+
+def test_replace_is_whole_private_and_leaves_nothing_aside(path: Path) -> None:
+    path.write_bytes(b"old")
+    files.replace(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert names(path.parent) == [path.name]
+
+
+def test_an_append_stands_on_a_line_of_its_own(path: Path) -> None:
+    """A foreign writer may be killed in mid-line; only its own message is lost."""
+    path.write_bytes(b'{"content": "who')
+    files.append(path, b"mine\n")
+    files.append(path, b"more\n")
+    assert path.read_bytes() == b'{"content": "who\nmine\nmore\n'
+
+
+def test_who_renames_another_file_into_place_misleads_nobody(path: Path) -> None:
+    """An editor does that. Mail that waits for the lock must reach the file that stands there."""
+    path.write_bytes(b"old\n")
+    with ThreadPoolExecutor() as pool:
+        with files.locked(path):
+            waiting = pool.submit(files.append, path, b"mail\n")
+            wait_until(lambda: descriptors_of(path) == 2, what="the open file of the writer")
+            other = path.with_name("other")
+            other.write_bytes(b"new\n")
+            other.rename(path)
+        waiting.result(20)
+    assert path.read_bytes() == b"new\nmail\n"
+
+
+def test_who_removes_the_file_misleads_nobody_either(path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        with files.locked(path):
+            waiting = pool.submit(files.append, path, b"mail\n")
+            wait_until(lambda: descriptors_of(path) == 2, what="the open file of the writer")
+            path.unlink()
+        waiting.result(20)
+    assert path.read_bytes() == b"mail\n"
+
+
+def descriptors_of(path: Path) -> int:
+    return [file.path for file in psutil.Process().open_files()].count(str(path))
+
+
+def test_a_lock_that_is_held_too_long_is_a_sentence(path: Path) -> None:
+    with files.locked(path):
+        assert files.try_lock(path) is None
+        with pytest.raises(LockTimeout) as caught, files.locked(path, timeout_seconds=0.05):
+            pytest.fail("it was held")
+    assert str(caught.value) == (
+        f"{path} has been locked by another program for 0.05 s; "
+        f"`fuser {path}` names it: end it and try again"
+    )
+    with files.locked(path, timeout_seconds=0):
+        pass
+
+
+def test_no_descriptor_is_left(path: Path) -> None:
+    files.append(path, b"x\n")
+    before = psutil.Process().num_fds()
+    files.append(path, b"x\n")
+    files.replace(path, b"x\n")
+    files.read(path)
+    with files.locked(path), pytest.raises(LockTimeout), files.locked(path, timeout_seconds=0):
+        pass
+    with pytest.raises(StoreError):
+        files.append(path / "x", b"")
+    assert psutil.Process().num_fds() == before
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+@pytest.mark.parametrize("use", [lambda path: files.append(path, b"x\n"), files.read, lock])
+def test_what_is_no_file_is_refused(
+    path: Path, make: Callable[[Path], None], use: Callable[[Path], object]
+) -> None:
+    """A FIFO would let its reader wait for ever, and its writer write to nobody."""
+    make(path)
+    with pytest.raises(StoreError, match=r"not a regular file|Is a directory"):
+        use(path)
+
+
+def test_a_folder_is_not_replaced(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(StoreError, match="Is a directory"):
+        files.replace(path, b"x")
+    assert names(path.parent) == [path.name]
+
+
+def test_what_is_not_there_is_none(path: Path) -> None:
+    assert files.read(path) is None
+    files.remove(path)
+    with pytest.raises(StoreError, match="has gone"):
+        files.append(path / "x", b"x\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "no space left"),
+        (errno.EDQUOT, "no space left"),
+        (errno.EACCES, "check its owner and mode"),
+        (errno.EROFS, "check its owner and mode"),
+        (errno.ENOENT, "has gone"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.EIO, "doctor"),
+    ],
+)
+def test_an_error_of_the_system_is_a_sentence_that_names_the_file(
+    path: Path, number: int, words: str
+) -> None:
+    with pytest.raises(StoreError, match=words) as caught, files.told(path):
+        raise OSError(number, os.strerror(number))
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)

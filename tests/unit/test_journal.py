@@ -1,0 +1,118 @@
+"""Logs: whole JSON lines, private, bounded, and never the reason of a failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.journal import KEPT_FILES, MAX_BYTES, Journal
+from tests.children import said
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILLS = """
+import sys
+from pathlib import Path
+from teamd.journal import Journal
+journal = Journal(Path(sys.argv[1]), "teamd")
+for n in range(200):
+    journal.note("full", n=n)
+    journal.error("failed", ValueError("x"))
+print("went on")
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "teamd.log"
+
+
+@pytest.fixture
+def journal(log: Path) -> Iterator[Journal]:
+    made = Journal(log, "teamd")
+    yield made
+    made.close()
+
+
+def lines(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_an_event_is_one_json_line_with_its_facts(journal: Journal, log: Path) -> None:
+    journal.note("forked", pid=42, name="alice")
+    journal.warn("100 % full\nor so", path=Path("x"), odd="\ud800")
+    first, second = lines(log)
+    assert first.pop("time").endswith("+00:00")
+    assert first == {"level": "info", "event": "forked", "who": "teamd", "pid": 42, "name": "alice"}
+    assert second["level"] == "warning"
+    assert second["event"] == "100 % full\nor so"
+    assert second["path"] == "x"
+
+
+def test_a_failure_is_written_with_its_traceback(journal: Journal, log: Path) -> None:
+    try:
+        raise ValueError("the reason")  # noqa: TRY301 -- a traceback is what is wanted
+    except ValueError as error:
+        journal.error("crashed", error, name="bob")
+    (line,) = lines(log)
+    assert line["level"] == "error"
+    assert "Traceback" in line["traceback"]
+    assert "the reason" in line["traceback"]
+
+
+def test_it_is_rotated_and_bounded(journal: Journal, log: Path) -> None:
+    """A teammate that runs for a year must not fill the disk with its log."""
+    fact = "x" * 200_000
+    for n in range((KEPT_FILES + 2) * MAX_BYTES // len(fact)):
+        journal.note("long", n=n, fact=fact)
+    files = sorted(log.parent.iterdir())
+    assert [file.name for file in files] == ["teamd.log", *(f"teamd.log.{n}" for n in (1, 2, 3))]
+    assert all(file.stat().st_size <= MAX_BYTES for file in files)
+    numbers = [line["n"] for file in (*files[:0:-1], files[0]) for line in lines(file)]
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    assert numbers[-1] == n
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_only_its_owner_reads_it(journal: Journal, log: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        for _ in range(3):
+            journal.note("long", fact="x" * (MAX_BYTES // 2))
+    finally:
+        os.umask(before)
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in log.parent.iterdir()}
+    assert modes == {0o600}
+    assert len(list(log.parent.iterdir())) == 3
+
+
+def test_a_full_disk_does_not_end_what_it_reports_on(log: Path) -> None:
+    assert said(FILLS, log, file_bytes=2000) == "went on\n"
+    assert log.stat().st_size == 2000
+
+
+@pytest.mark.parametrize("place", ["missing/teamd.log", "folder"])
+def test_a_place_that_takes_no_log_does_not_either(tmp_path: Path, place: str) -> None:
+    (tmp_path / "folder").mkdir()
+    journal = Journal(tmp_path / place, "teamd")
+    journal.note("unheard")
+    journal.error("unheard", ValueError("x"))
+    journal.close()
+
+
+def test_it_goes_on_when_its_file_was_removed_with_its_folder(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "a.log"
+    log.parent.mkdir()
+    journal = Journal(log, "a")
+    journal.note("first")
+    log.unlink()
+    log.parent.rmdir()
+    journal.note("second")
+    journal.close()
+    assert not log.exists()

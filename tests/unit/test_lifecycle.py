@@ -1,0 +1,67 @@
+"""The table of a teammate's life, every cell of it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from teamd.supervisor.lifecycle import TABLE, Action, Event, State, Step
+
+ASLEEP, ALIVE = {State.ABSENT}, {State.RUNNING, State.STOPPING, State.KILLED}
+
+
+def run(state: State, *events: Event) -> list[Step]:
+    steps = []
+    for event in events:
+        steps.append(TABLE[state, event])
+        state = steps[-1].state
+    return steps
+
+
+def test_every_event_has_an_answer_in_every_state() -> None:
+    """A missing cell would be a `KeyError` in the supervisor, and the end of the whole team."""
+    assert set(TABLE) == set(product(State, Event))
+
+
+@pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
+def test_a_cell_keeps_the_books(state: State, event: Event) -> None:
+    """One process at most; none is forgotten; what was asked for is answered."""
+    after, action = TABLE[state, event]
+    assert (action is Action.FORK) == (state in ASLEEP and event is Event.WANTED)
+    assert (state in ASLEEP and after in ALIVE) == (action is Action.FORK)
+    assert (state in ALIVE and after in ASLEEP) == (state in ALIVE and event is Event.ENDED)
+    assert (action is Action.FAIL) == (state is State.RUNNING and event is Event.ENDED)
+    assert (action is Action.TERMINATE) == (state is State.RUNNING and event is Event.UNWANTED)
+    killed = state in (State.STOPPING, State.KILLED) and event is Event.OVERDUE
+    assert (action is Action.KILL) == killed
+    assert (action is Action.KILL) <= (after is State.KILLED)
+    if action is Action.NOTHING:
+        assert after is state
+    if action is Action.SETTLE:
+        assert after is State.ABSENT
+
+
+@pytest.mark.parametrize("state", State)
+def test_whoever_is_not_wanted_is_gone_in_the_end(state: State) -> None:
+    """However it hangs: overdue means killed, killed again, and settled when it has ended."""
+    steps = run(state, Event.UNWANTED, Event.OVERDUE, Event.OVERDUE, Event.ENDED)
+    assert steps[-1].state is State.ABSENT
+    assert Action.SETTLE in {step.action for step in steps}
+
+
+@pytest.mark.parametrize("state", [State.STOPPING, State.KILLED])
+def test_whoever_is_on_the_way_out_is_not_called_back(state: State) -> None:
+    """A second process under the name of one that still ends would take its mail."""
+    assert run(state, Event.WANTED) == [Step(state, Action.NOTHING)]
+
+
+def test_a_whole_life() -> None:
+    steps = run(State.ABSENT, Event.WANTED, Event.ENDED, Event.WANTED, Event.UNWANTED, Event.ENDED)
+    assert [step.action for step in steps] == [
+        Action.FORK,
+        Action.FAIL,
+        Action.FORK,
+        Action.TERMINATE,
+        Action.SETTLE,
+    ]

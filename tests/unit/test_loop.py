@@ -1,0 +1,248 @@
+"""The loop: mail in, model, tools, transcript, and rest."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.agent.bell import SupervisorGoneError
+from teamd.agent.loop import Persona
+from teamd.agent.prompts import INTERRUPTED_CALL
+from teamd.models import UnusableError
+from teamd.tools import Result
+from tests.strict.replies import say, use
+from tests.unit.life import MODEL, Do, Life, replied
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def texts(blocks: list[dict[str, Any]]) -> str:
+    return "\n".join(block["text"] for block in blocks if block["type"] == "text")
+
+
+def results(blocks: list[dict[str, Any]]) -> list[str]:
+    found = [block for block in blocks if block["type"] == "tool_result"]
+    return [block["content"][0]["text"] for block in found]
+
+
+def silent(reader: int) -> bool:
+    return not select.select([reader], [], [], 0)[0]
+
+
+def test_mail_is_answered_and_then_she_idles(tmp_path: Path) -> None:
+    life = Life(tmp_path, say("Done."))
+    life.send("count the files")
+    life.live(calls=1)
+    assert "count the files" in texts(life.model.last())
+    assert life.states == ["working", "idle"]
+    assert not life.mailbox.waiting()
+    assert life.conversation().turns == 1
+    assert life.lead == []
+
+
+def test_an_idle_loop_asks_nothing_and_reports_once(tmp_path: Path) -> None:
+    """Idle teammates must not cost tokens, nor fill the supervisor's inbox."""
+    life = Life(tmp_path)
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests(calls=0)
+            for _ in range(3):
+                assert life.bell is not None
+                life.ring()
+                await until(partial(silent, life.bell[0]))
+            life.send("now")
+            await life.rests(calls=1)
+
+    asyncio.run(scenario())
+    assert life.states == ["idle", "working", "idle"]
+
+
+def test_mail_that_comes_during_a_call_is_in_the_very_next_request(tmp_path: Path) -> None:
+    """The nearest product delivers it at the end of a long turn: its users' chief complaint."""
+
+    async def mail(_: str) -> None:
+        life.send("stop, the plan has changed")
+
+    life = Life(tmp_path, use(("do", {"word": "x"})), say("Stopped."), do=Do(mail))
+    life.send("work")
+    life.live(calls=2)
+    assert [block["type"] for block in life.model.last()] == ["tool_result", "text"]
+    assert "the plan has changed" in texts(life.model.last())
+
+
+def test_parallel_calls_are_all_answered_in_order(tmp_path: Path) -> None:
+    calls = [("do", {"word": "a"}), ("missing", {}), ("do", {"wrod": "b"}), ("do", {"word": "c"})]
+    life = Life(tmp_path, use(*calls), say("Done."))
+    life.send("work")
+    life.live(calls=2)
+    first, second, third, fourth = results(life.model.last())
+    assert (first, fourth) == ("did a", "did c")
+    assert "no tool named 'missing'" in second
+    assert "wrod" in third
+    assert life.do.done == ["a", "c"]
+    flags = [block["is_error"] for block in life.model.last()]
+    assert flags == [False, True, True, False]
+
+
+def test_one_wake_takes_fifty_calls_then_she_idles_and_the_lead_knows(tmp_path: Path) -> None:
+    """A loop without end would burn money; silence about it would look like work."""
+    life = Life(tmp_path, *[use(("do", {"word": "x"}))] * 50, say("At last."))
+    life.send("work")
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests(calls=50)
+            (told,) = life.lead
+            assert "alice stopped after 50 model calls" in told
+            assert life.do.done == ["x"] * 50
+            life.send("go on")
+            await life.rests(calls=51)
+
+    asyncio.run(scenario())
+    assert results(life.model.last()) == ["did x"]
+    assert "go on" in texts(life.model.last())
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_the_same_id_twice_is_delivered_once(tmp_path: Path, later: bool) -> None:
+    """A sender that does not know whether it was heard says it again, with the same id."""
+    life = Life(tmp_path)
+    life.send("deploy it", id="1")
+
+    async def scenario() -> None:
+        async with life.lived():
+            if later:
+                await life.rests(calls=1)
+            life.send("deploy it", id="1")
+            life.send("and this", id="2")
+            await life.rests(calls=2 if later else 1)
+
+    asyncio.run(scenario())
+    said = str(life.model.asked[-1].messages)
+    assert said.count("deploy it") == 1
+    assert said.count("and this") == 1
+
+
+def test_mail_that_was_delivered_but_not_acknowledged_is_not_delivered_again(
+    tmp_path: Path,
+) -> None:
+    """A kill between the two is a matter of time."""
+    life = Life(tmp_path)
+    life.send("deploy it")
+    conversation = life.conversation()
+    conversation.open("You are 'alice', role: tester.")
+    conversation.deliver(life.mailbox.take().messages)
+    life.live(calls=1)
+    assert str(life.model.asked[-1].messages).count("deploy it") == 1
+    assert not life.mailbox.waiting()
+
+
+def test_calls_that_were_under_way_are_answered_by_the_next_process(tmp_path: Path) -> None:
+    """The service refuses a conversation with an unanswered call for ever."""
+    life = Life(tmp_path)
+    life.send("work")
+    conversation = life.conversation()
+    conversation.open("You are 'alice', role: tester.")
+    conversation.deliver(life.mailbox.take().messages)
+    conversation.add_reply(replied(use(("do", {"word": "a"}), ("do", {"word": "b"}))))
+    conversation.add_result(conversation.unanswered[0], Result(text="did a"))
+    life.live(calls=1)
+    assert results(life.model.last()) == ["did a", INTERRUPTED_CALL]
+    assert life.do.done == [], "whether it ran is not known, so it must not run again"
+
+
+def test_a_cancelled_tool_is_repaired_in_the_next_life(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def hang(_: str) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    life = Life(tmp_path, use(("do", {"word": "a"})), do=Do(hang))
+    life.send("work")
+
+    async def scenario() -> None:
+        async with life.lived():
+            await begun.wait()
+
+    asyncio.run(scenario())
+    life.live(calls=2)
+    assert results(life.model.last()) == [INTERRUPTED_CALL]
+
+
+def test_a_fresh_start_forgets_the_conversation_and_takes_the_new_role(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.send("the old task")
+    life.live(calls=1)
+    life.persona = Persona(model="other", system="You are 'alice', role: writer.")
+    life.send("and more", id="1")
+    life.live(calls=2)
+    assert life.model.asked[-1].system.endswith("role: tester."), "frozen in a conversation"
+    assert life.model.asked[-1].model == "other", "asked at each call"
+    life.send("the new task", extra={"fresh": True})
+    life.send("and more", id="1")
+    life.live(calls=3)
+    asked = life.model.asked[-1]
+    assert asked.system == "You are 'alice', role: writer."
+    assert len(asked.messages) == 1
+    assert "the new task" in texts(life.model.last())
+    assert "and more" not in texts(life.model.last())
+
+
+def test_she_is_paused_until_the_next_mail_and_the_lead_is_told_once(tmp_path: Path) -> None:
+    broken = UnusableError("no key; set one")
+    life = Life(tmp_path, broken, broken, say("Thanks."), UnusableError("no key; set one"))
+    life.send("work")
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests("paused", calls=1)
+            life.send("try again")
+            await life.rests("paused", calls=2)
+            assert life.lead == ["alice is paused: no key; set one"]
+            life.send("now it is mended")
+            await life.rests(calls=3)
+            life.send("more")
+            await life.rests("paused", calls=4)
+
+    asyncio.run(scenario())
+    said = texts(life.model.last(2))
+    assert [word in said for word in ("work", "try again", "now it is mended")] == [True] * 3
+    assert len(life.lead) == 2, "it worked in between, so this is news"
+
+
+def test_a_pause_with_a_time_ends_by_itself(tmp_path: Path) -> None:
+    life = Life(tmp_path, UnusableError("overloaded", again_in_seconds=0.01), say("Done."))
+    life.send("work")
+    life.live(calls=2)
+    assert life.states == ["working", "paused", "working", "idle"]
+
+
+def test_a_pause_outlives_the_process(tmp_path: Path) -> None:
+    """What it was asked is not forgotten when somebody mends the key and restarts teamd."""
+    life = Life(tmp_path, UnusableError("no key; set one"), say("Done."))
+    life.send("work")
+    life.live(calls=1, status="paused")
+    life.live(calls=2)
+    assert life.model.asked[0].messages == life.model.asked[1].messages
+    assert life.model.asked[1].model == MODEL
+
+
+def test_she_ends_when_her_supervisor_has_gone(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+
+    async def scenario() -> None:
+        async with life.lived() as task:
+            await life.rests(calls=0)
+            life.hang_up()
+            with pytest.raises(SupervisorGoneError):
+                await asyncio.wait_for(task, timeout=20)
+
+    asyncio.run(scenario())

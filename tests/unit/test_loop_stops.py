@@ -1,0 +1,104 @@
+"""Why a reply stopped, and what the loop does about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.agent.prompts import CUT_OFF_CALL, CUT_OFF_REPLY
+from tests.strict.replies import Answer, decline, say, use
+from tests.unit.life import Life
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CUT_OFF = ["max_tokens", "model_context_window_exceeded"]
+DO = ("do", {"word": "x"})
+
+
+def lived(folder: Path, *plays: Answer, calls: int) -> Life:
+    """Live through one wake; every request is one that the service takes."""
+    life = Life(folder, *plays)
+    life.send("work")
+    life.live(calls=calls)
+    return life
+
+
+@pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "a_reason_of_the_future"])
+def test_a_reply_without_calls_ends_the_turn(tmp_path: Path, reason: str) -> None:
+    life = lived(tmp_path, say("Done.", stop_reason=reason), calls=1)
+    assert life.lead == []
+
+
+def test_a_stop_for_tools_without_any_call_ends_the_turn(tmp_path: Path) -> None:
+    """Nothing can be answered, and asking again would ask the same."""
+    lived(tmp_path, say("I will call one.", stop_reason="tool_use"), calls=1)
+
+
+@pytest.mark.parametrize("reason", CUT_OFF)
+def test_a_reply_that_was_cut_off_goes_on(tmp_path: Path, reason: str) -> None:
+    life = lived(tmp_path, say("The first half", stop_reason=reason), say("the rest"), calls=2)
+    assert life.model.last() == [{"type": "text", "text": CUT_OFF_REPLY}]
+
+
+@pytest.mark.parametrize("reason", [*CUT_OFF, "end_turn", "pause_turn", "a_reason_of_the_future"])
+def test_a_call_runs_only_when_the_reply_stopped_for_it(tmp_path: Path, reason: str) -> None:
+    """What was cut off may be half a command: `rm -rf /tmp/x` is `rm -rf /` on the way."""
+    life = lived(tmp_path, use(DO, ("do", {}), stop_reason=reason), say("Again."), calls=2)
+    assert life.do.done == []
+    answers = [block["content"][0]["text"] for block in life.model.last()]
+    assert answers == [CUT_OFF_CALL] * 2
+    assert all(block["is_error"] for block in life.model.last())
+
+
+@pytest.mark.parametrize("reason", CUT_OFF)
+def test_thinking_that_took_all_the_room_is_left_out(tmp_path: Path, reason: str) -> None:
+    """The service takes no turn that ends in thinking."""
+    answer = say(thinking="Hm, let me see", stop_reason=reason)
+    life = lived(tmp_path, answer, say("Done."), calls=2)
+    assert [message["role"] for message in life.model.asked[1].messages] == ["user"]
+
+
+def test_a_paused_turn_is_continued_with_what_was_said(tmp_path: Path) -> None:
+    life = lived(tmp_path, say("Searching", stop_reason="pause_turn"), say("Found."), calls=2)
+    last = life.model.asked[1].messages[-1]
+    assert last == {"role": "assistant", "content": [{"type": "text", "text": "Searching"}]}
+
+
+def test_a_refusal_ends_the_turn_is_left_out_and_told(tmp_path: Path) -> None:
+    """It comes with HTTP 200; nobody would know why nothing happens."""
+    life = lived(tmp_path, decline("I cannot"), calls=1)
+    (told,) = life.lead
+    assert "the model of alice refused" in told
+    assert "--fresh" in told
+    life.send("then something else")
+    life.live(calls=2)
+    assert "I cannot" not in str(life.model.asked[1].messages)
+    assert [message["role"] for message in life.model.asked[1].messages] == ["user"]
+
+
+def test_a_refusal_after_results_keeps_them(tmp_path: Path) -> None:
+    life = lived(tmp_path, use(DO), decline(), calls=2)
+    life.send("then something else")
+    life.live(calls=3)
+    assert [block["type"] for block in life.model.last()] == ["tool_result", "text"]
+
+
+def test_an_empty_reply_ends_the_turn(tmp_path: Path) -> None:
+    """The service says nothing after results at times, and takes no empty turn back."""
+    life = lived(tmp_path, use(DO), say(), calls=2)
+    life.send("go on")
+    life.live(calls=3)
+    assert [message["role"] for message in life.model.asked[2].messages] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+
+
+def test_the_final_text_is_noted_with_the_outcome(tmp_path: Path) -> None:
+    """`spawn --wait` prints it."""
+    life = lived(tmp_path, use(DO), say("All is well."), calls=2)
+    lines = life.paths.transcript("alice").read_text().splitlines()
+    assert '"outcome": "end_turn", "text": "All is well."' in lines[-1]

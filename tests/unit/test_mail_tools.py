@@ -1,0 +1,115 @@
+"""The tools that reach others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.protocol import Message
+from teamd.states import Status
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+from teamd.tools import Result, Toolbox
+from teamd.tools.mail import ReadInbox, SendMessage
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def post(tmp_path: Path) -> Post:
+    paths = TeamPaths(tmp_path / ".team")
+    enrol(paths, alice=Status.WORKING, bob=Status.IDLE, carol=Status.SHUTDOWN)
+    return Post(paths, durable=False, max_bytes=1000)
+
+
+def run(post: Post, tool: str, **arguments: Any) -> Result:
+    toolbox = Toolbox([SendMessage(post, "alice"), ReadInbox(post.mailbox("alice"))])
+    return asyncio.run(toolbox.run(tool, arguments))
+
+
+def inbox(post: Post, name: str) -> list[Message]:
+    return post.mailbox(name).peek()
+
+
+def test_a_message_reaches_its_receiver_with_its_sender(post: Post, tmp_path: Path) -> None:
+    result = run(post, "send_message", to="BOB", content="hello", summary="a greeting")
+    assert result == Result(text="sent to bob")
+    (message,) = inbox(post, "bob")
+    assert (message.sender, message.content) == ("alice", "hello")
+    (line,) = (tmp_path / ".team/inbox/bob.jsonl").read_text().splitlines()
+    assert json.loads(line)["to"] == "bob", "as the roster writes it, for whoever reads the file"
+    assert (message.type, message.summary) == ("message", "a greeting")
+
+
+def test_without_a_summary_there_is_none(post: Post) -> None:
+    run(post, "send_message", to="lead", content="done")
+    (message,) = inbox(post, "lead")
+    assert message.extra == {}
+
+
+def test_the_result_warns_of_a_receiver_that_does_not_read(post: Post) -> None:
+    result = run(post, "send_message", to="carol", content="hello")
+    assert not result.is_error
+    assert result.text == (
+        "sent to carol (carol is shut down; the message waits until it is spawned again)"
+    )
+    assert len(inbox(post, "carol")) == 1
+
+
+@pytest.mark.parametrize(
+    ("to", "told"),
+    [
+        ("bbo", "no teammate named 'bbo'; the team is: alice, bob, carol"),
+        ("teamd", "takes no mail"),
+        ("all", "use broadcast"),
+        ("alice", "that is you"),
+        ("Alice", "that is you"),
+        ("alice@default", "that is you"),
+        ("../bob", "no teammate named"),
+        ("", "no teammate named"),
+    ],
+)
+def test_who_cannot_be_written_to_is_an_error_and_gets_nothing(
+    post: Post, tmp_path: Path, to: str, told: str
+) -> None:
+    """A typo must not end as "sent", in a file that nobody reads."""
+    before = sorted(tmp_path.rglob("*"))
+    result = run(post, "send_message", to=to, content="hello")
+    assert result.is_error
+    assert told in result.text
+    assert sorted(tmp_path.rglob("*")) == before
+    assert inbox(post, "alice") == []
+
+
+@pytest.mark.parametrize(("content", "told"), [("a\0b", "NUL"), ("x" * 1001, "over the limit")])
+def test_what_cannot_be_sent_is_told(post: Post, content: str, told: str) -> None:
+    result = run(post, "send_message", to="bob", content=content)
+    assert result.is_error
+    assert told in result.text
+    assert inbox(post, "bob") == []
+
+
+def test_half_a_surrogate_pair_does_not_stop_a_message(post: Post) -> None:
+    assert not run(post, "send_message", to="bob", content="a\ud800").is_error
+    assert [message.content for message in inbox(post, "bob")] == ["a?"]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "told"), [(0, "no new mail"), (1, "1 new message,"), (3, "3 new messages,")]
+)
+def test_read_inbox_counts_and_takes_nothing(
+    post: Post, tmp_path: Path, waiting: int, told: str
+) -> None:
+    """Mail has one way into the conversation; a second one would lose or double it."""
+    for number in range(waiting):
+        post.send(Message(sender="bob", to="alice", content=f"secret {number}"))
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*.jsonl")}
+    result = run(post, "read_inbox")
+    assert result.text.startswith(told)
+    assert "secret" not in result.text
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*.jsonl")} == before

@@ -1,0 +1,169 @@
+"""Mail: put by anybody, taken in two steps, in order, each message once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import NotAMessage, StoreError
+from teamd.protocol import Message
+from teamd.store.mailbox import EMPTY, Mailbox
+from teamd.store.paths import TeamPaths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+@pytest.fixture
+def box(paths: TeamPaths) -> Mailbox:
+    return Mailbox(paths, "bob", durable=False)
+
+
+def mail(content: str) -> Message:
+    return Message(sender="alice", to="bob", content=content)
+
+
+def contents(messages: Iterable[Message]) -> list[str]:
+    return [message.content for message in messages]
+
+
+def test_what_is_put_is_taken_in_order_and_once(box: Mailbox, paths: TeamPaths) -> None:
+    sent = [mail(str(n)) for n in range(10)]
+    box.put(*sent[:3])
+    for message in sent[3:]:
+        box.put(message)
+    assert box.waiting()
+    assert box.queued() == 10
+    batch = box.take()
+    assert list(batch.messages) == sent
+    assert box.waiting()
+    assert box.queued() == 10
+    box.done(batch)
+    assert not box.waiting()
+    assert box.take() == EMPTY
+    assert not paths.taken("bob").exists()
+
+
+def test_what_is_taken_comes_again_until_it_is_done(box: Mailbox, paths: TeamPaths) -> None:
+    """A reader may die at any time; the one after it finds the same mail with the same ids."""
+    box.put(mail("first"))
+    batch = box.take()
+    box.put(mail("second"))
+    assert Mailbox(paths, "bob").take() == batch
+    box.done(batch)
+    assert contents(box.take().messages) == ["second"]
+
+
+def test_only_the_batch_that_is_named_is_done(box: Mailbox) -> None:
+    box.put(mail("first"))
+    first = box.take()
+    box.done(first)
+    box.put(mail("second"))
+    second = box.take()
+    box.done(first)
+    box.done(EMPTY)
+    assert box.take() == second
+
+
+def test_the_inbox_keeps_its_inode(box: Mailbox, paths: TeamPaths) -> None:
+    """Foreign writers wait for the lock on this very file."""
+    box.put(mail("x"))
+    before = paths.inbox("bob").stat()
+    box.done(box.take())
+    after = paths.inbox("bob").stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, 0)
+
+
+def test_a_look_changes_nothing(box: Mailbox, paths: TeamPaths) -> None:
+    assert box.peek() == []
+    assert not paths.inbox("bob").exists()
+    box.put(mail("first"), mail("second"))
+    before = paths.inbox("bob").read_bytes()
+    assert contents(box.peek()) == ["first", "second"]
+    assert paths.inbox("bob").read_bytes() == before
+    box.take()
+    box.put(mail("third"))
+    assert contents(box.peek()) == ["first", "second", "third"]
+
+
+def test_two_equal_lines_without_an_id_are_two_messages(box: Mailbox, paths: TeamPaths) -> None:
+    """`echo` knows no ids, and may well say the same thing twice."""
+    paths.inbox("bob").write_bytes(b'{"content": "go on"}\n' * 2)
+    batch = box.take()
+    assert contents(batch.messages) == ["go on", "go on"]
+    assert len({message.id for message in batch.messages}) == 2
+    assert box.take() == batch
+
+
+def test_lines_that_are_no_message_are_kept_as_they_came(box: Mailbox, paths: TeamPaths) -> None:
+    bad = b'hello\n[]\n\xff\0\nwith\rreturn\r\n{"taken_as": 3}\n{"content": "torn'
+    paths.inbox("bob").write_bytes(b'{"content": "good"}\n\n \n' + bad)
+    batch = box.take()
+    assert (contents(batch.messages), batch.rejected) == (["good"], 6)
+    box.done(batch)
+    assert paths.rejected("bob").read_bytes() == bad + b"\n"
+    assert box.rejected() == 6
+    assert not box.waiting()
+
+
+@pytest.mark.parametrize("line", [b"\n", b" \n\n", b'{"taken_as": "dead"}\n'])
+def test_what_is_nothing_is_taken_away(box: Mailbox, paths: TeamPaths, line: bytes) -> None:
+    """A teammate that rests until mail comes would otherwise wake for it again and again."""
+    paths.inbox("bob").write_bytes(line)
+    assert box.take() == EMPTY
+    assert not box.waiting()
+    assert not paths.has_mail("bob")
+    assert not paths.rejected("bob").exists()
+
+
+def test_a_message_may_have_any_key(box: Mailbox, paths: TeamPaths) -> None:
+    """Also the one that marks what was taken."""
+    paths.inbox("bob").write_bytes(b'{"taken_as": "x", "content": "y"}\n')
+    assert contents(box.take().messages) == ["y"]
+    assert box.take().messages[0].extra == {"taken_as": "x"}
+
+
+@pytest.mark.parametrize("depth", [99, 700, 960, 100_000])
+@pytest.mark.parametrize("key", ["deep", "taken_as"])
+def test_a_nested_line_does_not_stop_the_mail(
+    box: Mailbox, paths: TeamPaths, key: str, depth: int
+) -> None:
+    """Refused or delivered, but never an exception that hits every later reader, too."""
+    deep = b"[" * depth + b"]" * depth
+    line = b'{"%s": %s, "content": "deep"}\n' % (key.encode(), deep)
+    paths.inbox("bob").write_bytes(line + b'{"content": "good"}\n')
+    batch = box.take()
+    assert contents(batch.messages)[-1] == "good"
+    assert len(batch.messages) + batch.rejected == 2
+    assert box.take().messages == batch.messages
+
+
+def test_a_message_over_the_limit_is_not_put(paths: TeamPaths) -> None:
+    box = Mailbox(paths, "bob", durable=False, max_bytes=300)
+    with pytest.raises(NotAMessage, match="over the limit of 300; put the text into a file"):
+        box.put(mail("short"), mail("x" * 300))
+    assert not paths.inbox("bob").exists()
+
+
+def test_a_foreign_line_over_the_limit_is_rejected(paths: TeamPaths) -> None:
+    box = Mailbox(paths, "bob", durable=False, max_bytes=300)
+    paths.inbox("bob").write_bytes(b'{"content": "%s"}\n{"content": "good"}\n' % (b"x" * 300))
+    batch = box.take()
+    assert (contents(batch.messages), batch.rejected) == (["good"], 1)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense\n", b"[]\n", b'{"batch": "1"}\nnonsense\n'])
+def test_a_damaged_taken_file_is_a_sentence(box: Mailbox, paths: TeamPaths, content: bytes) -> None:
+    """It is never written in place; so it was edited, or the disk has failed."""
+    paths.taken("bob").write_bytes(content)
+    with pytest.raises(StoreError, match="is damaged; move it away and look in it for lost mail"):
+        box.take()

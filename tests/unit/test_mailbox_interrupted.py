@@ -1,0 +1,148 @@
+"""Every point at which a reader can be killed, as the files that it leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.protocol import Message
+from teamd.store.mailbox import EMPTY, Mailbox
+from teamd.store.paths import TeamPaths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+def lines(*ids: str) -> bytes:
+    return b"".join(
+        Message(sender="alice", to="bob", content=f"text {n}", id=n).encode() for n in ids
+    )
+
+
+def marker(batch: str) -> bytes:
+    return b'{"taken_as": "%s"}\n' % batch.encode()
+
+
+def taken(batch: str, *ids: str) -> bytes:
+    return b'{"batch": "%s"}\n' % batch.encode() + lines(*ids)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What stands in the two files, and what is to come of it.
+
+    Attributes:
+        first: the ids of the next batch.
+        later: those of the one after it.
+        old: those that a reader had taken before.
+    """
+
+    inbox: bytes
+    taken: bytes | None = None
+    first: str
+    later: str = ""
+    old: str = ""
+    rejected: int = 0
+
+
+CASES = {
+    "before anything": Left(inbox=lines("a", "b"), first="ab"),
+    "in the middle of the marker": Left(
+        inbox=lines("a", "b") + marker("1")[:9], first="ab", rejected=1
+    ),
+    "marker without file": Left(inbox=lines("a", "b") + marker("1"), first="ab"),
+    "marker without file, new mail behind": Left(
+        inbox=lines("a", "b") + marker("1") + lines("c"), first="abc"
+    ),
+    "twice marker without file": Left(
+        inbox=lines("a") + marker("1") + lines("b") + marker("2") + lines("c"), first="abc"
+    ),
+    "file, not truncated": Left(
+        inbox=lines("a", "b") + marker("1"), taken=taken("1", "a", "b"), first="ab", old="ab"
+    ),
+    "file, not truncated, new mail behind": Left(
+        inbox=lines("a", "b") + marker("1") + lines("c", "d"),
+        taken=taken("1", "a", "b"),
+        first="abcd",
+        old="ab",
+    ),
+    "file of the second try, not truncated": Left(
+        inbox=lines("a") + marker("1") + lines("b") + marker("2") + lines("c"),
+        taken=taken("2", "a", "b"),
+        first="abc",
+        old="ab",
+    ),
+    "file of the first try, marker of the second": Left(
+        inbox=lines("a") + marker("1") + lines("b") + marker("2") + lines("c"),
+        taken=taken("1", "a"),
+        first="abc",
+        old="a",
+    ),
+    "file, truncated": Left(inbox=b"", taken=taken("1", "a", "b"), first="ab", old="ab"),
+    "file, truncated, new mail": Left(
+        inbox=lines("c"), taken=taken("1", "a", "b"), first="ab", later="c", old="ab"
+    ),
+    "file, truncated, marker of the next": Left(
+        inbox=lines("c") + marker("2"), taken=taken("1", "a"), first="a", later="c", old="a"
+    ),
+    "file of rejected lines only": Left(
+        inbox=b"hello\n" + marker("1"), taken=taken("1"), first="", old=""
+    ),
+    "done": Left(inbox=b"", first=""),
+}
+
+
+@pytest.fixture(params=CASES.values(), ids=list(CASES))
+def left(request: pytest.FixtureRequest) -> Left:
+    found: Left = request.param
+    return found
+
+
+@pytest.fixture
+def paths(tmp_path: Path, left: Left) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    made.inbox("bob").write_bytes(left.inbox)
+    if left.taken is not None:
+        made.taken("bob").write_bytes(left.taken)
+    return made
+
+
+@pytest.fixture
+def box(paths: TeamPaths) -> Mailbox:
+    return Mailbox(paths, "bob")
+
+
+def ids(messages: Iterable[Message]) -> str:
+    return "".join(message.id for message in messages)
+
+
+def test_the_next_reader_gets_each_message_once(box: Mailbox, left: Left) -> None:
+    first = box.take()
+    assert ids(first.messages) == left.first
+    assert box.take().messages == first.messages
+    box.done(first)
+    later = box.take()
+    assert ids(later.messages) == left.later
+    box.done(later)
+    assert box.take() == EMPTY
+    assert not box.waiting()
+    assert box.rejected() == left.rejected
+
+
+def test_a_look_shows_each_message_once(box: Mailbox, paths: TeamPaths, left: Left) -> None:
+    assert ids(box.peek()) == left.first + left.later
+    assert paths.inbox("bob").read_bytes() == left.inbox
+
+
+def test_a_leftover_is_what_was_taken_and_no_more(box: Mailbox, left: Left) -> None:
+    """What a dead supervisor had in hand is not done again; what nobody took is not lost."""
+    assert ids(box.leftover()) == left.old
+    rest = box.take()
+    assert ids(rest.messages) == (left.first + left.later)[len(left.old) :]
+    box.done(rest)
+    assert box.leftover() == ()
+    assert not box.waiting()

@@ -1,0 +1,41 @@
+"""How things look to a person."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamctl.output import count, duration, plain
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0s"), (-3, "0s"), (59.9, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h00m"),
+     (11_100, "3h05m"), (86_399, "23h59m"), (86_400, "1d00h"), (180_000, "2d02h")],
+)  # fmt: skip
+def test_a_duration_is_told_in_its_two_largest_units(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(0, "0"), (999, "999"), (1000, "1.0k"), (12_345, "12.3k"), (123_456, "123k"),
+     (4_500_000, "4.5M"), (2_000_000_000_000, "2000G")],
+)  # fmt: skip
+def test_a_count_is_told_in_few_characters(number: float, shown: str) -> None:
+    assert count(number) == shown
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_obeys_is_printed(text: str) -> None:
+    """A teammate's words must not clear the screen, move the cursor or hide what stands there."""
+    shown = plain(text)
+    kinds = {unicodedata.category(character) for character in shown if character not in "\n\t"}
+    assert not kinds & {"Cc", "Cf"}
+
+
+def test_ordinary_text_is_printed_as_it_is() -> None:
+    assert plain("naïve — 漢字 ✓\n\tindented") == "naïve — 漢字 ✓\n\tindented"

@@ -1,0 +1,88 @@
+"""What a teammate says of itself: to its supervisor, and to the lead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.agent.conversation import Conversation
+from teamd.agent.outside import Outside
+from teamd.identity import Identity
+from teamd.protocol import TEAMD
+from teamd.states import Status
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+from teamd.store.transcript import Transcript
+from tests.strict.replies import say
+from tests.unit.life import SYSTEM, enrol, replied
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROCESS = Identity(pid=7, started=1.5)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    enrol(made, alice=Status.IDLE)
+    return made
+
+
+@pytest.fixture
+def conversation(paths: TeamPaths) -> Conversation:
+    made = Conversation(Transcript(paths.transcript("alice"), durable=False))
+    made.open(SYSTEM)
+    return made
+
+
+@pytest.fixture
+def outside(paths: TeamPaths, conversation: Conversation) -> Outside:
+    return Outside(
+        name="alice",
+        process=PROCESS,
+        conversation=conversation,
+        supervisor=Mailbox(paths, TEAMD, durable=False),
+        post=Post(paths, durable=False, max_bytes=10_000),
+    )
+
+
+def test_a_report_names_its_process_and_what_was_used(
+    outside: Outside, conversation: Conversation, paths: TeamPaths
+) -> None:
+    """A late report of an earlier process must not be taken for one of this."""
+    conversation.add_reply(replied(say("x")))
+    outside.report(Status.PAUSED, "no key")
+    (message,) = Mailbox(paths, TEAMD).peek()
+    assert (message.type, message.sender, message.content) == ("state", "alice", "paused")
+    assert message.extra == {
+        "status": "paused",
+        "reason": "no key",
+        "turns": 1,
+        "input_tokens": 60,
+        "output_tokens": 4,
+        "pid": 7,
+        "started": 1.5,
+    }
+
+
+def test_what_is_known_already_is_not_said_again(
+    outside: Outside, conversation: Conversation, paths: TeamPaths
+) -> None:
+    """Idle notices that fill an inbox are among the chief complaints about the nearest product."""
+    for _ in range(3):
+        outside.report(Status.IDLE)
+    conversation.add_reply(replied(say("x")))
+    outside.report(Status.IDLE)
+    outside.report(Status.WORKING)
+    outside.report(Status.IDLE)
+    told = [message.content for message in Mailbox(paths, TEAMD).peek()]
+    assert told == ["idle", "idle", "working", "idle"]
+
+
+def test_the_lead_gets_a_line(outside: Outside, paths: TeamPaths) -> None:
+    outside.tell_lead("alice is paused")
+    (message,) = Mailbox(paths, "lead").peek()
+    assert (message.sender, message.content) == ("alice", "alice is paused")

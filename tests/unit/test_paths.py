@@ -1,0 +1,151 @@
+"""Where a team stands, how it is found, and whose it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from teamd.errors import NoTeam, StoreError
+from teamd.store import paths as places
+from teamd.store.paths import TeamPaths
+
+NOBODY = 65534
+
+
+@pytest.fixture(autouse=True)
+def _no_other_team(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEAMD_DIR", raising=False)
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / "project" / ".team")
+    made.create()
+    return made
+
+
+@pytest.fixture
+def foreign(team: TeamPaths) -> TeamPaths:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder to another user")
+    os.chown(team.root, NOBODY, NOBODY)
+    return team
+
+
+def test_a_team_is_looked_for_upwards(team: TeamPaths) -> None:
+    deep = team.home / "src" / "deep"
+    deep.mkdir(parents=True)
+    assert places.discover(deep) == team
+    assert places.discover(team.home) == team
+    assert places.discover(team.root) == team
+
+
+def test_the_nearest_team_is_meant(team: TeamPaths) -> None:
+    inner = TeamPaths(team.home / "src" / ".team")
+    inner.create()
+    assert places.discover(inner.home) == inner
+
+
+def test_a_file_of_that_name_is_no_team(team: TeamPaths) -> None:
+    inner = team.home / "src"
+    inner.mkdir()
+    (inner / ".team").write_text("")
+    assert places.discover(inner) == team
+
+
+def test_without_a_team_there_is_none(tmp_path: Path) -> None:
+    found = places.discover(tmp_path)
+    assert found is None or tmp_path.is_relative_to(found.home.parent)
+    assert not (tmp_path / ".team").exists()
+
+
+def test_the_environment_names_a_team(
+    team: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From anywhere, and before what would be found; an option comes before both."""
+    other = TeamPaths(tmp_path / "other")
+    other.create()
+    monkeypatch.chdir(team.home)
+    assert places.existing(None) == team
+    monkeypatch.setenv("TEAMD_DIR", str(other.root))
+    assert places.existing(None) == other
+    assert places.existing(str(team.root)) == team
+    monkeypatch.setenv("TEAMD_DIR", "")
+    assert places.existing(None) == team
+
+
+def test_a_named_team_that_is_not_there_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEAMD_DIR", str(tmp_path / "missing"))
+    with pytest.raises(NoTeam, match=r"no \.team/ in .*missing .*`teamd start` makes one"):
+        places.existing(None)
+    assert places.existing_or_here(None) == TeamPaths(tmp_path / "missing")
+
+
+def test_a_new_team_is_made_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless there is one above."""
+    monkeypatch.chdir(tmp_path)
+    above = places.discover(tmp_path)
+    assert places.existing_or_here(None) == (above or TeamPaths(tmp_path / ".team"))
+    TeamPaths(tmp_path / ".team").create()
+    (tmp_path / "src").mkdir()
+    monkeypatch.chdir(tmp_path / "src")
+    assert places.existing_or_here(None) == TeamPaths(tmp_path / ".team")
+
+
+def test_the_team_of_another_user_is_refused(
+    foreign: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings name programs to run; in a shared folder anybody could put one."""
+    words = f"belongs to user {NOBODY}, not to you"
+    with pytest.raises(StoreError, match=words):
+        places.discover(foreign.home)
+    with pytest.raises(StoreError, match=words):
+        places.existing(str(foreign.root))
+    with pytest.raises(StoreError, match=words):
+        foreign.create()
+    monkeypatch.chdir(foreign.home)
+    with pytest.raises(StoreError, match=words):
+        places.existing_or_here(None)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_only_its_owner_can_look_into_a_team(tmp_path: Path, umask: int) -> None:
+    """Mail and conversations may hold what a person would not show."""
+    before = os.umask(umask)
+    try:
+        made = TeamPaths(tmp_path / ".team")
+        made.create()
+    finally:
+        os.umask(before)
+    for folder, folders, files in os.walk(made.root):
+        assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
+        assert {stat.S_IMODE((Path(folder) / f).stat().st_mode) for f in files} <= {0o600}
+        assert folders or files or Path(folder).parent == made.root
+
+
+def test_a_team_stays_out_of_git(team: TeamPaths) -> None:
+    """Nothing of it is meant for a commit; what a person wrote there instead stays."""
+    ignore = team.root / ".gitignore"
+    assert ignore.read_bytes() == b"*\n"
+    ignore.write_bytes(b"*\n!config.json\n")
+    team.create()
+    assert ignore.read_bytes() == b"*\n!config.json\n"
+
+
+def test_a_place_that_is_a_file_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / ".team").write_text("")
+    with pytest.raises(StoreError, match=r"\.team: File exists"):
+        TeamPaths(tmp_path / ".team").create()
+
+
+def test_mail_is_seen_by_the_size_of_the_inbox(team: TeamPaths) -> None:
+    assert not team.has_mail("bob")
+    team.inbox("bob").write_bytes(b"")
+    assert not team.has_mail("bob")
+    team.inbox("bob").write_bytes(b"x")
+    assert team.has_mail("bob")

@@ -1,0 +1,94 @@
+"""Who may be written to, and what a sender is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import BadName, UnknownTeammate
+from teamd.protocol import Message
+from teamd.states import Status
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post, Sent
+from teamd.store.roster import Member, Roster, Team
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEAM = Team(
+    members=tuple(
+        Member(name=name, agent_id=f"{name}@default", role="r", status=status)
+        for name, status in (
+            ("Alice", Status.WORKING),
+            ("bob", Status.IDLE),
+            ("gone", Status.SHUTDOWN),
+            ("broken", Status.FAILED),
+            ("resting", Status.PAUSED),
+        )
+    )
+)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    Roster(made).update(lambda _: TEAM)
+    return made
+
+
+@pytest.fixture
+def post(paths: TeamPaths) -> Post:
+    return Post(paths, durable=False, max_bytes=1000)
+
+
+def to(name: str, sender: str = "bob") -> Message:
+    return Message(sender=sender, to=name, content="x")
+
+
+@pytest.mark.parametrize("name", ["Alice", "alice", "ALICE@default"])
+def test_a_name_is_found_however_it_is_written(post: Post, paths: TeamPaths, name: str) -> None:
+    """An inbox of its own for `alice` would never be read."""
+    assert post.send(to(name)) == Sent("Alice")
+    assert [file.name for file in paths.inboxes.iterdir()] == ["Alice.jsonl"]
+    assert post.inbox(name).peek()[0].to == "Alice"
+
+
+@pytest.mark.parametrize("name", ["bbo", "", "../config", "bob@other", "bob@default@host"])
+def test_an_unknown_name_is_told_who_there_is_and_nothing_is_written(
+    post: Post, paths: TeamPaths, name: str
+) -> None:
+    with pytest.raises(UnknownTeammate, match="the team is: Alice, bob, gone, broken, resting"):
+        post.send(to(name))
+    assert list(paths.inboxes.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["lead", "user", "LEAD", "lead@default"])
+def test_the_person_is_the_lead(post: Post, name: str) -> None:
+    assert post.send(to(name)) == Sent("lead")
+
+
+@pytest.mark.parametrize("name", ["teamd", "all", "TeamD"])
+def test_what_is_nobody_takes_no_mail(post: Post, paths: TeamPaths, name: str) -> None:
+    with pytest.raises(BadName, match="it takes no mail"):
+        post.send(to(name))
+    assert list(paths.inboxes.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("gone", "is shut down"), ("broken", "has failed"), ("resting", "is paused")],
+)
+def test_mail_to_who_does_not_read_is_kept_and_warned_of(post: Post, name: str, words: str) -> None:
+    warning = post.send(to(name)).warning
+    assert warning is not None
+    assert warning.startswith(f"{name} {words}; the message waits until it ")
+    assert len(post.inbox(name).peek()) == 1
+
+
+def test_a_broadcast_reaches_everybody_but_its_sender_and_the_shut_down(post: Post) -> None:
+    sent = post.broadcast(to("all", sender="alice"))
+    assert [one.to for one in sent] == ["bob", "broken", "resting"]
+    assert [post.inbox(m.name).queued() for m in TEAM.members] == [0, 1, 0, 1, 1]
+    assert post.inbox("bob").peek()[0].to == "bob"

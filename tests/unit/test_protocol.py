@@ -1,0 +1,214 @@
+"""Messages, ids and names: whatever comes in is a message or is refused with a sentence."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from teamd.errors import BadName, NotAMessage
+from teamd.protocol import Message, check_name, is_moment, new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KNOWN = ("id", "type", "from", "to", "content", "timestamp")
+TEXT = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
+ANY_TEXT = st.text(st.characters())  # lone surrogates and NULs, too
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.text(),
+    max_leaves=20,
+)
+NEARLY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner),
+    max_leaves=20,
+)
+MESSAGES = st.builds(
+    Message,
+    id=TEXT.filter(bool),
+    type=TEXT.filter(bool),
+    sender=TEXT.filter(bool),
+    to=TEXT,
+    content=TEXT,
+    timestamp=st.floats(min_value=0, max_value=2e11),
+    extra=st.dictionaries(st.text().filter(lambda key: key not in KNOWN), JSON),
+)
+NEARLY_MESSAGES = st.dictionaries(st.sampled_from(KNOWN) | ANY_TEXT, NEARLY_JSON).map(
+    lambda fields: json.dumps(fields).encode()
+)
+
+
+def strict(line: bytes) -> Any:
+    """Read JSON as programs do that are not written in Python."""
+    return json.loads(line.decode(), parse_constant=pytest.fail)
+
+
+def nested(depth: int) -> bytes:
+    return b'{"content": "x", "deep": ' + b"[" * depth + b"]" * depth + b"}"
+
+
+@settings(deadline=None)
+@given(MESSAGES)
+def test_what_is_written_is_read_back(message: Message) -> None:
+    line = message.encode()
+    assert line.index(b"\n") == len(line) - 1
+    assert Message.decode(line, to=message.to) == message
+    assert message.to_json() == strict(line)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary() | NEARLY_MESSAGES)
+@example(b'{"content": "half \\ud83d of a pair \\ude00", "from": "\\ud800", "\\udc00": 1}')
+@example(b'{"content": "", "id": "\\u0000", "type": "", "from": null, "timestamp": 1e308}')
+def test_any_line_is_a_message_or_is_refused(line: bytes) -> None:
+    """Any program may write to an inbox; one bad line must never end its reader."""
+    try:
+        message = Message.decode(line, to="bob")
+    except NotAMessage:
+        return
+    written = message.encode()
+    assert strict(written)["from"] == message.sender
+    again = Message.decode(written, to="bob")
+    assert (again.id, again.type, again.content) == (message.id, message.type, message.content)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"\n",
+        b"null",
+        b"[]",
+        b'"x"',
+        b"3",
+        b"hello bob",
+        b'{"content": "x"',
+        b'{"content": "x"} {}',
+        b"{}",
+        b'{"content": null}',
+        b'{"content": 3}',
+        b'{"content": ["x"]}',
+        b'{"content": "a\0b"}',
+        b'{"content": "a\\u0000b"}',
+        b'{"content": "\xff"}',
+        '{"content": "x"}'.encode("utf-16"),
+        b'\xef\xbb\xbf{"content": "x"}',
+        b'{"content": "x", "n": NaN}',
+        b'{"content": "x", "n": -Infinity}',
+        b'{"content": "x", "n": 1e999}',
+        b'{"content": "x", "n": ' + b"9" * 100_000 + b"}",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        nested(100_000),
+    ],
+)
+def test_what_is_no_message_is_refused(line: bytes) -> None:
+    with pytest.raises(NotAMessage):
+        Message.decode(line, to="bob")
+
+
+@pytest.mark.parametrize("key", ["id", "type", "from", "to", "timestamp"])
+@pytest.mark.parametrize("value", [None, True, [], {}, "", -1, 10**400, 1711234567890, "soon"])
+def test_a_wrong_value_beside_the_content_is_mended(key: str, value: object) -> None:
+    """The content is what matters; milliseconds are what JavaScript calls a time."""
+    before = time.time()
+    message = Message.decode(json.dumps({"content": "x", key: value}).encode(), to="bob")
+    assert message.content == "x"
+    assert message.to == "bob"
+    assert message.id
+    assert message.type
+    assert message.sender
+    assert before <= message.timestamp <= time.time()
+
+
+def test_half_a_pair_is_replaced() -> None:
+    line = b'{"content": "a\\ud800b\\udc00", "from": "\\udfff", "summary": "\\ud83d"}'
+    message = Message.decode(line, to="bob")
+    assert (message.content, message.sender) == ("a\ufffdb\ufffd", "\ufffd")
+    assert message.summary == "\ufffd"
+
+
+def test_unknown_keys_and_types_are_kept() -> None:
+    line = b'{"content": "x", "type": "weather", "summary": "s", "wind": {"knots": [1, null]}}'
+    again = Message.decode(Message.decode(line, to="bob").encode(), to="bob")
+    assert again.type == "weather"
+    assert again.extra == {"summary": "s", "wind": {"knots": [1, None]}}
+
+
+@pytest.mark.parametrize("extra", [{}, {"n": float("nan")}, {"n": float("inf")}])
+def test_what_no_reader_would_take_is_not_written(extra: dict[str, object]) -> None:
+    with pytest.raises(NotAMessage):
+        Message(sender="a", to="b", content="x" if extra else "\0", extra=extra).encode()
+
+
+def test_what_was_read_can_be_written_on_a_deeper_stack() -> None:
+    """Otherwise a nested line is taken, cannot be put aside, and its reader dies of it again."""
+    read = []
+    for depth in (1, 50, 99, 100, 300, 600, 900, sys.getrecursionlimit() - 50):
+        try:
+            read.append(Message.decode(nested(depth), to="bob"))
+        except NotAMessage:
+            continue
+    assert len(read) >= 4
+    for message in read:
+        assert deeper(200, message.encode).startswith(b'{"deep": [')
+
+
+def deeper(frames: int, call: Callable[[], bytes]) -> bytes:
+    return call() if frames == 0 else deeper(frames - 1, call)
+
+
+def test_ids_sort_by_time_and_never_repeat() -> None:
+    ids = [new_id() for _ in range(20_000)]
+    moments = [made.split("-")[0] for made in ids]
+    assert moments == sorted(moments)
+    assert len(set(ids)) == len(ids)
+    assert abs(int(moments[-1], 16) / 1e6 - time.time()) < 60
+
+
+@pytest.mark.parametrize("name", ["a", "7", "alice", "Bob_2-x", "x" * 64, "leader"])
+def test_a_name(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "x y",
+        "a@b",
+        "-a",
+        "_a",
+        "ä",
+        "a/b",
+        "..",
+        "a.b",
+        "a\n",
+        "a\0",
+        "lead",
+        "LEAD",
+        "User",
+        "teamd",
+        "aLL",
+        "x" * 65,
+    ],
+)
+def test_what_is_no_name(name: str) -> None:
+    """Names become file names, attributes and parts of addresses."""
+    with pytest.raises(BadName, match="cannot be a teammate's name") as caught:
+        check_name(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_moment_is_a_number_of_seconds() -> None:
+    assert is_moment(0)
+    assert is_moment(1711234567.89)
+    for value in (True, None, "1", -1, float("nan"), float("inf"), 10**400, 1711234567890):
+        assert not is_moment(value)

@@ -1,0 +1,151 @@
+"""Requests to the supervisor: at most once, never late, and always with an end to the waiting."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, NoTeamd, UnknownTeammate
+from teamd.protocol import TEAMD, Message
+from teamd.store import requests, running
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+from teamd.store.requests import KEPT_SECONDS, Answer, Request
+from tests.children import child
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SERVES = """
+import sys
+from pathlib import Path
+from teamd.store import running
+from teamd.store.paths import TeamPaths
+claim = running.claim(TeamPaths(Path(sys.argv[1])))
+print("claimed", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+@pytest.fixture
+def served(paths: TeamPaths) -> Iterator[TeamPaths]:
+    """A team whose supervisor is this very process."""
+    claim = running.claim(paths)
+    yield paths
+    os.close(claim)
+
+
+def request(**changes: Any) -> Request:
+    return replace(Request(command="spawn", deadline=time.time() + 60), **changes)
+
+
+def test_a_request_comes_back_from_mail() -> None:
+    asked = request(arguments={"name": "alice", "fresh": True}, sender="lead")
+    message = Message.decode(asked.message().encode(), to=TEAMD)
+    assert Request.of(message) == asked
+
+
+def test_a_request_is_late_when_its_deadline_has_passed() -> None:
+    """Its asker was told that it failed; doing it now would be a surprise."""
+    assert not request().late
+    assert request(deadline=time.time() - 0.001).late
+
+
+@pytest.mark.parametrize("deadline", [None, "soon", True, -1, [], 10**400, float("nan"), 1e300])
+def test_what_has_no_deadline_is_no_request(deadline: object) -> None:
+    message = replace(request().message(), extra={"arguments": {}, "deadline": deadline})
+    with pytest.raises(NotAMessage, match="a request needs a deadline"):
+        Request.of(message)
+    with pytest.raises(NotAMessage):
+        Request.of(replace(message, extra={}))
+
+
+@pytest.mark.parametrize("arguments", [None, [], "x", 3])
+def test_what_has_no_arguments_is_no_request(arguments: object) -> None:
+    extra = {"arguments": arguments, "deadline": time.time() + 60}
+    with pytest.raises(NotAMessage, match="arguments"):
+        Request.of(replace(request().message(), extra=extra))
+
+
+@pytest.mark.parametrize("name", ["../config", "a/b", "..", ".x", "", "x" * 250, "a\nb"])
+def test_an_id_that_leads_elsewhere_is_none(name: str) -> None:
+    """The answer goes to a file of that name; `../config` would be the roster."""
+    with pytest.raises(NotAMessage, match="an id that can be a file's name"):
+        Request.of(replace(request().message(), id=name))
+
+
+def test_an_asker_gets_its_answer(served: TeamPaths) -> None:
+    given = Answer.to_error(UnknownTeammate("bbo", ["bob"]))
+    with ThreadPoolExecutor() as pool:
+        asking = pool.submit(
+            requests.ask, served, "shutdown", {"name": "bbo"}, timeout_seconds=20, request_id="r1"
+        )
+        mailbox = Mailbox(served, TEAMD, durable=False)
+        wait_until(mailbox.waiting, what="the request")
+        (message,) = mailbox.take().messages
+        asked = Request.of(message)
+        assert (asked.id, asked.command, dict(asked.arguments)) == (
+            "r1",
+            "shutdown",
+            {"name": "bbo"},
+        )
+        assert not asked.late
+        requests.answer(served, asked.id, given)
+        assert asking.result(20) == given
+    assert given.exit_code is ExitCode.REFUSED
+    assert list(served.replies.iterdir()) == []
+
+
+def test_without_a_supervisor_nothing_is_asked(paths: TeamPaths) -> None:
+    """A request that waits for the next start would come as a surprise."""
+    with pytest.raises(NoTeamd, match="start it with `teamd start`") as caught:
+        requests.ask(paths, "spawn", {}, timeout_seconds=20)
+    assert caught.value.exit_code == 3
+    assert not paths.inbox(TEAMD).exists()
+
+
+def test_no_answer_in_time_is_a_sentence(served: TeamPaths) -> None:
+    with pytest.raises(DeadlinePassed, match=r"did not answer within 0\.1 s") as caught:
+        requests.ask(served, "spawn", {}, timeout_seconds=0.1)
+    assert caught.value.exit_code == 4
+    (message,) = Mailbox(served, TEAMD).take().messages
+    assert Request.of(message).late
+
+
+def test_nobody_waits_for_a_supervisor_that_has_died(paths: TeamPaths) -> None:
+    with child(SERVES, paths.root) as supervisor, ThreadPoolExecutor() as pool:
+        assert supervisor.stdout is not None
+        assert supervisor.stdout.readline() == "claimed\n"
+        asking = pool.submit(requests.ask, paths, "spawn", {}, timeout_seconds=100)
+        wait_until(lambda: paths.has_mail(TEAMD), what="the request")
+        supervisor.kill()
+        with pytest.raises(NoTeamd):
+            asking.result(20)
+
+
+def test_answers_that_nobody_came_for_are_swept(paths: TeamPaths) -> None:
+    for name in ("old", "new"):
+        requests.answer(paths, name, Answer(text="done"))
+    old = time.time() - KEPT_SECONDS - 1
+    os.utime(paths.replies / "old.json", (old, old))
+    requests.sweep(paths)
+    assert [reply.name for reply in paths.replies.iterdir()] == ["new.json"]
+
+
+def test_an_answer_keeps_what_it_says() -> None:
+    given = Answer(text="ä\ud800", exit_code=ExitCode.DEADLINE, data={"pid": 7})
+    assert Answer.decode(given.encode()) == replace(given, text="ä?")

@@ -1,0 +1,113 @@
+"""Patience with a server: bounded, spread, interruptible, and given up with a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.models import Ask, TransientError, UnusableError
+from teamd.models.retry import Patience, Retrying
+from tests.strict.replies import say
+from tests.unit.life import NEVER_SECONDS, Play, Player
+from tests.waiting import until
+
+QUICK = Patience(attempts=4, first_seconds=0.001, longest_seconds=0.002, rest_seconds=90)
+ASK = Ask(
+    model="claude-sonnet-5-5",
+    system="You are 'alice', role: tester.",
+    tools=[],
+    messages=[{"role": "user", "content": [{"type": "text", "text": "hello"}]}],
+    max_tokens=100,
+)
+
+
+def busy(retry_after: float | None = None) -> TransientError:
+    return TransientError("the server is busy", retry_after)
+
+
+class Told(list[tuple[str, float]]):
+    """What a log would get."""
+
+    def tell(self, reason: str, seconds: float) -> None:
+        """Keep it."""
+        self.append((reason, seconds))
+
+
+def retrying(*plays: Play, patience: Patience = QUICK) -> tuple[Retrying, Player, Told]:
+    model, told = Player(*plays), Told()
+    return Retrying(model, patience, tell=told.tell), model, told
+
+
+@given(
+    st.integers(0, 60),
+    st.floats(0, 100),
+    st.floats(0, 100),
+    st.none() | st.floats(0) | st.just(math.inf),
+)
+def test_a_pause_keeps_its_bounds(
+    attempt: int, first: float, longest: float, asked: float | None
+) -> None:
+    """What the server asks for is waited, up to the cap, and the jitter comes on top."""
+    patience = Patience(first_seconds=first, longest_seconds=longest)
+    pause = patience.pause(attempt, busy(asked))
+    honoured = min(asked or 0.0, longest)
+    assert honoured <= pause <= honoured + min(first * 2**attempt, longest)
+
+
+def test_pauses_grow_and_are_spread() -> None:
+    """Teammates that failed together must not return together."""
+    patience = Patience(first_seconds=1, longest_seconds=1000)
+    pauses = [[patience.pause(attempt, busy()) for _ in range(200)] for attempt in range(5)]
+    assert all(len(set(row)) == 200 for row in pauses)
+    for attempt, row in enumerate(pauses):
+        # Not even one of 200 in the upper half of the range: once in 10^60 runs.
+        assert max(row) > 2**attempt / 2
+
+
+def test_it_goes_on_until_there_is_a_reply() -> None:
+    model, player, told = retrying(busy(), busy(), say("Here."))
+    reply = asyncio.run(model.reply(ASK))
+    assert reply.text == "Here."
+    assert [ask == ASK for ask in player.asked] == [True] * 3
+    assert [reason for reason, _ in told] == ["the server is busy"] * 2
+
+
+def test_it_gives_up_with_a_sentence_and_a_time() -> None:
+    model, player, told = retrying(*[busy()] * 9)
+    with pytest.raises(UnusableError) as caught:
+        asyncio.run(model.reply(ASK))
+    assert str(caught.value) == (
+        "the server is busy; gave up after 4 attempts, next one in 90 s or with the next mail"
+    )
+    assert caught.value.again_in_seconds == 90
+    assert len(player.asked) == 4
+    assert len(told) == 3
+
+
+def test_what_a_person_has_to_mend_is_not_tried_again() -> None:
+    model, player, told = retrying(UnusableError("no key"))
+    with pytest.raises(UnusableError, match=r"^no key$"):
+        asyncio.run(model.reply(ASK))
+    assert len(player.asked) == 1
+    assert told == []
+
+
+@pytest.mark.parametrize("asked", [None, NEVER_SECONDS])
+def test_waiting_ends_at_once_when_cancelled(asked: float | None) -> None:
+    """A stop must not wait for a server that said: come back in an hour."""
+    patience = Patience(first_seconds=NEVER_SECONDS, longest_seconds=NEVER_SECONDS)
+    model, player, told = retrying(busy(asked), say("Too late."), patience=patience)
+
+    async def scenario() -> None:
+        waiting = asyncio.create_task(model.reply(ASK))
+        await until(lambda: told)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(waiting, timeout=20)
+
+    asyncio.run(scenario())
+    assert len(player.asked) == 1

@@ -1,0 +1,178 @@
+"""The roster: kept whole, read with patience, refused with a sentence."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import StoreError, UnknownTeammate
+from teamd.identity import Identity
+from teamd.states import Status
+from teamd.store.paths import TeamPaths
+from teamd.store.roster import FORMAT, Member, Roster, Team
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LESSONS = {
+    "team_name": "default",
+    "members": [
+        {"name": "alice", "role": "coder", "status": "working"},
+        {"name": "bob", "role": "tester", "status": "idle", "mood": "good"},
+    ],
+    "lead": "someone",
+}
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+@pytest.fixture
+def roster(paths: TeamPaths) -> Roster:
+    return Roster(paths)
+
+
+def member(name: str, status: Status = Status.IDLE) -> Member:
+    return Member(name=name, agent_id=f"{name}@default", role="coder", status=status)
+
+
+def test_no_roster_is_an_empty_team(roster: Roster, paths: TeamPaths) -> None:
+    assert roster.read() == Team()
+    assert not paths.config.exists()
+
+
+def test_what_is_changed_is_read_back(roster: Roster, paths: TeamPaths) -> None:
+    full = replace(
+        member("alice"), pid=42, started=7.5, since=1e9, model="m", color="red", turns=3, reason="r"
+    )
+    roster.update(lambda team: team.with_member(full).with_member(member("bob")))
+    assert roster.read().members == (full, member("bob"))
+    assert full.process == Identity(pid=42, started=7.5)
+    assert member("bob").process is None
+    document = json.loads(paths.config.read_text())
+    assert document["format"] == FORMAT
+    assert document["members"][0]["status"] == "idle"
+
+
+def test_no_change_is_no_write(roster: Roster, paths: TeamPaths) -> None:
+    roster.update(lambda team: team.with_member(member("alice")))
+    before = paths.config.stat().st_ino
+    roster.update(lambda team: team.with_member(member("alice")))
+    assert paths.config.stat().st_ino == before
+
+
+def test_a_change_that_fails_changes_nothing(roster: Roster, paths: TeamPaths) -> None:
+    roster.update(lambda team: team.with_member(member("alice")))
+    before = paths.config.read_bytes()
+    with pytest.raises(UnknownTeammate):
+        roster.update(lambda team: team.with_member(team.get("bob")))
+    assert paths.config.read_bytes() == before
+    roster.update(lambda team: team.with_member(member("bob")))  # the lock is free again
+
+
+def test_a_member_takes_the_place_of_the_one_of_its_name() -> None:
+    team = Team(members=(member("Alice"), member("bob")))
+    team = team.with_member(member("ALICE", Status.WORKING)).with_member(member("carol"))
+    assert [(m.name, str(m.status)) for m in team.members] == [
+        ("ALICE", "working"),
+        ("bob", "idle"),
+        ("carol", "idle"),
+    ]
+
+
+def test_names_are_compared_without_case() -> None:
+    team = Team(members=(member("Alice"),))
+    assert team.get("aLICE").name == "Alice"
+    assert team.find("alic") is None
+
+
+def test_an_unknown_name_is_told_who_there_is() -> None:
+    with pytest.raises(UnknownTeammate) as caught:
+        Team(members=(member("alice"), member("bob"))).get("bbo")
+    assert str(caught.value) == "no teammate named 'bbo'; the team is: alice, bob"
+    with pytest.raises(UnknownTeammate, match="the team is empty"):
+        Team().get("bob")
+
+
+def test_keys_of_other_programs_are_kept(roster: Roster, paths: TeamPaths) -> None:
+    paths.config.write_text(json.dumps(LESSONS))
+    roster.update(lambda team: team.with_member(replace(team.get("bob"), turns=1)))
+    document = json.loads(paths.config.read_text())
+    assert document["lead"] == "someone"
+    assert [m.get("mood") for m in document["members"]] == [None, "good"]
+    assert document["members"][1]["turns"] == 1
+
+
+def test_a_roster_of_the_lessons_is_migrated_and_a_copy_is_kept(
+    roster: Roster, paths: TeamPaths
+) -> None:
+    """A person may want to go back."""
+    before = json.dumps(LESSONS)
+    paths.config.write_text(before)
+    team = roster.read()
+    assert [(m.name, m.role, str(m.status), m.agent_id) for m in team.members] == [
+        ("alice", "coder", "working", "alice@default"),
+        ("bob", "tester", "idle", "bob@default"),
+    ]
+    assert paths.config.read_text() == before
+    roster.update(lambda team: team.with_member(member("carol")))
+    assert json.loads(paths.config.read_text())["format"] == FORMAT
+    copy = paths.root / "config.format-0.json"
+    assert copy.read_text() == before
+    roster.update(lambda team: team.with_member(member("dave")))
+    assert copy.read_text() == before
+
+
+@pytest.mark.parametrize("members", ["[]", '"anew"', '[{"status": "asleep"}]', "7"])
+def test_a_newer_format_is_refused_and_left_alone(
+    roster: Roster, paths: TeamPaths, members: str
+) -> None:
+    """Whatever it has changed; it is not damaged, only newer."""
+    content = f'{{"format": {FORMAT + 1}, "members": {members}}}'
+    paths.config.write_text(content)
+    with pytest.raises(StoreError, match=r"has format 2, this teamd knows up to 1; use a newer"):
+        roster.read()
+    with pytest.raises(StoreError, match="use a newer teamd"):
+        roster.update(lambda team: team.with_member(member("alice")))
+    assert paths.config.read_text() == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"members": 7}',
+        b'{"members": null}',
+        b'{"members": ["alice"]}',
+        b'{"members": [{"role": "coder"}]}',
+        b'{"members": [{"name": 7}]}',
+        b'{"members": [{"name": "a", "role": null}]}',
+        b'{"members": [{"name": "a", "status": "asleep"}]}',
+        b'{"members": [{"name": "a", "pid": "7"}]}',
+        b'{"members": [{"name": "a", "pid": 7, "started": "x"}]}',
+        b'{"format": null}',
+        b'{"format": "1"}',
+    ],
+)
+def test_a_damaged_roster_is_one_sentence(roster: Roster, paths: TeamPaths, content: bytes) -> None:
+    """It is edited by hand now and then. What cannot be read must not be written over, either."""
+    paths.config.write_bytes(content)
+    with pytest.raises(StoreError) as caught:
+        roster.read()
+    assert str(caught.value).startswith(f"{paths.config} ")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(StoreError):
+        roster.update(lambda team: team.with_member(member("alice")))
+    assert paths.config.read_bytes() == content

@@ -1,0 +1,77 @@
+"""The roster at every width: what can be spared goes first, and numbers are never cut."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from teamctl.roster_table import HEADINGS, drawn
+from teamd.states import Status
+from teamd.store.paths import TeamPaths
+from teamd.store.roster import Member, Roster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+def screen(paths: TeamPaths, width: int) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width).print(drawn(paths))
+    return out.getvalue().splitlines()
+
+
+def add(paths: TeamPaths, name: str, **facts: object) -> None:
+    member = Member(name=name, agent_id=f"{name}@default", role="tester", status=Status.IDLE)
+    fields = {**member.encode(), **facts}
+    decoded = Member.decode(fields, team="default")
+    Roster(paths).update(lambda team: team.with_member(decoded))
+
+
+def test_a_wide_screen_shows_every_column(paths: TeamPaths) -> None:
+    add(paths, "alice", turns=12_345)
+    assert screen(paths, 200)[0].split() == list(HEADINGS)
+
+
+@pytest.mark.parametrize("width", range(20, 120, 7))
+def test_no_line_is_wider_than_the_screen_and_no_number_is_cut(
+    paths: TeamPaths, width: int
+) -> None:
+    """A figure that lost its end would be a wrong figure."""
+    add(paths, "a-rather-long-name-for-somebody", role="a role of many words", turns=987)
+    heading, row, *_ = screen(paths, width)
+    assert max(len(heading), len(row.rstrip())) <= width
+    assert "STATUS" in heading
+    assert ("TURNS" in heading) == ("987" in row)
+    assert row.count("…") <= 2
+
+
+def test_an_empty_team_names_the_next_step(paths: TeamPaths) -> None:
+    assert "`teamctl spawn NAME ROLE PROMPT` adds someone" in " ".join(screen(paths, 200))
+
+
+def test_why_somebody_is_paused_stands_below_the_table(paths: TeamPaths) -> None:
+    add(paths, "alice", status="paused", reason="no key for the model")
+    assert "alice: no key for the model" in screen(paths, 200)
+
+
+def test_lines_that_were_no_mail_are_told(paths: TeamPaths) -> None:
+    """Mail that a broken writer spoilt must not vanish unseen."""
+    add(paths, "alice")
+    paths.rejected("alice").write_bytes(b"garbage\nmore\n")
+    assert any("2 lines were no mail" in line for line in screen(paths, 200))
+
+
+def test_a_pid_of_a_dead_process_is_not_shown(paths: TeamPaths) -> None:
+    """After a crash the roster still names it, and it may be a stranger's by now."""
+    add(paths, "alice", pid=1, started=123.0)
+    assert " - " in screen(paths, 200)[1]

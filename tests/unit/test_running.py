@@ -1,0 +1,119 @@
+"""Whether a supervisor runs, whatever stands in the file that says so."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import NoTeamd
+from teamd.identity import Identity
+from teamd.store import running
+from teamd.store.paths import TeamPaths
+from tests.children import child
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ME = Identity.own()
+CLAIMS = """
+import sys
+from pathlib import Path
+from teamd.store import running
+from teamd.store.paths import TeamPaths
+claim = running.claim(TeamPaths(Path(sys.argv[1])))
+print("claimed", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+def test_nobody_runs_where_nothing_stands(paths: TeamPaths) -> None:
+    assert running.supervisor(paths) is None
+    assert not running.is_claimed(paths)
+    assert not paths.supervisor.exists()
+
+
+def test_there_is_one_supervisor_at_a_time(paths: TeamPaths) -> None:
+    claim = running.claim(paths)
+    try:
+        assert running.check(paths) == ME
+        assert running.is_claimed(paths)
+        with pytest.raises(running.AlreadyRunning) as caught:
+            running.claim(paths)
+    finally:
+        os.close(claim)
+    assert caught.value.pid == os.getpid()
+    assert f"(pid {os.getpid()}) already runs for {paths.root}" in str(caught.value)
+    assert not running.is_claimed(paths)
+
+
+def test_a_killed_supervisor_is_nobody_at_once(paths: TeamPaths) -> None:
+    """Its file stays; the kernel gives its lock back."""
+    with child(CLAIMS, paths.root) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "claimed\n"
+        assert running.check(paths).pid == other.pid
+        other.kill()
+        other.wait(20)
+        assert json.loads(paths.supervisor.read_bytes())["pid"] == other.pid
+        assert running.supervisor(paths) is None
+        assert not running.is_claimed(paths)
+    claim = running.claim(paths)
+    assert running.check(paths) == ME
+    os.close(claim)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0" * 40,
+        b"4242\n",
+        b"{",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"pid": 1}',
+        b'{"pid": null, "started": null}',
+        b'{"pid": "self", "started": 1}',
+        b'{"pid": -1, "started": 1}',
+        b'{"pid": 0, "started": 1}',
+        b'{"pid": 1e999, "started": 1}',
+        b'{"pid": 1' + b"0" * 30 + b', "started": 1}',
+        b'{"pid": 1, "started": 1' + b"0" * 400 + b"}",
+        b"[" * 100_000,
+        json.dumps({"pid": ME.pid, "started": ME.started}).encode()[:-4],  # half-written
+        json.dumps({"pid": ME.pid, "started": ME.started - 1}).encode(),  # an earlier boot
+    ],
+)
+def test_a_file_that_names_nobody_does_not_stop_the_next(paths: TeamPaths, content: bytes) -> None:
+    """A kill in mid-write, a full disk, a pid that is used again: `teamd start` must just start."""
+    paths.supervisor.write_bytes(content)
+    assert running.supervisor(paths) is None
+    with pytest.raises(NoTeamd, match="`teamd start`") as caught:
+        running.check(paths)
+    assert caught.value.exit_code == 3
+    claim = running.claim(paths)
+    try:
+        assert running.check(paths) == ME
+    finally:
+        os.close(claim)
+
+
+def test_who_holds_a_claim_without_a_name_is_still_told_of(paths: TeamPaths) -> None:
+    claim = running.claim(paths)
+    try:
+        paths.supervisor.write_bytes(b"{")
+        with pytest.raises(running.AlreadyRunning, match=r"^a teamd already runs"):
+            running.claim(paths)
+    finally:
+        os.close(claim)

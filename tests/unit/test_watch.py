@@ -1,0 +1,102 @@
+"""Waiting for a folder to change: hints where there are any, looks where there are none."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.store import files
+from teamd.store.watch import BLIND_SECONDS, SLOW_SECONDS, wait_for, watch
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.store.watch import Watch
+
+
+@pytest.fixture
+def watching(tmp_path: Path) -> Iterator[Watch]:
+    made = watch(tmp_path)
+    yield made
+    made.close()
+
+
+def readable(watching: Watch, seconds: float = 0.0) -> bool:
+    return bool(select.select([watching], [], [], seconds)[0])
+
+
+def test_an_append_of_another_process_is_seen(watching: Watch, tmp_path: Path) -> None:
+    """Mail from a shell must wake a teammate as mail of our own does."""
+    assert watching.recheck_seconds == SLOW_SECONDS
+    assert not readable(watching)
+    for _ in range(2):  # a new file, then one that is there
+        append = f'echo \'{{"content": "x"}}\' >> {tmp_path}/bob.jsonl'
+        subprocess.run(["sh", "-c", append], check=True)
+        assert readable(watching, 20)
+        assert watching.changed() == {"bob.jsonl"}
+        assert not readable(watching)
+    assert watching.changed() == set()
+
+
+def test_a_file_that_is_renamed_into_place_is_seen(watching: Watch, tmp_path: Path) -> None:
+    """Answers come that way."""
+    files.replace(tmp_path / "reply.json", b"x")
+    assert readable(watching, 20)
+    changed = watching.changed()
+    assert changed is not None
+    assert "reply.json" in changed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only inotify's queue has a length to exceed")
+def test_a_queue_that_overflows_says_that_anything_may_have_changed(
+    watching: Watch, tmp_path: Path
+) -> None:
+    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    with (tmp_path / "a").open("ab", 0) as a, (tmp_path / "b").open("ab", 0) as b:
+        for _ in range(most // 2 + 10):  # alternately, since equal neighbours are one event
+            a.write(b"x")
+            b.write(b"x")
+    assert watching.changed() is None
+
+
+def test_where_nothing_can_be_watched_one_looks_often(tmp_path: Path) -> None:
+    watching = watch(tmp_path / "missing")
+    try:
+        assert watching.recheck_seconds == BLIND_SECONDS
+        assert watching.changed() is None
+        assert not readable(watching)
+    finally:
+        watching.close()
+
+
+@pytest.mark.parametrize("folder", [".", "later"])
+def test_what_comes_is_found(tmp_path: Path, folder: str) -> None:
+    """With hints, and blindly in a folder that is not there yet."""
+    path = tmp_path / folder / "reply"
+    looks: list[None] = []
+
+    def look() -> bytes | None:
+        looks.append(None)
+        return files.read(path) if path.parent.exists() else None
+
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(wait_for, path.parent, look, timeout_seconds=60)
+        wait_until(lambda: looks, what="the first look")
+        path.parent.mkdir(exist_ok=True)
+        files.replace(path, b"found")
+        assert waiting.result(20) == b"found"
+
+
+def test_what_is_there_is_found_without_waiting(tmp_path: Path) -> None:
+    assert wait_for(tmp_path, lambda: "x", timeout_seconds=0) == "x"
+
+
+def test_waiting_ends(tmp_path: Path) -> None:
+    assert wait_for(tmp_path, lambda: None, timeout_seconds=0.05) is None
