@@ -129,6 +129,10 @@ class Message:
         decoded: dict[str, Any] = json.loads(self.encode())
         return decoded
 
+    def is_same_as(self, other: Message) -> bool:
+        """Whether both are one message, sent twice: same id, sender and content."""
+        return (self.id, self.sender, self.content) == (other.id, other.sender, other.content)
+
     @property
     def summary(self) -> str:
         """A line on what it is about, or nothing."""

@@ -6,14 +6,16 @@ reads the transcript comes to the same messages as the one that wrote it.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 from teamd.agent import prompts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from teamd.models import Block, Reply
     from teamd.protocol import Message
@@ -31,14 +33,20 @@ class Conversation:
     Attributes:
         system: the system prompt, frozen when the conversation was opened; empty before.
         owes_reply: whether the model is to be asked: there is something it has not answered.
+        unfollowed: whether what the last reply asks for has not been done to its end.
+        stop_reason: why the last reply ended.
+        said: the text of the last reply.
         unanswered: tool calls of the last reply that have no result yet.
+        begun: the ids of those of its calls that were begun.
         turns: replies so far, those of earlier conversations of the name included.
         input_tokens: of all those replies, cached ones included.
     """
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
-        self._seen: set[str] = set()
+        self._seen: set[tuple[str, str, str]] = set()
+        self._length = 0
+        self._nonce = ""
         self.turns = 0
         self.input_tokens = 0
         self.output_tokens = 0
@@ -48,11 +56,17 @@ class Conversation:
 
     def open(self, system: str, **facts: Any) -> None:
         """Begin anew with this system prompt; what was before stays on disk only."""
-        self._record({"record": "opened", "format": FORMAT, "system": system, **facts})
+        nonce = os.urandom(8).hex()
+        opened = {"record": "opened", "format": FORMAT, "nonce": nonce, "system": system}
+        self._record({**opened, **facts})
 
     def is_new(self, message: Message) -> bool:
-        """Whether this message has not been in the conversation yet."""
-        return message.id not in self._seen
+        """Whether this message has not been in the conversation yet.
+
+        The same id from the same sender with the same words is the same message: the id alone
+        may have been given twice by a foreign program, and nothing of it may be lost.
+        """
+        return _identity(message.to_json()) not in self._seen
 
     def deliver(self, messages: Iterable[Message]) -> None:
         """Put mail into the conversation."""
@@ -75,6 +89,18 @@ class Conversation:
                 "usage": usage,
             }
         )
+
+    def begin_call(self, call: Block) -> str:
+        """Note that a tool call of the last reply is begun.
+
+        Returns:
+            A name for this very call, the same when it is repeated after a crash and no other
+            call's: servers give the same call id twice.
+        """
+        if call["id"] not in self.begun:
+            self._record({"record": "started", "tool_use_id": call["id"]})
+        index = [block["id"] for block in self._calls].index(call["id"])
+        return f"{self._nonce}-{self._reply_number}-{index}"
 
     def add_result(self, call: Block, result: Result) -> None:
         """Answer one tool call of the last reply."""
@@ -109,6 +135,7 @@ class Conversation:
 
     def _apply(self, record: Record) -> None:
         # A kind that a later version wrote is passed over: it is no part of the conversation here.
+        self._length += 1
         apply = getattr(self, f"_apply_{record.get('record')}", None)
         if apply is not None:
             apply(record)
@@ -116,20 +143,31 @@ class Conversation:
     def _begin(self, system: str) -> None:
         self.system = system
         self.owes_reply = False
+        self.unfollowed = False
+        self.stop_reason = ""
+        self.said = ""
         self.unanswered: list[Block] = []
+        self.begun: set[str] = set()
+        self._calls: list[Block] = []
+        self._reply_number = 0
         self._messages: list[dict[str, Any]] = []
         self._results: dict[str, Block] = {}
         self._texts: list[Block] = []
 
     def _apply_opened(self, record: Record) -> None:
         self._begin(record["system"])
+        self._nonce = record.get("nonce", "")
 
     def _apply_mail(self, record: Record) -> None:
-        self._seen.update(message["id"] for message in record["messages"])
+        self._seen.update(map(_identity, record["messages"]))
         self._tell(prompts.render_inbox(record["messages"]))
 
     def _apply_note(self, record: Record) -> None:
+        self.unfollowed = False
         self._tell(record["text"])
+
+    def _apply_started(self, record: Record) -> None:
+        self.begun.add(record["tool_use_id"])
 
     def _apply_reply(self, record: Record) -> None:
         usage = record["usage"]
@@ -138,7 +176,10 @@ class Conversation:
         self.input_tokens += sum(
             usage[key] for key in ("input_tokens", "cache_read_tokens", "cache_write_tokens")
         )
-        self.owes_reply = record["stop_reason"] == "pause_turn"
+        self.stop_reason = record["stop_reason"]
+        self.said = "".join(b["text"] for b in record["content"] if b["type"] == "text")
+        self.owes_reply = self.stop_reason == "pause_turn"
+        self.unfollowed = True
         content = _returnable(record["content"])
         if not content or record["stop_reason"] == "refusal":
             return  # the API takes no empty turn, and a refused one is refused again
@@ -146,11 +187,15 @@ class Conversation:
         self._messages.append({"role": "assistant", "content": content})
         self._results = {}
         self._texts = []
-        self.unanswered = [block for block in content if block["type"] == "tool_use"]
+        self._calls = [block for block in content if block["type"] == "tool_use"]
+        self._reply_number = self._length
+        self.unanswered = self._calls
+        self.begun = set()
 
     def _apply_result(self, record: Record) -> None:
         call = record["tool_use_id"]
         self.unanswered = [block for block in self.unanswered if block["id"] != call]
+        self.unfollowed = bool(self.unanswered)
         self.owes_reply = True
         self._results[call] = {
             "type": "tool_result",
@@ -160,7 +205,9 @@ class Conversation:
         }
 
     def _apply_ended(self, record: Record) -> None:
-        self.owes_reply = record["outcome"] == PAUSED
+        if record["outcome"] != PAUSED:  # who is paused goes on where it was
+            self.owes_reply = False
+            self.unfollowed = False
 
     def _tell(self, text: str) -> None:
         self._texts.append({"type": "text", "text": text})
@@ -169,6 +216,11 @@ class Conversation:
     def _user_content(self) -> list[Block]:
         """What stands behind the last reply: results first, as the API wants them."""
         return [*self._results.values(), *self._texts]
+
+
+def _identity(message: Mapping[str, Any]) -> tuple[str, str, str]:
+    content = hashlib.sha256(message["content"].encode(errors="replace")).hexdigest()
+    return message["id"], message["from"], content
 
 
 def _returnable(content: list[Block]) -> list[Block]:

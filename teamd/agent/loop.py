@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from teamd.agent.bell import Bell
     from teamd.agent.conversation import Conversation
-    from teamd.models import Model, Reply
+    from teamd.models import Block, Model
     from teamd.protocol import Message
     from teamd.store.mailbox import Mailbox
     from teamd.tools import Toolbox
@@ -84,11 +84,10 @@ class Loop:
 
     async def run(self) -> None:
         """Live until cancelled."""
-        self._repair()
         while True:
             self._bell.silence()  # before the look, so that no ring is lost between the two
             self._deliver()
-            if not self._conversation.owes_reply:
+            if not (self._conversation.owes_reply or self._conversation.unfollowed):
                 self._outside.report(Status.IDLE)
                 await self._bell.wait()
                 continue
@@ -97,38 +96,38 @@ class Loop:
             except UnusableError as error:
                 await self._pause(error)
 
-    def _repair(self) -> None:
-        """Answer the calls that an earlier process left unanswered; the API insists."""
-        for call in self._conversation.unanswered:
-            result = Result(text=prompts.INTERRUPTED_CALL, is_error=True)
-            self._conversation.add_result(call, result)
-
     def _deliver(self) -> None:
         """Take mail and put it into the conversation, once."""
         batch = self._mailbox.take()
-        fresh: dict[str, Message] = {}
+        fresh: list[Message] = []
         for message in filter(self._conversation.is_new, batch.messages):
-            fresh.setdefault(message.id, message)  # a retried send may stand there twice
-        for message in fresh.values():
+            if not any(message.is_same_as(other) for other in fresh):  # a retried send
+                fresh.append(message)
+        for message in fresh:
             if message.extra.get("fresh") is True or not self._conversation.system:
                 self._open()
         if fresh:
-            self._conversation.deliver(fresh.values())
+            self._conversation.deliver(fresh)
         self._mailbox.done(batch)
 
     def _open(self) -> None:
         self._conversation.open(self._persona().system, name=self._name)
 
     async def _work(self) -> None:
-        """One wake: go on until the model ends its turn or the calls are used up."""
+        """One wake: go on until the model ends its turn or the calls are used up.
+
+        What an earlier process was in the middle of is done to its end in the same way.
+        """
         for _ in range(self._calls_per_wake):
+            if self._conversation.unfollowed and await self._follow():
+                return
             self._deliver()
             self._outside.report(Status.WORKING)
             reply = await self._model.reply(self._ask())
             self._told = None
             self._conversation.add_reply(reply)
-            if await self._follow(reply):
-                return
+        if await self._follow():
+            return
         self._conversation.end_turn("limit", "")
         self._outside.tell_lead(
             f"{self._name} stopped after {self._calls_per_wake} model calls without ending its "
@@ -144,26 +143,34 @@ class Loop:
             max_tokens=self._max_tokens,
         )
 
-    async def _follow(self, reply: Reply) -> bool:
-        """Do what a reply asks for; returns whether the turn has ended."""
-        calls = self._conversation.unanswered
-        if calls and reply.stop_reason == "tool_use":
+    async def _follow(self) -> bool:
+        """Do what the last reply asks for; returns whether the turn has ended."""
+        talk = self._conversation
+        calls = talk.unanswered
+        if calls and talk.stop_reason == "tool_use":
             for call in calls:
-                result = await self._toolbox.run(call["name"], call["input"])
-                self._conversation.add_result(call, result)
+                talk.add_result(call, await self._run(call))
             return False
         for call in calls:
-            self._conversation.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
-        if reply.stop_reason in CUT_OFF_REASONS and not calls:
-            self._conversation.add_note(prompts.CUT_OFF_REPLY)
-        if self._conversation.owes_reply:
+            talk.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
+        if talk.stop_reason in CUT_OFF_REASONS and not calls:
+            talk.add_note(prompts.CUT_OFF_REPLY)
+        if talk.owes_reply:
             return False
-        self._end(reply)
+        self._end()
         return True
 
-    def _end(self, reply: Reply) -> None:
-        self._conversation.end_turn(reply.stop_reason, reply.text)
-        if reply.stop_reason == "refusal":
+    async def _run(self, call: Block) -> Result:
+        """Run a tool call, unless an earlier process began it and it must not be repeated."""
+        if call["id"] in self._conversation.begun and not self._toolbox.repeats(call["name"]):
+            return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
+        key = self._conversation.begin_call(call)
+        return await self._toolbox.run(call["name"], call["input"], key=key)
+
+    def _end(self) -> None:
+        reason = self._conversation.stop_reason
+        self._conversation.end_turn(reason, self._conversation.said)
+        if reason == "refusal":
             self._outside.tell_lead(
                 f"the model of {self._name} refused to go on with what it was asked; "
                 f"ask differently, or begin anew with `teamctl spawn {self._name} … --fresh`"

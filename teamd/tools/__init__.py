@@ -32,11 +32,13 @@ class Tool(ABC, Generic[InputT]):
         name: matches `[a-zA-Z0-9_-]{1,128}`.
         description: what the model reads of it.
         Input: the declaration that gives schema, check and sentence.
+        repeatable: whether a call may be run again when nobody knows how far it came.
     """
 
     name: ClassVar[str]
     description: ClassVar[str]
     Input: type[InputT]
+    repeatable: ClassVar[bool] = False
 
     @abstractmethod
     async def call(self, arguments: InputT) -> str:
@@ -45,6 +47,10 @@ class Tool(ABC, Generic[InputT]):
         Raises:
             ToolError: it could not be done.
         """
+
+    async def call_once(self, arguments: InputT, key: str) -> str:  # noqa: ARG002 -- for who needs it
+        """Do it; `key` is this very call's, and the same when it is repeated after a crash."""
+        return await self.call(arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +80,18 @@ class Toolbox:
         """The `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12)."""
         return self._schemas
 
-    async def run(self, name: str, arguments: object) -> Result:
-        """Run one call to its end; every failure is a `Result`, never an exception."""
+    def repeats(self, name: str) -> bool:
+        """Whether a call of this tool may be run again when nobody knows how far it came."""
+        return name not in self._tools or self._tools[name].repeatable
+
+    async def run(self, name: str, arguments: object, *, key: str = "") -> Result:
+        """Run one call to its end; every failure is a `Result`, never an exception.
+
+        Args:
+            name: the tool's.
+            arguments: as the model gave them.
+            key: names this very call, see `Tool.call_once`; empty for one that is never repeated.
+        """
         tool = self._tools.get(name)
         if tool is None:
             return Result(
@@ -86,7 +102,7 @@ class Toolbox:
         except ValidationError as error:
             return Result(text=_clean(_explain(tool, error)), is_error=True)
         try:
-            text = await tool.call(checked)
+            text = await tool.call_once(checked, key)
         # The edge of every tool: what one did not foresee is the model's to hear, not the end of
         # the teammate. A cancellation is no Exception and passes.
         except Exception as error:  # noqa: BLE001

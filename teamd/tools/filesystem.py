@@ -50,6 +50,7 @@ class ReadFile(Tool[ReadInput]):
         "A long one comes by pages: what it ends with tells where to go on."
     )
     Input = ReadInput
+    repeatable: ClassVar[bool] = True
 
     def __init__(self, *, workspace: Workspace, output_bytes: int) -> None:
         self._workspace = workspace

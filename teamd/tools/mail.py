@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from teamd.protocol import Message
+from teamd.protocol import Message, new_id
 from teamd.tools import Input, Tool, ToolError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class SendMessage(Tool[SendMessageInput]):
         "works, and wakes one that is idle. An answer comes as mail, not as this call's result."
     )
     Input = SendMessageInput
+    repeatable: ClassVar[bool] = True  # under the same id, which the receiver takes once
 
     def __init__(self, post: Post, sender: str) -> None:
         self._post = post
@@ -38,11 +39,19 @@ class SendMessage(Tool[SendMessageInput]):
 
     async def call(self, arguments: SendMessageInput) -> str:
         """Send it; the result warns when the receiver does not read at the moment."""
-        if self._post.inbox(arguments.to).owner.lower() == self._sender.lower():
+        return await self.call_once(arguments, new_id())
+
+    async def call_once(self, arguments: SendMessageInput, key: str) -> str:
+        """Send it under an id that follows from the call."""
+        to = self._post.inbox(arguments.to).owner
+        if to.lower() == self._sender.lower():
             raise ToolError("that is you; a message to yourself is of no use")
-        extra = {} if arguments.summary is None else {"summary": arguments.summary}
         message = Message(
-            sender=self._sender, to=arguments.to, content=arguments.content, extra=extra
+            id=f"{key or new_id()}-{to}",
+            sender=self._sender,
+            to=to,
+            content=arguments.content,
+            extra={} if arguments.summary is None else {"summary": arguments.summary},
         )
         sent = self._post.send(message)
         return f"sent to {sent.to}" + (f" ({sent.warning})" if sent.warning else "")
@@ -63,6 +72,7 @@ class ReadInbox(Tool[ReadInboxInput]):
         "See whether mail waits. There is seldom need for it: mail is delivered to you by itself."
     )
     Input = ReadInboxInput
+    repeatable: ClassVar[bool] = True
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox

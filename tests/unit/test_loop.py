@@ -11,11 +11,9 @@ import pytest
 
 from teamd.agent.bell import SupervisorGoneError
 from teamd.agent.loop import Persona
-from teamd.agent.prompts import INTERRUPTED_CALL
 from teamd.models import UnusableError
-from teamd.tools import Result
 from tests.strict.replies import say, use
-from tests.unit.life import MODEL, Do, Life, replied
+from tests.unit.life import MODEL, Do, Life
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -142,39 +140,6 @@ def test_mail_that_was_delivered_but_not_acknowledged_is_not_delivered_again(
     life.live(calls=1)
     assert str(life.model.asked[-1].messages).count("deploy it") == 1
     assert not life.mailbox.waiting()
-
-
-def test_calls_that_were_under_way_are_answered_by_the_next_process(tmp_path: Path) -> None:
-    """The service refuses a conversation with an unanswered call for ever."""
-    life = Life(tmp_path)
-    life.send("work")
-    conversation = life.conversation()
-    conversation.open("You are 'alice', role: tester.")
-    conversation.deliver(life.mailbox.take().messages)
-    conversation.add_reply(replied(use(("do", {"word": "a"}), ("do", {"word": "b"}))))
-    conversation.add_result(conversation.unanswered[0], Result(text="did a"))
-    life.live(calls=1)
-    assert results(life.model.last()) == ["did a", INTERRUPTED_CALL]
-    assert life.do.done == [], "whether it ran is not known, so it must not run again"
-
-
-def test_a_cancelled_tool_is_repaired_in_the_next_life(tmp_path: Path) -> None:
-    begun = asyncio.Event()
-
-    async def hang(_: str) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    life = Life(tmp_path, use(("do", {"word": "a"})), do=Do(hang))
-    life.send("work")
-
-    async def scenario() -> None:
-        async with life.lived():
-            await begun.wait()
-
-    asyncio.run(scenario())
-    life.live(calls=2)
-    assert results(life.model.last()) == [INTERRUPTED_CALL]
 
 
 def test_a_fresh_start_forgets_the_conversation_and_takes_the_new_role(tmp_path: Path) -> None:
