@@ -1,0 +1,88 @@
+"""A reader that is killed before its first, second, … operation on a file, until it gets through.
+
+Python tells audit hooks of each `open`, `flock`, `rename`, `truncate` and `unlink` beforehand.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.protocol import Message
+from teamd.store.mailbox import EMPTY, Mailbox
+from teamd.store.paths import TeamPaths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+READS = """
+import os, signal, sys
+from pathlib import Path
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+team, steps, deadly, left = sys.argv[1], sys.argv[2].split(), sys.argv[3], int(sys.argv[4])
+armed = False
+def die(event, arguments):
+    global left
+    if armed and event.startswith(("open", "os.", "fcntl.")):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), 9)
+sys.addaudithook(die)
+box = Mailbox(TeamPaths(Path(team)), "bob")
+batch = None
+for step in steps:
+    armed = step == deadly
+    batch = box.take() if step == "take" else getattr(box, step)(*[batch] * (step == "done"))
+"""
+
+
+def put(paths: TeamPaths, *contents: str) -> None:
+    messages = [Message(sender="alice", to="bob", content=content) for content in contents]
+    Mailbox(paths, "bob").put(*messages)
+
+
+def rest(paths: TeamPaths) -> list[str]:
+    """Everything that the readers after it get."""
+    box = Mailbox(paths, "bob")
+    found = []
+    while (batch := box.take()) != EMPTY:
+        found += [message.content for message in batch.messages]
+        box.done(batch)
+    return found
+
+
+def survived(paths: TeamPaths, steps: str, deadly: str, left: int) -> bool:
+    argv = [sys.executable, "-c", READS, str(paths.root), steps, deadly, str(left)]
+    code = subprocess.run(argv, check=False, timeout=60).returncode
+    assert code in (0, -signal.SIGKILL)
+    return code == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "deadly", "possible"),
+    [
+        ("take", "take", [["a", "b", "c"]]),
+        ("take done", "done", [["a", "b", "c"], ["c"]]),
+        ("take leftover", "leftover", [["a", "b", "c"], ["c"]]),
+    ],
+)
+def test_each_message_comes_once(
+    tmp_path: Path, steps: str, deadly: str, possible: list[list[str]]
+) -> None:
+    """In order, not twice, and none is gone before it was done with; `c` comes after the kill."""
+    for left in range(1, 50):
+        paths = TeamPaths(tmp_path / str(left))
+        paths.create()
+        put(paths, "a", "b")
+        through = survived(paths, steps, deadly, left)
+        put(paths, "c")
+        assert rest(paths) in possible
+        if through:
+            break
+    assert through
+    assert left > 2
