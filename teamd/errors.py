@@ -49,11 +49,7 @@ class NotAMessage(TeamError):
 
 
 class NoTeam(TeamError):
-    """No team directory where one is needed."""
-
-    def __init__(self, start: Path) -> None:
-        super().__init__(f"no .team/ in {start} or above it; `teamd start` makes one here")
-        self.start = start
+    """No team directory where one is needed; `str()` says how to get one."""
 
 
 class NoTeamd(TeamError):

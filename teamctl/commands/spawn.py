@@ -14,7 +14,7 @@ from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import DeadlinePassed, ExitCode, TeamError
 from teamd.protocol import check_name
 from teamd.states import Status
-from teamd.store import requests
+from teamd.store import files, requests
 from teamd.store.roster import Roster
 from teamd.store.transcript import Record, parse
 from teamd.store.watch import wait_for
@@ -70,13 +70,16 @@ def command(
         "model": model,
         "fresh": fresh,
     }
+    saved = _saved(choice, paths, name=name, role=role, prompt=prompt, model=model) if save else b""
     answer = requests.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
     if answer.exit_code != ExitCode.DONE:
         raise TeamError(answer.text)
     if answer.data["warning"]:
         output.warn(answer.data["warning"])
-    if save:
-        _save(choice, paths, name=name, role=role, prompt=prompt, model=model)
+    if saved:
+        file = choice.settings_file(paths)
+        mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE
+        files.replace(file, saved, mode=mode)
     said = None
     if wait:
         said = _last_words(paths, answer.data["member"]["name"], answer.data["message_id"], timeout)
@@ -87,15 +90,13 @@ def command(
     return ExitCode.DONE
 
 
-def _save(choice: Choice, paths: TeamPaths, **facts: Any) -> None:
-    from teamd.settings import Teammate  # noqa: PLC0415 -- only for --save
+def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
+    """What team.toml will say; made before anybody is spawned, so that a mistake costs nothing."""
+    from teamd.settings import Teammate, read_file  # noqa: PLC0415 -- only for --save
     from teamd.settings.writing import with_teammate  # noqa: PLC0415 -- the same
-    from teamd.store import files  # noqa: PLC0415 -- the same
 
     file = choice.settings_file(paths)
-    old = files.read(file) or b""
-    mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE
-    files.replace(file, with_teammate(old, Teammate(**facts), path=file), mode=mode)
+    return with_teammate(read_file(file) or b"", Teammate(**facts), path=file)
 
 
 def _last_words(paths: TeamPaths, name: str, message: str, seconds: float | None) -> str:

@@ -116,7 +116,12 @@ class TeamPaths:
 def named(team_directory: str | None) -> TeamPaths | None:
     """The team that `--team-dir` or `TEAMD_DIR` names, if either does."""
     chosen = team_directory or os.environ.get("TEAMD_DIR")
-    return TeamPaths(Path(chosen).expanduser().resolve()) if chosen else None
+    if not chosen:
+        return None
+    try:
+        return TeamPaths(Path(chosen).expanduser().resolve())
+    except (OSError, RuntimeError, ValueError) as error:  # no such user; links in a circle; a NUL
+        raise NoTeam(f"{chosen!r} cannot be a team directory: {error}") from error
 
 
 def discover(start: Path) -> TeamPaths | None:
@@ -140,19 +145,26 @@ def existing(team_directory: str | None) -> TeamPaths:
         NoTeam: there is none.
         StoreError: it belongs to another user.
     """
-    paths = named(team_directory)
-    if paths is None:
-        paths = discover(Path.cwd())
-    elif paths.root.is_dir():
-        files.check_owner(paths.root)
-    else:
-        raise NoTeam(paths.root)
-    if paths is None:
-        raise NoTeam(Path.cwd())
-    return paths
+    chosen = named(team_directory)
+    if chosen is None:
+        found = discover(_here())
+        if found is None:
+            raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
+        return found
+    if not chosen.root.is_dir():
+        raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
+    files.check_owner(chosen.root)
+    return chosen
 
 
 def existing_or_here(team_directory: str | None) -> TeamPaths:
     """The team that `teamd start` means: the one that is found, else a new one right here."""
     chosen = named(team_directory)
-    return chosen or discover(Path.cwd()) or TeamPaths(Path.cwd() / TEAM_FOLDER)
+    return chosen or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise NoTeam("the current folder has been removed; `cd` to another one") from error

@@ -71,17 +71,6 @@ def check(paths: TeamPaths) -> Identity:
     return there
 
 
-def is_claimed(paths: TeamPaths) -> bool:
-    """Whether somebody holds the claim right now, whatever the file says."""
-    if not paths.supervisor.exists():
-        return False
-    fd = files.try_lock(paths.supervisor)
-    if fd is None:
-        return True
-    os.close(fd)
-    return False
-
-
 def _named(paths: TeamPaths) -> Identity | None:
     """The process that the file names; a half-written or foreign file names nobody."""
     try:

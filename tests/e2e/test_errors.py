@@ -34,7 +34,11 @@ REFUSED = [
     ("teamctl shutdown bbo", 1, "no teammate named 'bbo'; the team is"),
     ("teamd start", 1, r"a teamd \(pid PID\) already runs for .*; `teamd stop` ends it"),
     ("teamctl --config no.toml send ann x", 1, "no.toml: there is no such file; `teamctl init`"),
-    ("teamctl --team-dir nowhere team", 1, "no .team/ in .*nowhere"),
+    (
+        "teamctl --team-dir nowhere team",
+        1,
+        "there is no team directory .*/nowhere; `teamd start`",
+    ),
 ]
 MISUSED = [
     ("teamctl spwan x", "no command 'spwan'; did you mean 'spawn'?"),

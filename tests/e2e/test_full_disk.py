@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.strict.faults import Stall
+from tests.strict.replies import say
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def test_a_full_disk_refuses_and_harms_nobody(small_disk: Path, project: Project
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     stall = Stall()
     project.server.faults.when(lambda asked: asked.name == "wes", stall)
+    project.stage.play("wes", say("more than the last block of its transcript holds " * 200))
     project.do("teamctl", "spawn", "wes", "coder", "Go.")
     assert stall.reached.wait(20)
     idle = project.wait_for("ann", "idle")["pid"]
@@ -78,12 +80,12 @@ def test_a_full_disk_refuses_and_harms_nobody(small_disk: Path, project: Project
     _fill(small_disk)
     os.kill(pid, signal.SIGCONT)
 
-    for call in ("teamctl send ann x", "teamctl spawn bob coder x", "teamctl broadcast x"):
+    for call in ("teamctl send ann x", "teamctl broadcast x"):
         refused = project.run(*call.split())
         assert refused.status == 1
         assert "no space left for " in refused.complaint
     assert project.mail("ann") == ""
-    stall.released.set()  # wes cannot write down what it is told, nor can anybody say so
+    stall.released.set()  # wes cannot write it down, nor can anybody say so
     wait_until(lambda: not _alive(project.member("wes")["pid"]), what="wes ends")
     roster = json.loads(project.paths.config.read_bytes())
     assert [member["name"] for member in roster["members"]] == ["ann", "wes"]

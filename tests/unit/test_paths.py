@@ -81,7 +81,7 @@ def test_a_named_team_that_is_not_there_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEAMD_DIR", str(tmp_path / "missing"))
-    with pytest.raises(NoTeam, match=r"no \.team/ in .*missing .*`teamd start` makes one"):
+    with pytest.raises(NoTeam, match=r"no team directory .*/missing; `teamd start` makes it"):
         places.existing(None)
     assert places.existing_or_here(None) == TeamPaths(tmp_path / "missing")
 

@@ -38,7 +38,6 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 def test_nobody_runs_where_nothing_stands(paths: TeamPaths) -> None:
     assert running.supervisor(paths) is None
-    assert not running.is_claimed(paths)
     assert not paths.supervisor.exists()
 
 
@@ -46,14 +45,12 @@ def test_there_is_one_supervisor_at_a_time(paths: TeamPaths) -> None:
     claim = running.claim(paths)
     try:
         assert running.check(paths) == ME
-        assert running.is_claimed(paths)
         with pytest.raises(running.AlreadyRunning) as caught:
             running.claim(paths)
     finally:
         os.close(claim)
     assert caught.value.pid == os.getpid()
     assert f"(pid {os.getpid()}) already runs for {paths.root}" in str(caught.value)
-    assert not running.is_claimed(paths)
 
 
 def test_a_killed_supervisor_is_nobody_at_once(paths: TeamPaths) -> None:
@@ -66,7 +63,6 @@ def test_a_killed_supervisor_is_nobody_at_once(paths: TeamPaths) -> None:
         other.wait(20)
         assert json.loads(paths.supervisor.read_bytes())["pid"] == other.pid
         assert running.supervisor(paths) is None
-        assert not running.is_claimed(paths)
     claim = running.claim(paths)
     assert running.check(paths) == ME
     os.close(claim)
