@@ -21,6 +21,7 @@ from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import kernel, orphans
 from teamd.supervisor.commands import Commands, Newcomer, Reloaded
 from teamd.supervisor.register import Register
+from teamd.supervisor.restarts import Tolerance
 from teamd.supervisor.signals import Signals
 from teamd.supervisor.supervisor import Supervisor
 from teamd.supervisor.teammates import Teammates
@@ -76,6 +77,11 @@ class _Parts:
         mail = self.settings.mail
         return Post(self.paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
 
+    @property
+    def tolerance(self) -> Tolerance:
+        supervision = self.settings.supervision
+        return Tolerance(crashes=supervision.crashes, within_seconds=supervision.within_seconds)
+
     def reload(self) -> Reloaded:
         """Read the settings again; a child that is forked from now on follows them."""
         new = settings.load(self.settings_file, folder=self.paths.home)
@@ -92,7 +98,11 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
     signals = Signals(*_CAUGHT)
     watching = watch(paths.inboxes)
     register = Register(
-        roster=Roster(paths), post=parts.post, journal=journal, team_name=parts.settings.team.name
+        roster=Roster(paths),
+        post=parts.post,
+        journal=journal,
+        team_name=parts.settings.team.name,
+        log_of=paths.log,
     )
     former = [m.process for m in register.team.members if m.process is not None]
     orphans.end_former(former, seconds=parts.settings.supervision.stop_seconds, journal=journal)
@@ -106,6 +116,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         run=live,
         register=register,
         journal=journal,
+        tolerance=lambda: parts.tolerance,
         private=lambda: [parts.claim, watching.fileno(), *signals.descriptors],
     )
     commands = Commands(

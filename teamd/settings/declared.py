@@ -96,6 +96,12 @@ class Limits:
 class Supervision:
     """`[supervision]`: how processes are watched."""
 
+    crashes: int = field(
+        default=5, metadata=key(Whole(), "a teammate that crashes more often than this ...")
+    )
+    within_seconds: float = field(
+        default=60.0, metadata=key(Seconds(), "... in this time has failed, and stays down")
+    )
     stop_seconds: float = field(
         default=10.0,
         metadata=key(Seconds(), "how long a teammate may take to end; then it is killed"),
@@ -179,8 +185,6 @@ NOT_BUILT: Final = frozenset(
         "limits.teammate_usd",
         "limits.team_tokens",
         "limits.team_usd",
-        "supervision.crashes",
-        "supervision.within_seconds",
         "tools.sandbox",
         "tools.network",
         "tools.read",

@@ -150,7 +150,7 @@ class Commands:
         member = self.spawn(Newcomer.of(request.arguments), request.id)
         if member.status is Status.FAILED:
             raise TeamError(f"{member.name} could not be started: {member.reason}")
-        caution = self._caution()
+        caution = self._caution() or member.reason  # such as: no process could be forked yet
         data = {"member": member.encode(), "message_id": request.id, "warning": caution}
         reply(Answer(text=f"{member.name} ({member.role}) is at work", data=data))
 

@@ -11,6 +11,7 @@ class State(Enum):
 
     ABSENT = auto()
     RUNNING = auto()
+    WAITING = auto()  # it crashed, and is started again in a moment
     STOPPING = auto()
     KILLED = auto()
 
@@ -20,8 +21,9 @@ class Event(Enum):
 
     WANTED = auto()
     UNWANTED = auto()
-    OVERDUE = auto()
-    ENDED = auto()
+    DUE = auto()  # the moment has come to start again, or to use force
+    CRASHED = auto()  # it ended by itself, or could not be forked
+    HOPELESS = auto()  # the same, and another try would end alike
 
 
 class Action(Enum):
@@ -29,6 +31,7 @@ class Action(Enum):
 
     NOTHING = auto()
     FORK = auto()
+    DELAY = auto()
     TERMINATE = auto()
     KILL = auto()
     SETTLE = auto()
@@ -47,18 +50,27 @@ _STAYS = Action.NOTHING
 TABLE: Final[dict[tuple[State, Event], Step]] = {
     (State.ABSENT, Event.WANTED): Step(State.RUNNING, Action.FORK),
     (State.ABSENT, Event.UNWANTED): Step(State.ABSENT, Action.SETTLE),
-    (State.ABSENT, Event.OVERDUE): Step(State.ABSENT, _STAYS),
-    (State.ABSENT, Event.ENDED): Step(State.ABSENT, _STAYS),
+    (State.ABSENT, Event.DUE): Step(State.ABSENT, _STAYS),
+    (State.ABSENT, Event.CRASHED): Step(State.ABSENT, _STAYS),
+    (State.ABSENT, Event.HOPELESS): Step(State.ABSENT, _STAYS),
     (State.RUNNING, Event.WANTED): Step(State.RUNNING, _STAYS),
     (State.RUNNING, Event.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
-    (State.RUNNING, Event.OVERDUE): Step(State.RUNNING, _STAYS),
-    (State.RUNNING, Event.ENDED): Step(State.ABSENT, Action.FAIL),
+    (State.RUNNING, Event.DUE): Step(State.RUNNING, _STAYS),
+    (State.RUNNING, Event.CRASHED): Step(State.WAITING, Action.DELAY),
+    (State.RUNNING, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
+    (State.WAITING, Event.WANTED): Step(State.RUNNING, Action.FORK),
+    (State.WAITING, Event.UNWANTED): Step(State.ABSENT, Action.SETTLE),
+    (State.WAITING, Event.DUE): Step(State.RUNNING, Action.FORK),
+    (State.WAITING, Event.CRASHED): Step(State.WAITING, _STAYS),
+    (State.WAITING, Event.HOPELESS): Step(State.WAITING, _STAYS),
     (State.STOPPING, Event.WANTED): Step(State.STOPPING, _STAYS),
     (State.STOPPING, Event.UNWANTED): Step(State.STOPPING, _STAYS),
-    (State.STOPPING, Event.OVERDUE): Step(State.KILLED, Action.KILL),
-    (State.STOPPING, Event.ENDED): Step(State.ABSENT, Action.SETTLE),
+    (State.STOPPING, Event.DUE): Step(State.KILLED, Action.KILL),
+    (State.STOPPING, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
+    (State.STOPPING, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
     (State.KILLED, Event.WANTED): Step(State.KILLED, _STAYS),
     (State.KILLED, Event.UNWANTED): Step(State.KILLED, _STAYS),
-    (State.KILLED, Event.OVERDUE): Step(State.KILLED, Action.KILL),
-    (State.KILLED, Event.ENDED): Step(State.ABSENT, Action.SETTLE),
+    (State.KILLED, Event.DUE): Step(State.KILLED, Action.KILL),
+    (State.KILLED, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
+    (State.KILLED, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
 }

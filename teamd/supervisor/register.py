@@ -16,6 +16,7 @@ from teamd.store.roster import COLOURS, Member, Team
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from teamd.identity import Identity
     from teamd.journal import Journal
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
 class Register:
     """The roster as the supervisor knows and keeps it."""
 
-    def __init__(self, *, roster: Roster, post: Post, journal: Journal, team_name: str) -> None:
+    def __init__(
+        self,
+        *,
+        roster: Roster,
+        post: Post,
+        journal: Journal,
+        team_name: str,
+        log_of: Callable[[str], Path],
+    ) -> None:
+        self._log_of = log_of
         self._roster = roster
         self._post = post
         self._journal = journal
@@ -54,22 +64,33 @@ class Register:
 
     def begun(self, name: str, process: Identity) -> None:
         """A teammate has a process now."""
-        self.change(name, pid=process.pid, started=process.started, since=time.time())
+        since = time.time()
+        self.change(name, pid=process.pid, started=process.started, since=since, reason=None)
 
     def ended(self, name: str) -> None:
         """A teammate has no process any more, as was wanted."""
         self.change(name, pid=None, started=None, since=None)
 
+    def crashed(self, name: str, reason: str) -> None:
+        """A teammate has no process for a moment, and is started again."""
+        self._journal.warn("crashed", name=name, reason=reason)
+        self.change(name, pid=None, started=None, since=None, reason=f"{reason}; starting again")
+
     def failed(self, name: str, reason: str) -> None:
-        """A teammate's process ended by itself, or could not be forked."""
+        """A teammate has crashed too often, or for good, and is given up."""
         self._journal.warn("failed", name=name, reason=reason)
         self.change(name, status=Status.FAILED, pid=None, started=None, since=None, reason=reason)
-        text = f"{name} has failed: {reason}; `teamctl logs {name}` tells more, and "
-        text += f"`teamctl spawn {name} …` lets it go on"
+        self.tell_lead(
+            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and "
+            f"`teamctl spawn {name} …` lets it go on"
+        )
+
+    def tell_lead(self, text: str) -> None:
+        """Send the lead a line; where it cannot be written, the log has to do."""
         try:
             self._post.send(Message(sender=TEAMD, to=LEAD, content=text))
         except StoreError as error:  # a full disk, maybe why it failed: the others live on
-            self._journal.error("lead not told", error, name=name)
+            self._journal.error("lead not told", error, text=text)
 
     def _apply(self, change: Callable[[Team], Team]) -> None:
         self._changes.append(change)

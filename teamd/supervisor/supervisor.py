@@ -84,21 +84,21 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until a signal says to stop and every teammate has ended."""
-        while not (self._stopping and not self._teammates.names()):
+        while not (self._stopping and not self._teammates.active()):
             self._wait()
             self._heed_signals()
             self._ring()  # takes the hints, so it comes before the look that relies on them
             self._obey()
             self._reap()
-            self._teammates.end_overdue()
+            self._teammates.do_due()
             self._publish()
             self._alive()
         self._publish()
 
     def _wait(self) -> None:
         seconds = self._round_seconds
-        if (overdue := self._teammates.next_overdue_seconds()) is not None:
-            seconds = min(seconds, overdue)
+        if (due := self._teammates.next_due_seconds()) is not None:
+            seconds = min(seconds, due)
         if (blocked := self._obey_at - time.monotonic()) > 0:
             seconds = min(seconds, blocked)
         select.select([self._signals.fileno(), self._watch.fileno()], [], [], seconds)
@@ -115,7 +115,7 @@ class Supervisor:
         seconds = 0.0 if self._stopping else self._stop_seconds
         self._journal.note("stopping", signal=number.name, seconds=seconds)
         self._stopping = True
-        for name in self._teammates.names():
+        for name in self._teammates.active():
             self._teammates.stop(name, seconds=seconds)
 
     def _obey(self) -> None:

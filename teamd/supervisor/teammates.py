@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from teamd.states import ChildExit
 from teamd.supervisor.child import fork
 from teamd.supervisor.lifecycle import TABLE, Action, Event, State
+from teamd.supervisor.restarts import Crashes, Tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from teamd.supervisor.child import Child
 
 KILL_AGAIN_SECONDS: Final = 1.0
+# A full disk or a full process table is the machine's trouble: however long it lasts, the teammate
+# is not given up for it, and goes on once it is over.
+TROUBLE_SECONDS: Final = 5.0
 
 Run: TypeAlias = Callable[[str, int], int]
 
@@ -33,8 +37,11 @@ class Register(Protocol):
     def ended(self, name: str) -> None:
         """A teammate has no process any more, as was wanted."""
 
+    def crashed(self, name: str, reason: str) -> None:
+        """A teammate has no process for a moment, and is started again."""
+
     def failed(self, name: str, reason: str) -> None:
-        """A teammate's process ended by itself, or could not be forked."""
+        """A teammate has crashed too often, or for good, and is given up."""
 
 
 @dataclass(slots=True)
@@ -44,7 +51,8 @@ class Life:
     name: str
     state: State = State.ABSENT
     child: Child | None = None
-    overdue_at: float | None = None
+    due_at: float | None = None  # when to start again, or to use force
+    crashes: Crashes = field(default_factory=Crashes)
     when_ended: list[Callable[[bool], None]] = field(default_factory=list)
 
 
@@ -54,21 +62,31 @@ class Teammates:
     Args:
         run: what a child does: gets name and bell, returns its exit code.
         register: told of every change.
+        tolerance: how many crashes of one teammate are borne.
         private: the supervisor's own descriptors, which no child may keep.
     """
 
     def __init__(
-        self, *, run: Run, register: Register, journal: Journal, private: Callable[[], list[int]]
+        self,
+        *,
+        run: Run,
+        register: Register,
+        journal: Journal,
+        tolerance: Callable[[], Tolerance],
+        private: Callable[[], list[int]],
     ) -> None:
         self._run = run
         self._register = register
+        self._tolerance = tolerance
         self._journal = journal
         self._private = private
         self._lives: dict[str, Life] = {}
 
     def start(self, name: str) -> None:
-        """Give a teammate a process, unless it has one; a failure to fork is registered."""
-        self._step(self._lives.setdefault(name, Life(name)), Event.WANTED)
+        """Give a teammate a process, unless it has one; earlier crashes count no more."""
+        life = self._lives.setdefault(name, Life(name))
+        life.crashes.forgive()
+        self._step(life, Event.WANTED)
 
     def stop(
         self, name: str, *, seconds: float, then: Callable[[bool], None] | None = None
@@ -83,8 +101,9 @@ class Teammates:
         life = self._lives.setdefault(name, Life(name))
         if then is not None:
             life.when_ended.append(then)
-        overdue_at = time.monotonic() + seconds
-        life.overdue_at = min(life.overdue_at or overdue_at, overdue_at)
+        due_at = time.monotonic() + seconds
+        already = life.state in (State.STOPPING, State.KILLED)
+        life.due_at = min(life.due_at or due_at, due_at) if already else due_at
         self._step(life, Event.UNWANTED)
 
     def ring(self, names: Iterable[str]) -> None:
@@ -102,21 +121,27 @@ class Teammates:
                 self._journal.note("exited", name=life.name, code=code, pid=life.child.identity.pid)
                 life.child = None
                 ended = True
-                self._step(life, Event.ENDED, code)
+                self._crash(life, code)
         return ended
 
-    def end_overdue(self) -> None:
-        """Use force on those whose time is over."""
+    def do_due(self) -> None:
+        """Start those again whose delay is over, and use force on those whose time is over."""
         now = time.monotonic()
-        for life in self._lives.values():
-            if life.child is not None and life.overdue_at is not None and now >= life.overdue_at:
-                life.overdue_at = now + KILL_AGAIN_SECONDS
-                self._step(life, Event.OVERDUE)
+        for life in list(self._lives.values()):
+            if life.due_at is not None and now >= life.due_at:
+                life.due_at = now + KILL_AGAIN_SECONDS
+                self._step(life, Event.DUE)
 
-    def next_overdue_seconds(self) -> float | None:
-        """How long until `end_overdue` has something to do."""
-        moments = [life.overdue_at for life in self._lives.values() if life.overdue_at is not None]
+    def next_due_seconds(self) -> float | None:
+        """How long until `do_due` has something to do."""
+        moments = [life.due_at for life in self._lives.values() if life.due_at is not None]
         return max(0.0, min(moments) - time.monotonic()) if moments else None
+
+    def kill(self, name: str) -> None:
+        """Kill a teammate's process; it counts as a crash."""
+        life = self._lives.get(name)
+        if life is not None:
+            self._signal(life, signal.SIGKILL)
 
     def process(self, name: str) -> Identity | None:
         """The process of a teammate, if it has one."""
@@ -128,6 +153,10 @@ class Teammates:
         life = self._lives.get(name)
         return State.ABSENT if life is None else life.state
 
+    def active(self) -> list[str]:
+        """Those that have a process, or are about to have one again."""
+        return [life.name for life in self._lives.values() if life.state is not State.ABSENT]
+
     def names(self) -> list[str]:
         """Those that have a process."""
         return [life.name for life in self._lives.values() if life.child is not None]
@@ -136,12 +165,25 @@ class Teammates:
         """Their processes."""
         return {life.child.identity.pid for life in self._lives.values() if life.child is not None}
 
-    def _step(self, life: Life, event: Event, code: int = 0) -> None:
+    def _crash(self, life: Life, code: int) -> None:
+        """A process ended by itself."""
+        delay: float | None = None  # wrong settings are as wrong a second later
+        if code == ChildExit.IO:
+            delay = TROUBLE_SECONDS
+        elif code != ChildExit.SETTINGS:
+            delay = life.crashes.note(time.monotonic(), self._tolerance())
+        event = Event.HOPELESS if delay is None else Event.CRASHED
+        self._step(life, event, _reason(code), delay or 0.0)
+
+    def _step(self, life: Life, event: Event, reason: str = "", delay: float = 0.0) -> None:
         forced = life.state is State.KILLED
         life.state, action = TABLE[life.state, event]
         match action:
             case Action.FORK:
                 self._fork(life)
+            case Action.DELAY:
+                life.due_at = time.monotonic() + delay
+                self._register.crashed(life.name, reason)
             case Action.TERMINATE:
                 self._signal(life, signal.SIGTERM)
             case Action.KILL:
@@ -149,18 +191,20 @@ class Teammates:
             case Action.SETTLE:
                 self._settle(life, forced=forced)
             case Action.FAIL:
-                self._register.failed(life.name, _reason(code))
+                life.due_at = None
+                self._register.failed(life.name, reason)
             case Action.NOTHING:
                 return
 
     def _fork(self, life: Life) -> None:
         bells = [other.child.bell for other in self._lives.values() if other.child is not None]
         name = life.name
+        life.due_at = None
         try:
             life.child = fork(lambda bell: self._run(name, bell), close=self._private() + bells)
         except OSError as error:
-            life.state = State.ABSENT
-            self._register.failed(name, f"no process could be forked: {error.strerror}")
+            reason = f"no process could be forked: {error.strerror}"
+            self._step(life, Event.CRASHED, reason, TROUBLE_SECONDS)
             return
         self._journal.note("forked", name=name, pid=life.child.identity.pid)
         self._register.begun(name, life.child.identity)
@@ -172,7 +216,7 @@ class Teammates:
 
     def _settle(self, life: Life, *, forced: bool) -> None:
         self._register.ended(life.name)
-        life.overdue_at = None
+        life.due_at = None
         waiting, life.when_ended = life.when_ended, []
         for then in waiting:
             then(forced)
@@ -183,4 +227,6 @@ def _reason(code: int) -> str:
         return f"its process was ended by {signal.Signals(-code).name}"
     if code == ChildExit.STOPPED:
         return "its process ended although nobody had asked for it"
+    if code == ChildExit.IO:
+        return "a file of its could not be read or written"
     return f"its process ended with exit code {code}"

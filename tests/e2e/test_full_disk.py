@@ -94,8 +94,8 @@ def test_a_full_disk_refuses_and_harms_nobody(small_disk: Path, project: Project
     assert early.wait(20) == 0
     project.do("teamctl", "send", "ann", "There is space.")
     wait_until(lambda: len(project.asked("ann")) == 2, what="ann wakes")
-    project.wait_for("wes", "failed")
-    project.do("teamctl", "spawn", "wes", "coder", "Go on.", "--wait")
+    project.wait_for("wes", "idle")  # by itself: a full disk is no fault of its own
+    assert len(project.asked("wes")) >= 2
     assert project.supervisor == pid
     assert project.wait_for("ann", "idle")["pid"] == idle
 

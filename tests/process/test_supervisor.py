@@ -18,7 +18,6 @@ import pytest
 
 from teamd.identity import Identity
 from tests.strict.faults import Stall
-from tests.strict.replies import use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -170,25 +169,6 @@ def test_shutdown_reaches_a_teammate_in_the_middle_of_a_model_call(team: Project
     team.do("teamctl", "spawn", "hugo", "clerk", "Go.")
     assert stall.reached.wait(20)
     assert team.do("teamctl", "shutdown", "hugo") == "hugo is shut down\n"
-
-
-def test_a_killed_teammate_is_failed_and_the_lead_is_told(team: Project) -> None:
-    """Elsewhere a crash leaves `working` in the roster for ever."""
-    command = "setsid sleep 1000 & touch killed; sleep 1000"
-    team.stage.play("ines", use(("bash", {"command": command})))
-    team.do("teamctl", "spawn", "ines", "clerk", "Go.")
-    wait_until((team.folder / "killed").exists, what="the command runs")
-    os.kill(team.member("ines")["pid"], signal.SIGKILL)
-    failed = team.wait_for("ines", "failed")
-    assert failed["pid"] is None
-    assert failed["reason"] == "its process was ended by SIGKILL"
-    wait_until(lambda: "ines has failed" in team.mail("lead"), what="the lead is told")
-    wait_until(
-        lambda: not [line for line in team.survivors().values() if "sleep 1000" in line],
-        what="its commands have ended",
-    )
-    team.do("teamctl", "spawn", "ines", "clerk", "Go on.", "--wait")
-    assert [result.is_error for result in team.asked("ines")[-1].asked.last_results] == [True]
 
 
 def test_only_its_owner_can_look_into_a_team(running: Project) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from teamd.supervisor.lifecycle import TABLE, Action, Event, State, Step
 
-ASLEEP, ALIVE = {State.ABSENT}, {State.RUNNING, State.STOPPING, State.KILLED}
+ASLEEP, ALIVE = {State.ABSENT, State.WAITING}, {State.RUNNING, State.STOPPING, State.KILLED}
+ENDINGS = {Event.CRASHED, Event.HOPELESS}
 
 
 def run(state: State, *events: Event) -> list[Step]:
@@ -28,26 +29,30 @@ def test_every_event_has_an_answer_in_every_state() -> None:
 def test_a_cell_keeps_the_books(state: State, event: Event) -> None:
     """One process at most; none is forgotten; what was asked for is answered."""
     after, action = TABLE[state, event]
-    assert (action is Action.FORK) == (state in ASLEEP and event is Event.WANTED)
+    due = state is State.WAITING and event is Event.DUE
+    assert (action is Action.FORK) == ((state in ASLEEP and event is Event.WANTED) or due)
     assert (state in ASLEEP and after in ALIVE) == (action is Action.FORK)
-    assert (state in ALIVE and after in ASLEEP) == (state in ALIVE and event is Event.ENDED)
-    assert (action is Action.FAIL) == (state is State.RUNNING and event is Event.ENDED)
-    assert (action is Action.TERMINATE) == (state is State.RUNNING and event is Event.UNWANTED)
-    killed = state in (State.STOPPING, State.KILLED) and event is Event.OVERDUE
-    assert (action is Action.KILL) == killed
+    assert (state in ALIVE and after in ASLEEP) == (state in ALIVE and event in ENDINGS)
+    running = state is State.RUNNING
+    assert (action is Action.DELAY) == (running and event is Event.CRASHED)
+    assert (action is Action.FAIL) == (running and event is Event.HOPELESS)
+    assert (action is Action.TERMINATE) == (running and event is Event.UNWANTED)
+    assert (action is Action.KILL) == (state not in ASLEEP | {State.RUNNING} and event is Event.DUE)
     assert (action is Action.KILL) <= (after is State.KILLED)
+    assert (action is Action.DELAY) <= (after is State.WAITING)
     if action is Action.NOTHING:
         assert after is state
-    if action is Action.SETTLE:
+    if action in (Action.SETTLE, Action.FAIL):
         assert after is State.ABSENT
 
 
 @pytest.mark.parametrize("state", State)
 def test_whoever_is_not_wanted_is_gone_in_the_end(state: State) -> None:
     """However it hangs: overdue means killed, killed again, and settled when it has ended."""
-    steps = run(state, Event.UNWANTED, Event.OVERDUE, Event.OVERDUE, Event.ENDED)
+    steps = run(state, Event.UNWANTED, Event.DUE, Event.DUE, Event.CRASHED)
     assert steps[-1].state is State.ABSENT
     assert Action.SETTLE in {step.action for step in steps}
+    assert Action.FORK not in {step.action for step in steps}
 
 
 @pytest.mark.parametrize("state", [State.STOPPING, State.KILLED])
@@ -57,8 +62,19 @@ def test_whoever_is_on_the_way_out_is_not_called_back(state: State) -> None:
 
 
 def test_a_whole_life() -> None:
-    steps = run(State.ABSENT, Event.WANTED, Event.ENDED, Event.WANTED, Event.UNWANTED, Event.ENDED)
+    steps = run(
+        State.ABSENT,
+        Event.WANTED,
+        Event.CRASHED,
+        Event.DUE,
+        Event.HOPELESS,
+        Event.WANTED,
+        Event.UNWANTED,
+        Event.CRASHED,
+    )
     assert [step.action for step in steps] == [
+        Action.FORK,
+        Action.DELAY,
         Action.FORK,
         Action.FAIL,
         Action.FORK,

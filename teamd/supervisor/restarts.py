@@ -1,0 +1,51 @@
+"""When a crashed teammate is started again, and when it is given up.
+
+The rule is that of OTP's supervisors (`intensity` and `period`): more than so many crashes in so
+much time, and it is of no use. The delay in between grows as systemd's `RestartSteps=` lets it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+FIRST_DELAY_SECONDS: Final = 0.1
+LONGEST_DELAY_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How many crashes are borne in how much time; one more is too many."""
+
+    crashes: int
+    within_seconds: float
+
+
+@dataclass(slots=True)
+class Crashes:
+    """The crashes of one teammate that still count."""
+
+    _moments: deque[float] = field(default_factory=deque)
+
+    def note(self, now: float, tolerance: Tolerance) -> float | None:
+        """Count one more.
+
+        Args:
+            now: in seconds, by a clock that is never set back.
+            tolerance: how many are borne.
+
+        Returns:
+            After how many seconds to start again; `None` to give up.
+        """
+        self._moments.append(now)
+        while now - self._moments[0] > tolerance.within_seconds:
+            self._moments.popleft()
+        if len(self._moments) > tolerance.crashes:
+            return None
+        grown: float = FIRST_DELAY_SECONDS * 2 ** (len(self._moments) - 1)
+        return min(grown, LONGEST_DELAY_SECONDS)
+
+    def forgive(self) -> None:
+        """Count none of them any more: a person has asked for another try."""
+        self._moments.clear()

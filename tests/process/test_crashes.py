@@ -1,0 +1,100 @@
+"""A teammate that crashes is started again and goes on; one that crashes too often is given up."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from teamd.identity import Identity
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+def kill(project: Project, name: str) -> None:
+    """Kill a teammate's process and wait until it has another one."""
+    pid = project.member(name)["pid"]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: project.member(name)["pid"] not in (pid, None), what=f"{name} is back")
+
+
+def test_a_killed_teammate_is_back_within_a_second_with_its_conversation(team: Project) -> None:
+    """Elsewhere a crash leaves `working` in the roster for ever, and the conversation is gone."""
+    team.stage.play("kim", say("Noted."), say("It was blue."))
+    team.do("teamctl", "spawn", "kim", "clerk", "Remember: blue.", "--wait")
+    team.wait_for("kim", "idle")
+    begun = time.monotonic()
+    kill(team, "kim")
+    assert time.monotonic() - begun < 1
+    member = team.wait_for("kim", "idle")
+    assert Identity.of(member["pid"]) == Identity(pid=member["pid"], started=member["started"])
+    assert member["reason"] is None
+    team.do("teamctl", "send", "kim", "Which colour was it?")
+    wait_until(lambda: len(team.asked("kim")) == 2, what="kim answers")
+    assert "Remember: blue." in str(team.asked("kim")[-1].body["messages"][0])
+
+
+def test_a_teammate_killed_in_mid_task_goes_on_and_leaves_no_command_behind(
+    team: Project,
+) -> None:
+    command = "setsid sleep 1000 & touch killed; sleep 1000"
+    team.stage.play("ines", use(("bash", {"command": command})), say("I looked, and went on."))
+    team.do("teamctl", "spawn", "ines", "clerk", "Go.")
+    wait_until((team.folder / "killed").exists, what="the command runs")
+    kill(team, "ines")
+    wait_until(lambda: len(team.asked("ines")) == 2, what="ines goes on by herself")
+    (result,) = team.asked("ines")[-1].asked.last_results
+    assert result.is_error
+    assert "Whether it had any effect is not known" in result.text
+    wait_until(
+        lambda: not [line for line in team.survivors().values() if "sleep 1000" in line],
+        what="her commands have ended",
+    )
+
+
+def test_too_many_crashes_end_in_failed_and_the_lead_is_told_why(project: Project) -> None:
+    """More than five in a minute by default: the sixth is one too many."""
+    project.start()
+    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
+    for _ in range(5):
+        kill(project, "jo")
+    os.kill(project.member("jo")["pid"], signal.SIGKILL)
+    failed = project.wait_for("jo", "failed")
+    assert failed["pid"] is None
+    assert failed["reason"] == "its process was ended by SIGKILL"
+    wait_until(lambda: "jo has failed" in project.mail("lead"), what="the lead is told")
+    assert str(project.paths.log("jo")) in project.mail("lead")
+    sent = project.run("teamctl", "send", "jo", "Are you there?")
+    assert sent.status == 0
+    assert "jo has failed" in sent.complaint
+    project.do("teamctl", "spawn", "jo", "clerk", "Go on.", "--wait")
+    assert "Are you there?" in str(project.asked("jo")[-1].body["messages"])
+
+
+def test_the_tolerance_is_a_setting(project: Project) -> None:
+    project.write("team.toml", "[supervision]\ncrashes = 1\nwithin_seconds = 600\n")
+    project.start()
+    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
+    kill(project, "jo")
+    os.kill(project.member("jo")["pid"], signal.SIGKILL)
+    project.wait_for("jo", "failed")
+
+
+def test_a_teammate_that_waits_for_its_restart_can_be_shut_down(project: Project) -> None:
+    """And is not called back by the restart that it waited for."""
+    project.start()
+    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
+    for _ in range(4):
+        kill(project, "jo")
+    os.kill(project.member("jo")["pid"], signal.SIGKILL)  # the next start comes after 1.6 s
+    wait_until(lambda: project.member("jo")["pid"] is None, what="jo waits")
+    assert re.search("SIGKILL; starting again", project.member("jo")["reason"])
+    assert project.do("teamctl", "shutdown", "jo") == "jo is shut down\n"
+    assert project.member("jo")["status"] == "shutdown"
+    assert "teamd has stopped" in project.do("teamd", "stop")
+    assert len(project.log("teamd", "forked")) == 5
