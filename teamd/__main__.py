@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from teamd import commandline
-from teamd.commandline import Choice, pass_choice, team_options, version_option
+from teamd.commandline import Choice, Seconds, pass_choice, team_options, version_option
 from teamd.errors import DeadlinePassed, ExitCode, TeamError
 from teamd.service import READY, leave_terminal, notify, start_in_background
 from teamd.service import stop as stop_service
-from teamd.store import requests, running
+from teamd.store import files, requests, running
 from teamd.store.roster import Roster, Team
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ STOP_SECONDS: Final = 15.0
 
 timeout_option = click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(zero=False),
     default=STOP_SECONDS,
     show_default=True,
     help="Seconds until force is used.",
@@ -109,6 +109,7 @@ def reload(choice: Choice) -> int:
 
 def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     file = choice.settings_file(team)
+    files.make_private_directory(team.home)  # there already, unless the team directory is named
     choice.settings(team)  # a mistake is told before anything is begun
     there = running.supervisor(team)
     if there is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import math
 import os
 import sys
 import traceback
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 TRACEBACK_VARIABLE: Final = "TEAMD_TRACEBACK"
+LONGEST_SECONDS: Final = 86_400
+_STANDARD_ERROR: Final = 2
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as shells say it
 
 
@@ -84,6 +88,27 @@ def team_options(command: F) -> F:
     return directory(config(with_choice))  # type: ignore[return-value] # click keeps the callable
 
 
+class Seconds(click.ParamType[float]):
+    """A time in seconds that something may take: finite, and zero only where that means `now`."""
+
+    name = "seconds"
+
+    def __init__(self, *, zero: bool) -> None:
+        self._zero = zero
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read it, or fail with a sentence."""
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not 0 <= seconds <= LONGEST_SECONDS or (seconds == 0 and not self._zero):
+            self.fail(f"{value!r} is no time; give up to {LONGEST_SECONDS} seconds", param, ctx)
+        return seconds
+
+
 pass_choice = click.make_pass_decorator(Choice, ensure=True)
 
 
@@ -108,6 +133,7 @@ version_option = click.option(
 
 def run(group: click.Command, name: str) -> NoReturn:
     """Run a command line; whatever goes wrong ends here as one line and an exit code."""
+    _open_standard_streams()
     stdout = sys.stdout
     try:
         status = group.main(prog_name=name, standalone_mode=False)
@@ -119,6 +145,19 @@ def run(group: click.Command, name: str) -> NoReturn:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the edge: no traceback passes
         status = _explain(error, name)
     sys.exit(status if isinstance(status, int) else ExitCode.DONE)
+
+
+def _open_standard_streams() -> None:
+    """Give what the shell closed (`>&-`) to /dev/null, as libc does for setuid programs.
+
+    Otherwise the next file that is opened would take the number, and be written to as output.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 -- for good
 
 
 def _explain(error: BaseException, name: str) -> int:
@@ -135,6 +174,10 @@ def _explain(error: BaseException, name: str) -> int:
             # Whoever read our output has gone, as `head` does; Python must not flush into nothing.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = ExitCode.DONE
+        case OSError() if error.errno == errno.ENOSPC and error.filename is None:
+            # Only output is written without a name; of files the store tells.
+            click.echo(f"{name}: the output cannot be written: {error.strerror}", err=True)
+            code = ExitCode.REFUSED
         case TeamError():
             click.echo(f"{name}: {error}", err=True)
             code = error.exit_code

@@ -13,10 +13,10 @@ from teamd.errors import TeamError
 from teamd.journal import Journal
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
-from teamd.store import running
+from teamd.store import files, running
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
-from teamd.store.roster import Roster
+from teamd.store.rebuilding import opened_roster
 from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import kernel, orphans
 from teamd.supervisor.commands import Commands, Newcomer, Reloaded
@@ -98,7 +98,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
     signals = Signals(*_CAUGHT)
     watching = watch(paths.inboxes)
     register = Register(
-        roster=Roster(paths),
+        roster=opened_roster(paths, journal),
         post=parts.post,
         journal=journal,
         team_name=parts.settings.team.name,
@@ -137,6 +137,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         signals=signals,
         watch=watching,
         journal=journal,
+        claim_stands=lambda: files.stands_under(parts.claim, paths.supervisor),
         stop_seconds=parts.settings.supervision.stop_seconds,
         alive=lambda: notify("WATCHDOG=1"),
         round_seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,

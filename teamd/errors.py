@@ -81,6 +81,10 @@ class StoreError(TeamError):
     """A shared file that could not be read or written; nothing half-written is left."""
 
 
+class DamagedRoster(StoreError):
+    """`config.json` is there and cannot be understood."""
+
+
 class LockTimeout(StoreError):
     """Another process holds a file's lock for longer than anything here does."""
 

@@ -106,7 +106,13 @@ class Teammate:
         durable = settings.mail.durability == "disk"
         post = Post(self.paths, durable=durable, max_bytes=settings.mail.max_message_bytes)
         conversation = Conversation(Transcript(self.paths.transcript(name), durable=durable))
-        mailbox = post.mailbox(name)
+        mailbox = Mailbox(
+            self.paths,
+            name,
+            durable=durable,
+            max_bytes=settings.mail.max_message_bytes,
+            tell=lambda why: journal.warn("line rejected", reason=why),
+        )
         return Loop(
             name=name,
             persona=lambda: self._persona(name),

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from teamctl.completion import teammates
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.commandline import Choice, Seconds, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.store import requests
 
@@ -21,7 +21,7 @@ _MARGIN_SECONDS: Final = 10.0  # between the kill and the answer
 @click.option("--force", is_flag=True, help="Kill at once.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, max=86_400),
+    type=Seconds(zero=True),
     default=GRACE_SECONDS,
     show_default=True,
     help="Seconds until force is used.",

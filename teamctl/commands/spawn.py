@@ -10,7 +10,7 @@ from teamctl import output
 from teamctl.completion import teammates
 from teamctl.following import Growing
 from teamctl.input import text_or_stdin
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.commandline import Choice, Seconds, pass_choice, team_options
 from teamd.errors import DeadlinePassed, ExitCode, TeamError
 from teamd.protocol import check_name
 from teamd.states import Status
@@ -36,7 +36,7 @@ _GONE: Final = (Status.FAILED, Status.SHUTDOWN)
 @click.option("--wait", is_flag=True, help="Wait for the end of its turn and print its last words.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(zero=False),
     help="Seconds to wait with --wait  [default: no limit].",
 )
 @click.option("--save", is_flag=True, help="Write it into team.toml as well.")

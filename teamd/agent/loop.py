@@ -11,6 +11,7 @@ from teamd.agent import prompts
 from teamd.agent.conversation import PAUSED
 from teamd.models import Ask, UnusableError
 from teamd.states import Status
+from teamd.store.mailbox import Portion
 from teamd.tools import Result
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
             """Send the lead a line."""
 
 
+# A flood is read in portions that a context bears, each of them answered before the next.
+PORTION = Portion(messages=100, bytes=128 * 1024, wary=True)
 CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
@@ -98,7 +101,7 @@ class Loop:
 
     def _deliver(self) -> None:
         """Take mail and put it into the conversation, once."""
-        batch = self._mailbox.take()
+        batch = self._mailbox.take(PORTION)
         fresh: list[Message] = []
         for message in filter(self._conversation.is_new, batch.messages):
             if not any(message.is_same_as(other) for other in fresh):  # a retried send

@@ -64,4 +64,5 @@ class Outside:
 
     def tell_lead(self, text: str) -> None:
         """Send the lead a line."""
-        self._post.send(Message(sender=self._name, to=LEAD, content=text))
+        words = text.replace("\0", "\ufffd")  # a server's own words may hold anything
+        self._post.send(Message(sender=self._name, to=LEAD, content=words))

@@ -84,7 +84,8 @@ def _words(error: Exception) -> str:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    shown = "".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text)
+    line = " ".join(shown.split())
     return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]}…"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -190,10 +191,18 @@ class Existing:
             raise Wrong
         try:
             path = (folder / value).resolve()
-            there = path.is_dir() if self._folder else path.is_file()
+            there = self._stands_at(path)
         except (OSError, ValueError, RuntimeError) as error:  # too long; a NUL; links in a circle
             raise Wrong from error
         if not there:
             where = printable(str(path))
             raise Wrong(f"names no {self._noun}: {where} is not there; make it or name another")
         return path
+
+    def _stands_at(self, path: Path) -> bool:
+        """Whether it is there; a path that cannot be one, such as links in a circle, raises."""
+        try:
+            mode = path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return stat.S_ISDIR(mode) if self._folder else stat.S_ISREG(mode)

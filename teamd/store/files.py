@@ -16,7 +16,7 @@ import portalocker
 from teamd.errors import LockTimeout, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 PRIVATE_FILE: Final = 0o600
@@ -133,6 +133,13 @@ def read_descriptor(fd: int) -> bytes:
 
 
 def replace(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True) -> None:
+    """Give `path` new content at once, see `replace_by_parts`."""
+    replace_by_parts(path, (data,), mode=mode, durable=durable)
+
+
+def replace_by_parts(
+    path: Path, parts: Iterable[bytes], *, mode: int = PRIVATE_FILE, durable: bool = True
+) -> None:
     """Give `path` new content at once: write aside, sync, rename, sync the directory.
 
     A reader sees the old or the new content, never a part; a failure leaves the old.
@@ -143,7 +150,7 @@ def replace(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool 
     aside = path.with_name(f".teamd-{os.urandom(8).hex()}.tmp")
     with told(path):
         try:
-            _write_aside(aside, data, mode, durable=durable)
+            _write_aside(aside, parts, mode, durable=durable)
             aside.rename(path)
         except BaseException:
             with suppress(OSError):
@@ -204,7 +211,7 @@ def _open_locked(path: Path, timeout_seconds: float) -> int:
             fd = _open_or_create(path)
             try:
                 _acquire(fd, path, deadline, timeout_seconds)
-                if _stands_under(fd, path):
+                if stands_under(fd, path):
                     return fd
             except BaseException:
                 os.close(fd)
@@ -251,7 +258,8 @@ def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> No
             return
 
 
-def _stands_under(fd: int, path: Path) -> bool:
+def stands_under(fd: int, path: Path) -> bool:
+    """Whether an open file is what stands under that name."""
     mine = os.fstat(fd)
     try:
         there = path.stat()
@@ -260,12 +268,15 @@ def _stands_under(fd: int, path: Path) -> bool:
     return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)
 
 
-def _write_aside(aside: Path, data: bytes, mode: int, *, durable: bool) -> None:
+def _write_aside(aside: Path, parts: Iterable[bytes], mode: int, *, durable: bool) -> None:
     # O_EXCL: whoever may write to the folder cannot have put a link there for us to follow.
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         os.fchmod(fd, mode)
-        _write_all(fd, data, 0)
+        end = 0
+        for part in parts:
+            _write_all(fd, part, end)
+            end += len(part)
         if durable:
             sync(fd)
     finally:

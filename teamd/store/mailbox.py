@@ -5,7 +5,7 @@ mail stands where it belongs. A reader that died in between takes the same mail 
 same ids. What `take` does, in an order in which every interruption can be told from every other:
 
 1. append a marker that names the batch to the inbox;
-2. write the batch, named, to the taken file (aside, then renamed);
+2. write the batch, named, to the taken file (aside, then renamed), see `taken`;
 3. truncate the inbox in place.
 
 A taken file whose marker still stands in the inbox was not truncated: all up to the marker is in
@@ -14,36 +14,52 @@ the file already. A marker without its file was never taken: it is passed over.
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from dataclasses import dataclass
-from io import BytesIO
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import NotAMessage, StoreError
+from teamd.errors import NotAMessage
 from teamd.protocol import MAX_MESSAGE_BYTES, Message, new_id
-from teamd.store import files
+from teamd.store import files, lines
+from teamd.store.taken import Position, Taken, first_position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator
 
     from teamd.store.paths import TeamPaths
 
-_MARKER_KEY: Final = "taken_as"
-_MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
+_SINGLY_AFTER: Final = 2  # readers that ended with the same delivery in hand
+_REJECTED_AFTER: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Mail that was taken: to be put in its place, then given to `Mailbox.done`."""
+    """A delivery: to be put in its place, then given to `Mailbox.done`."""
 
     id: str
     messages: tuple[Message, ...]
-    rejected: int = 0
+    end: int = 0
 
 
 EMPTY: Final = Batch("", ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """How much one delivery may be; one message it always is.
+
+    Attributes:
+        messages: at the most.
+        bytes: of their lines, at the most.
+        wary: whether a message that its readers do not survive is rejected in the end.
+    """
+
+    messages: int | None = None
+    bytes: int | None = None
+    wary: bool = False
+
+
+ALL: Final = Portion()
 
 
 class Mailbox:
@@ -54,6 +70,7 @@ class Mailbox:
         owner: whose mail it is.
         durable: whether `put` and `take` wait for the disk itself.
         max_bytes: a longer line is no message.
+        tell: hears of each line that is rejected, and why.
     """
 
     def __init__(
@@ -63,13 +80,16 @@ class Mailbox:
         *,
         durable: bool = True,
         max_bytes: int = MAX_MESSAGE_BYTES,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.owner = owner
         self._inbox = paths.inbox(owner)
-        self._taken = paths.taken(owner)
+        self._taken = Taken(paths.taken(owner), owner)
         self._rejected = paths.rejected(owner)
         self._durable = durable
         self._max_bytes = max_bytes
+        self._tell = tell
+        self._known = ""  # the batch that this reader has had in hand
 
     def put(self, *messages: Message) -> None:
         """Append messages, all or none; they are safe when this returns.
@@ -87,131 +107,115 @@ class Mailbox:
                 )
         files.append(self._inbox, b"".join(lines), durable=self._durable)
 
-    def take(self) -> Batch:
-        """Take all mail there is; the same again until it is `done`."""
+    def take(self, portion: Portion = ALL) -> Batch:
+        """Take mail; the same again until it is `done`, and what follows only after that."""
         with files.locked(self._inbox) as fd, files.told(self._inbox):
-            lines = _lines(files.read_descriptor(fd))
-            before = self._read_taken()
-            if before is not None:
-                fresh = _behind_marker(lines, before.id)
-                if fresh is None:  # truncated as it should be
-                    return before
-                lines = fresh  # the dead reader did not get to truncate
-            messages, bad = self._sort(lines)
-            kept = before.messages if before else ()
-            if before is None and not messages and not bad:
-                if lines:  # blank ones, dead markers: nobody is to wake for them again
-                    os.ftruncate(fd, 0)
+            before = self._taken.position()
+            fresh = 0 if before is None else lines.behind_marker(fd, before.batch)
+            if fresh is not None:  # nothing was taken, or its reader did not get to truncate
+                before = self._set_aside(fd, fresh)
+            if before is None:
                 return EMPTY
-            batch = Batch(new_id(), (*kept, *messages), len(bad))
-            self._set_aside(fd, batch, bad)
-            return batch
+            if portion.wary:
+                before, portion = self._suspect(before, portion)
+            self._known = before.batch
+            found, end = self._taken.messages(most=portion.messages, most_bytes=portion.bytes)
+        return Batch(before.batch, found, end)
 
     def done(self, batch: Batch) -> None:
-        """Forget a batch that stands where it belongs; another one that was taken since stays."""
+        """Forget a delivery that stands where it belongs; what was taken since stays."""
         with files.locked(self._inbox):
-            before = self._read_taken()
-            if before is not None and before.id == batch.id:
-                files.remove(self._taken)
+            before = self._taken.position()
+            if before is not None and before.batch == batch.id and before.at <= batch.end:
+                self._taken.move(Position(batch=batch.id, at=batch.end))
 
     def peek(self) -> list[Message]:
         """The mail that is under way to its owner, oldest first; nothing is changed."""
         if files.read(self._inbox) is None:
             return []
         with files.locked(self._inbox) as fd:
-            lines = _lines(files.read_descriptor(fd))
-            before = self._read_taken()
-        if before is not None:
-            behind = _behind_marker(lines, before.id)
-            lines = lines if behind is None else behind
-        return [*(before.messages if before else ()), *self._sort(lines)[0]]
+            before = self._taken.position()
+            old, _ = self._taken.messages()
+            start = 0 if before is None else lines.behind_marker(fd, before.batch) or 0
+            fresh = [self._sorted(line) for line in lines.read(fd, start)]
+        return [*old, *(message for message in fresh if isinstance(message, Message))]
 
     def leftover(self) -> tuple[Message, ...]:
         """Take only what an earlier reader took and had not done with, and forget it."""
-        before = self._read_taken()
-        if before is None:
-            return ()
-        batch = self.take()
-        old, new = batch.messages[: len(before.messages)], batch.messages[len(before.messages) :]
-        if new:  # what came behind the marker nobody has taken yet
-            self._write_taken(Batch(new_id(), new))
-        else:
-            self.done(batch)
+        with files.locked(self._inbox) as fd, files.told(self._inbox):
+            before = self._taken.position()
+            if before is None:
+                return ()
+            old, end = self._taken.messages()
+            fresh = lines.behind_marker(fd, before.batch)
+            self._taken.move(replace(before, at=end))
+            if fresh is not None:  # what came behind the marker nobody has taken yet
+                self._set_aside(fd, fresh)
         return old
 
     def waiting(self) -> bool:
         """Whether there is anything to take; a look at the files' sizes, no more."""
-        return any(path.exists() and path.stat().st_size for path in (self._inbox, self._taken))
+        return any(
+            path.exists() and path.stat().st_size for path in (self._inbox, self._taken.path)
+        )
 
     def queued(self) -> int:
         """How many messages are under way, counted by lines and without a lock: for display."""
-        taken = max(0, (files.read(self._taken) or b"").count(b"\n") - 1)  # without its header
+        taken = sum(part.count(b"\n") for part in self._taken.rest())
         return taken + (files.read(self._inbox) or b"").count(b"\n")
 
     def rejected(self) -> int:
         """How many lines were no message so far."""
         return (files.read(self._rejected) or b"").count(b"\n")
 
-    def _set_aside(self, fd: int, batch: Batch, bad: Iterable[bytes]) -> None:
-        files.write_at_end(fd, json.dumps({_MARKER_KEY: batch.id}).encode() + b"\n")
+    def _set_aside(self, fd: int, start: int) -> Position | None:
+        """Move the lines from `start` on to the taken file, behind what stands in it."""
+        if not any(
+            self._sorted(line) is not None for line in lines.read(fd, start, self._max_bytes)
+        ):
+            if os.fstat(fd).st_size:  # blank ones, dead markers: nobody is to wake for them again
+                os.ftruncate(fd, 0)
+            return self._taken.position()
+        position = first_position(new_id())
+        self._known = position.batch
+        files.write_at_end(fd, lines.marker(position.batch))
         if self._durable:
             files.sync(fd)
-        if garbage := b"".join(line.rstrip(b"\n") + b"\n" for line in bad):
-            files.append(self._rejected, garbage, durable=self._durable)
-        self._write_taken(batch)
+        parts = self._parts(fd, start, position)
+        files.replace_by_parts(self._taken.path, parts, durable=self._durable)
         os.ftruncate(fd, 0)
         if self._durable:
             files.sync(fd)
+        return position
 
-    def _write_taken(self, batch: Batch) -> None:
-        header = json.dumps({"batch": batch.id}).encode() + b"\n"
-        content = header + b"".join(message.encode() for message in batch.messages)
-        files.replace(self._taken, content, durable=self._durable)
+    def _parts(self, fd: int, start: int, position: Position) -> Iterator[bytes]:
+        yield position.header()
+        yield from self._taken.rest()
+        for line in lines.read(fd, start, self._max_bytes):
+            message = self._sorted(line)
+            if isinstance(message, Message):
+                yield message.encode()
+            elif message is not None:
+                self._reject(line, message)
 
-    def _read_taken(self) -> Batch | None:
-        content = files.read(self._taken)
-        if content is None:
-            return None
-        try:
-            header, *lines = _lines(content)
-            batch = str(json.loads(header)["batch"])
-            return Batch(batch, tuple(Message.decode(line, to=self.owner) for line in lines))
-        except (ValueError, KeyError, TypeError, NotAMessage) as error:
-            raise StoreError(
-                f"{self._taken} is damaged; move it away and look in it for lost mail"
-            ) from error
+    def _suspect(self, position: Position, portion: Portion) -> tuple[Position, Portion]:
+        """Count the readers that ended with this delivery in hand, and draw the consequence."""
+        if position.batch == self._known:
+            return position, portion
+        position = replace(position, tries=position.tries + 1)
+        if position.tries >= _REJECTED_AFTER:
+            (culprit,), end = self._taken.messages(most=1)
+            self._reject(culprit.encode(), f"{position.tries} readers ended with it in hand")
+            position = Position(batch=position.batch, at=end)
+        self._taken.move(position)
+        if position.tries >= _SINGLY_AFTER:
+            portion = replace(portion, messages=1)
+        return position, portion
 
-    def _sort(self, lines: Iterable[bytes]) -> tuple[list[Message], list[bytes]]:
-        """Tell messages from what is none; blank lines and markers are neither."""
-        messages = []
-        bad = []
-        for line in lines:
-            if not line.strip() or _marker(line) is not None:
-                continue
-            try:
-                messages.append(self._decode(line))
-            except NotAMessage:
-                bad.append(line)
-        return messages, bad
+    def _reject(self, line: bytes, why: str) -> None:
+        files.append(self._rejected, line.rstrip(b"\n") + b"\n", durable=self._durable)
+        if self._tell is not None:
+            self._tell(why)
 
-    def _decode(self, line: bytes) -> Message:
-        if len(line) > self._max_bytes:
-            raise NotAMessage(f"it is longer than {self._max_bytes} bytes")
-        return Message.decode(line, to=self.owner)
-
-
-def _lines(content: bytes) -> list[bytes]:
-    return BytesIO(content).readlines()  # `splitlines` would cut at a carriage return, too
-
-
-def _marker(line: bytes) -> str | None:
-    found = _MARKER.fullmatch(line)
-    return found[1].decode(errors="replace") if found else None
-
-
-def _behind_marker(lines: list[bytes], batch: str) -> list[bytes] | None:
-    """The lines behind the marker of `batch`, or `None` where it does not stand."""
-    for number, line in enumerate(lines):
-        if _marker(line) == batch:
-            return lines[number + 1 :]
-    return None
+    def _sorted(self, line: bytes) -> Message | str | None:
+        return lines.sort(line, to=self.owner, max_bytes=self._max_bytes)

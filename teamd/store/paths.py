@@ -159,8 +159,10 @@ def existing(team_directory: str | None) -> TeamPaths:
 
 def existing_or_here(team_directory: str | None) -> TeamPaths:
     """The team that `teamd start` means: the one that is found, else a new one right here."""
-    chosen = named(team_directory)
-    return chosen or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
+    chosen = named(team_directory) or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
+    if chosen.root.exists() and not chosen.root.is_dir():
+        raise NoTeam(f"{chosen.root} is no folder; move it away, or name another team directory")
+    return chosen
 
 
 def _here() -> Path:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.errors import StoreError, UnknownTeammate
+from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.identity import Identity
 from teamd.states import Status
 from teamd.store import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from teamd.store.paths import TeamPaths
 
@@ -174,6 +176,18 @@ class Roster:
                 files.replace(self._paths.config, new.encode())
             return new
 
+    def replace_damaged(self, team: Team) -> Path:
+        """Put a roster in the place of a damaged one, which is kept.
+
+        Returns:
+            Where the damaged one is now.
+        """
+        with files.locked(self._paths.config_lock):
+            kept = self._paths.config.with_suffix(f".damaged-{time.time_ns()}.json")
+            files.replace(kept, files.read(self._paths.config) or b"")
+            files.replace(self._paths.config, team.encode())
+        return kept
+
     def _decode(self, content: bytes) -> Team:
         path = self._paths.config
         try:
@@ -182,7 +196,9 @@ class Roster:
             name = document.pop("team_name", "default")
             members = tuple(Member.decode(m, team=name) for m in document.pop("members", ()))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StoreError(f"{path} is damaged ({error}); mend it or move it away") from error
+            raise DamagedRoster(
+                f"{path} is damaged ({error}); mend it, or `teamd restart` rebuilds it"
+            ) from error
         return Team(name=name, members=members, extra=MappingProxyType(document))
 
     def _check_format(self, found: object) -> None:

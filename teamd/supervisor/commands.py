@@ -114,6 +114,7 @@ class Commands:
         """
         member = self._register.team.find(newcomer.name)
         self._check(member, newcomer)
+        self._register.check()
         name = member.name if member else newcomer.name
         extra = {"fresh": True} if newcomer.fresh else {}
         prompt = Message(id=message_id, sender=LEAD, to=name, content=newcomer.prompt, extra=extra)

@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from teamd.errors import StoreError
+from teamd.errors import DamagedRoster, StoreError
 from teamd.protocol import LEAD, TEAMD, Message
 from teamd.states import Status
 from teamd.store.roster import COLOURS, Member, Team
@@ -59,8 +59,24 @@ class Register:
         """
         if not self._changes:
             return
-        self.team = self._roster.update(self._with_changes)
+        try:
+            self.team = self._roster.update(self._with_changes)
+        except DamagedRoster as error:  # somebody edited it; what it said is known here
+            kept = self._roster.replace_damaged(self.team)
+            self._journal.warn("roster rebuilt", reason=str(error), kept=str(kept))
+            self.tell_lead(f"{error}; it was written anew, and what stood there is kept in {kept}")
         self._changes = []
+
+    def check(self) -> None:
+        """See that the roster can be changed, before anything depends on it.
+
+        Raises:
+            StoreError: it was made by a newer version, or cannot be read.
+        """
+        try:
+            self._roster.read()
+        except DamagedRoster:
+            return  # mended by the next `publish`
 
     def begun(self, name: str, process: Identity) -> None:
         """A teammate has a process now."""

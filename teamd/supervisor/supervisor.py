@@ -36,6 +36,7 @@ class Supervisor:
     """Serves one team until a signal ends it.
 
     Args:
+        claim_stands: whether what makes this the team's supervisor is still there.
         stop_seconds: how long teammates have to end by themselves.
         alive: called each round, at least every `round_seconds`: the watchdog's sign of life.
     """
@@ -52,6 +53,7 @@ class Supervisor:
         signals: Signals,
         watch: Watch,
         journal: Journal,
+        claim_stands: Callable[[], bool],
         stop_seconds: float,
         alive: Callable[[], None],
         round_seconds: float,
@@ -65,6 +67,7 @@ class Supervisor:
         self._signals = signals
         self._watch = watch
         self._journal = journal
+        self._claim_stands = claim_stands
         self._stop_seconds = stop_seconds
         self._alive = alive
         self._round_seconds = min(round_seconds, watch.recheck_seconds)
@@ -90,6 +93,7 @@ class Supervisor:
             self._ring()  # takes the hints, so it comes before the look that relies on them
             self._obey()
             self._reap()
+            self._stop_if_gone()
             self._teammates.do_due()
             self._publish()
             self._alive()
@@ -117,6 +121,12 @@ class Supervisor:
         self._stopping = True
         for name in self._teammates.active():
             self._teammates.stop(name, seconds=seconds)
+
+    def _stop_if_gone(self) -> None:
+        """Nobody can reach a supervisor whose team directory was removed: it ends by itself."""
+        if not self._stopping and not self._claim_stands():
+            self._journal.warn("the team directory is gone")
+            self._stop(signal.SIGTERM)
 
     def _obey(self) -> None:
         """Read the control inbox: requests, and what teammates say of themselves."""
@@ -160,8 +170,8 @@ class Supervisor:
 
     def _reply(self, request: Request, given: Answer) -> None:
         self._journal.note("answered", id=request.id, text=given.text, exit_code=given.exit_code)
+        self._publish()  # whoever reads the answer finds the roster as it says
         try:
-            self._register.publish()  # whoever reads the answer finds the roster as it says
             requests.answer(self._paths, request.id, given)
         except StoreError as error:
             self._journal.error("answer not written", error, id=request.id)

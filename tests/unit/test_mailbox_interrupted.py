@@ -10,6 +10,7 @@ import pytest
 from teamd.protocol import Message
 from teamd.store.mailbox import EMPTY, Mailbox
 from teamd.store.paths import TeamPaths
+from teamd.store.taken import first_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +28,7 @@ def marker(batch: str) -> bytes:
 
 
 def taken(batch: str, *ids: str) -> bytes:
-    return b'{"batch": "%s"}\n' % batch.encode() + lines(*ids)
+    return first_position(batch).header() + lines(*ids)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,64 @@
+"""A damaged roster is kept aside and made anew from what the conversations know."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import BadName, DamagedRoster
+from teamd.protocol import check_name
+from teamd.states import Status
+from teamd.store.roster import COLOURS, Member, Roster, Team
+from teamd.store.transcript import Transcript
+
+if TYPE_CHECKING:
+    from teamd.journal import Journal
+    from teamd.store.paths import TeamPaths
+
+# How every system prompt begins; the role ends with the sentence.
+_IDENTITY: Final = re.compile(r"You are '([^']+)', role: (.*)\.$", re.MULTILINE)
+
+
+def opened_roster(paths: TeamPaths, journal: Journal) -> Roster:
+    """The roster, mended if need be.
+
+    Raises:
+        StoreError: it cannot be read, or was made by a newer version.
+    """
+    roster = Roster(paths)
+    try:
+        roster.read()
+    except DamagedRoster as error:
+        kept = roster.replace_damaged(rebuilt(paths))
+        journal.warn("roster rebuilt", reason=str(error), kept=str(kept))
+    return roster
+
+
+def rebuilt(paths: TeamPaths) -> Team:
+    """The team whose conversations stand in the team directory; all of them idle."""
+    team = Team()
+    for path in sorted(paths.transcript("any").parent.glob("*.jsonl")):
+        role = _role(Transcript(path))
+        try:
+            name = check_name(path.stem)
+        except BadName:
+            continue  # user.jsonl, or no conversation at all
+        if role is not None:
+            colour = COLOURS[len(team.members) % len(COLOURS)]
+            team = team.with_member(
+                Member(
+                    name=name,
+                    agent_id=f"{name}@{team.name}",
+                    role=role,
+                    status=Status.IDLE,
+                    color=colour,
+                )
+            )
+    return team
+
+
+def _role(transcript: Transcript) -> str | None:
+    """The role that the last conversation was opened with."""
+    opened = [record for record in transcript.records() if record.get("record") == "opened"]
+    found = _IDENTITY.search(str(opened[-1].get("system", ""))) if opened else None
+    return found[2] if found else None

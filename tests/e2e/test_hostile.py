@@ -1,0 +1,137 @@
+"""A hostile day: closed descriptors, removed folders, a roster edited by hand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.identity import Identity
+from tests.strict.replies import say
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&- 1>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
+def test_teamd_starts_whatever_the_shell_has_closed(project: Project, closed: str) -> None:
+    """The pipe that tells of readiness must not get the number of standard output."""
+    started = project.run("bash", "-c", f"exec {closed}; teamd start", timeout_seconds=30)
+    assert started.status == 0
+    assert "teamd (pid" in project.do("teamd", "status")
+
+
+@pytest.mark.parametrize("command", ["team", "send ann hi", "inbox", "doctor"])
+def test_a_command_without_standard_output_does_its_work(project: Project, command: str) -> None:
+    """An error after the mail was sent would have it sent again."""
+    project.enlist("ann")
+    done = project.run("bash", "-c", f"teamctl {command} >&-")
+    assert (done.status, done.stderr) == (0, "")
+
+
+def test_a_full_output_is_one_sentence(project: Project) -> None:
+    project.enlist("ann")
+    done = project.run("bash", "-c", "teamctl team --json >/dev/full")
+    assert done.status == 1
+    assert done.complaint == "teamctl: the output cannot be written: No space left on device"
+
+
+def test_a_roster_that_somebody_damaged_is_written_anew_and_kept(project: Project) -> None:
+    project.stage.play("ann", say("Noted."), say("It was blue."))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Remember: blue.", "--wait")
+    project.wait_for("ann", "idle")
+    project.paths.config.write_text("{garbage")
+    refused = project.run("teamctl", "team")
+    assert refused.status == 1
+    assert "config.json is damaged" in refused.complaint
+    project.do("teamctl", "spawn", "bob", "tester", "Go.", "--wait")
+    assert {m["name"] for m in json.loads(project.do("teamctl", "team", "--json"))["members"]} == {
+        "ann",
+        "bob",
+    }
+    assert "config.json is damaged" in project.mail("lead")
+    assert [file.read_text() for file in project.paths.root.glob("config.damaged-*")] == [
+        "{garbage"
+    ]
+
+
+def test_a_roster_damaged_while_nobody_ran_is_rebuilt_from_the_conversations(
+    project: Project,
+) -> None:
+    project.stage.play("ann", say("Noted."), say("It was blue."))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "senior clerk", "Remember: blue.", "--wait")
+    project.do("teamd", "stop")
+    project.paths.config.write_bytes(b"\0\0\0")
+    project.start()
+    assert project.log("teamd", "roster rebuilt")
+    member = project.wait_for("ann", "idle")
+    assert member["role"] == "senior clerk"
+    project.do("teamctl", "send", "ann", "Which colour was it?")
+    wait_until(lambda: len(project.asked("ann")) == 2, what="ann answers")
+    assert "Remember: blue." in str(project.asked("ann")[-1].body["messages"][0])
+
+
+def test_a_newer_roster_is_refused_at_once_and_left_alone(project: Project) -> None:
+    project.start()
+    newer = json.dumps({"format": 99, "members": []})
+    project.paths.config.write_text(newer)
+    refused = project.run("teamctl", "spawn", "ann", "clerk", "Go.", timeout_seconds=20)
+    assert refused.status == 1
+    assert "has format 99" in refused.complaint
+    assert project.paths.config.read_text() == newer
+    assert not project.paths.inbox("ann").exists(), "a refused spawn leaves no prompt behind"
+
+
+def test_a_team_whose_directory_was_removed_ends_by_itself(project: Project) -> None:
+    """Nobody could reach it any more, and a new team would stand in its place."""
+    pid = project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
+    teammate = project.member("ann")["pid"]
+    shutil.rmtree(project.paths.root, ignore_errors=True)
+    wait_until(lambda: Identity.of(pid) is None, timeout_seconds=40, what="teamd ends")
+    assert Identity.of(teammate) is None
+
+
+def test_a_flood_comes_in_portions_and_in_order(project: Project) -> None:
+    """A request of a hundred thousand messages would be too long for every model."""
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Wait.", "--wait")
+    project.wait_for("ann", "idle")
+    lines = [json.dumps({"from": "ci", "content": f"#{n}#"}) + "\n" for n in range(1000)]
+    inbox = project.paths.inbox("ann")
+    project.write("flood", "".join(lines))
+    project.do("flock", str(inbox), "-c", f"cat {project.folder / 'flood'} >> {inbox}")
+    wait_until(lambda: "#999#" in str(project.records("ann", "mail")[-1]), what="all is read")
+    project.wait_for("ann", "idle")
+    sizes = [len(record["messages"]) for record in project.records("ann", "mail")[1:]]
+    assert max(sizes) <= 100
+    contents = [m["content"] for r in project.records("ann", "mail")[1:] for m in r["messages"]]
+    assert contents == [f"#{n}#" for n in range(1000)]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "soon"])
+def test_a_time_that_is_none_is_wrong_usage(project: Project, seconds: str) -> None:
+    project.enlist("ann")
+    done = project.run("teamctl", "shutdown", "ann", "--timeout", seconds)
+    assert done.status == 2
+    assert "is no time; give up to 86400 seconds" in done.stderr
+
+
+def test_a_file_in_the_place_of_the_team_directory_is_told(project: Project) -> None:
+    Path(project.paths.root).write_text("")
+    started = project.run("teamd", "start")
+    assert started.status == 1
+    assert "is no folder; move it away" in started.complaint
+
+
+def test_a_named_team_directory_is_made_with_its_parents(project: Project) -> None:
+    project.environment["TEAMD_DIR"] = "deep/er/.team"
+    project.do("teamd", "start")
+    assert (project.folder / "deep/er/.team/config.json").is_file()
+    project.do("teamd", "stop")

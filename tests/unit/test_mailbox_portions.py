@@ -1,0 +1,140 @@
+"""A flood comes in portions, in order; a message that its readers do not survive is put aside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.protocol import Message
+from teamd.store.mailbox import EMPTY, Mailbox, Portion
+from teamd.store.paths import TeamPaths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WARY = Portion(messages=3, wary=True)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+def fill(paths: TeamPaths, *contents: str) -> None:
+    box = Mailbox(paths, "bob", durable=False)
+    box.put(*(Message(sender="lead", to="bob", content=content) for content in contents))
+
+
+def taken(box: Mailbox, portion: Portion) -> list[str]:
+    batch = box.take(portion)
+    box.done(batch)
+    return [message.content for message in batch.messages]
+
+
+def test_a_portion_is_no_larger_than_asked_and_the_rest_follows_in_order(paths: TeamPaths) -> None:
+    fill(paths, *"abcdefgh")
+    box = Mailbox(paths, "bob", durable=False)
+    portions = [taken(box, Portion(messages=3)) for _ in range(4)]
+    assert portions == [["a", "b", "c"], ["d", "e", "f"], ["g", "h"], []]
+    assert not box.waiting()
+
+
+def test_what_comes_meanwhile_comes_after_what_was_taken(paths: TeamPaths) -> None:
+    fill(paths, "a", "b")
+    box = Mailbox(paths, "bob", durable=False)
+    assert taken(box, Portion(messages=1)) == ["a"]
+    fill(paths, "c")
+    assert box.queued() == 2
+    assert [message.content for message in box.peek()] == ["b", "c"]
+    assert taken(box, Portion()) == ["b"]
+    assert taken(box, Portion()) == ["c"]
+
+
+def test_a_portion_is_the_same_until_it_is_done(paths: TeamPaths) -> None:
+    fill(paths, *"abc")
+    first = Mailbox(paths, "bob", durable=False).take(Portion(messages=2))
+    again = Mailbox(paths, "bob", durable=False).take(Portion(messages=2))
+    assert first == again
+
+
+def test_the_next_reader_goes_on_behind_what_was_done(paths: TeamPaths) -> None:
+    """Not at the start of the file: a flood would be read again at every crash."""
+    fill(paths, *"abc")
+    assert taken(Mailbox(paths, "bob", durable=False), Portion(messages=2)) == ["a", "b"]
+    assert taken(Mailbox(paths, "bob", durable=False), Portion(messages=2)) == ["c"]
+
+
+def test_a_message_larger_than_a_portion_comes_alone(paths: TeamPaths) -> None:
+    fill(paths, "small", "x" * 5000, "small too")
+    box = Mailbox(paths, "bob", durable=False)
+    sizes = [[len(content) for content in taken(box, Portion(bytes=1000))] for _ in range(3)]
+    assert sizes == [[5], [5000], [9]]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 400), min_size=1, max_size=20),
+    messages=st.integers(1, 7),
+    most=st.integers(1, 2000),
+)
+def test_whatever_the_portion_each_message_comes_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], messages: int, most: int
+) -> None:
+    paths = TeamPaths(tmp_path_factory.mktemp("team") / ".team")
+    paths.create()
+    contents = [f"{number}:{'x' * size}" for number, size in enumerate(sizes)]
+    fill(paths, *contents)
+    box = Mailbox(paths, "bob", durable=False)
+    found: list[str] = []
+    while portion := taken(box, Portion(messages=messages, bytes=most)):
+        assert len(portion) <= messages
+        found += portion
+    assert found == contents
+
+
+def test_a_delivery_that_two_readers_did_not_survive_comes_singly(paths: TeamPaths) -> None:
+    fill(paths, *"abcd")
+    readers = [Mailbox(paths, "bob", durable=False).take(WARY) for _ in range(4)]
+    assert [len(batch.messages) for batch in readers] == [3, 3, 1, 1]
+
+
+def test_a_message_that_four_readers_did_not_survive_is_rejected(paths: TeamPaths) -> None:
+    """Otherwise it would end its receiver for ever."""
+    fill(paths, *"abcd")
+    told: list[str] = []
+    for _ in range(4):
+        Mailbox(paths, "bob", durable=False).take(WARY)
+    box = Mailbox(paths, "bob", durable=False, tell=told.append)
+    assert taken(box, WARY) == ["b", "c", "d"]
+    assert b'"a"' in paths.rejected("bob").read_bytes()
+    assert told == ["4 readers ended with it in hand"]
+
+
+def test_a_reader_that_gets_on_clears_the_suspicion(paths: TeamPaths) -> None:
+    fill(paths, *"abcdef")
+    for _ in range(3):
+        Mailbox(paths, "bob", durable=False).take(WARY)
+    box = Mailbox(paths, "bob", durable=False)
+    assert taken(box, WARY) == ["a"]
+    assert taken(box, WARY) == ["b", "c", "d"]
+
+
+def test_a_person_who_breaks_off_is_not_suspected(paths: TeamPaths) -> None:
+    """`teamctl inbox | head` may be broken off any number of times."""
+    fill(paths, *"ab")
+    for _ in range(10):
+        assert len(Mailbox(paths, "bob", durable=False).take().messages) == 2
+    assert Mailbox(paths, "bob", durable=False).rejected() == 0
+
+
+def test_why_a_line_is_no_message_is_told(paths: TeamPaths) -> None:
+    paths.inbox("bob").write_bytes(b"garbage\n")
+    told: list[str] = []
+    box = Mailbox(paths, "bob", durable=False, tell=told.append)
+    box.done(box.take())
+    assert told == ["it is not JSON"]
+    assert box.take() == EMPTY
