@@ -22,7 +22,9 @@ COMMANDS: Final = {
     "inbox": "Read your mail, or look at a teammate's.",
     "transcript": "Show a teammate's conversation.",
     "logs": "Show the log of a teammate, or of teamd.",
+    "trace": "Show a message's way, by its id.",
     "shutdown": "End a teammate, or all of them.",
+    "prune": "Remove old logs, and what nobody in the team has any more.",
 }
 
 

@@ -87,6 +87,12 @@ def show_message(message: Message) -> None:
         click.echo(f"  {line}")
 
 
+def moment(seconds: float) -> str:
+    """A time since the epoch as `2026-03-24 17:05:09.123`, where the reader is."""
+    local = datetime.fromtimestamp(seconds).astimezone()
+    return local.replace(tzinfo=None).isoformat(" ", timespec="milliseconds")
+
+
 def duration(seconds: float) -> str:
     """Seconds as `42s`, `12m`, `3h05m` or `4d02h`."""
     whole = max(0, int(seconds))

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from teamd import settings
-from teamd.errors import TeamError
+from teamd.errors import StoreError, TeamError
 from teamd.journal import Journal
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
-from teamd.store import files, running
+from teamd.store import debris, files, running
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.rebuilding import opened_roster
@@ -94,6 +94,7 @@ class _Parts:
 
 def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
     paths, journal = parts.paths, parts.journal
+    _sweep(paths, journal)
     kernel.become_subreaper()
     signals = Signals(*_CAUGHT)
     watching = watch(paths.inboxes)
@@ -151,6 +152,15 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
     supervisor.run()
     notify("STOPPING=1")
     journal.note("stopped")
+
+
+def _sweep(paths: TeamPaths, journal: Journal) -> None:
+    """Remove what earlier processes left when they were killed."""
+    try:
+        if swept := debris.sweep(paths):
+            journal.note("swept", files=[str(path) for path in swept])
+    except StoreError as error:  # it takes space, no more: the team is served all the same
+        journal.error("not swept", error)
 
 
 def _spawn_declared(parts: _Parts, commands: Commands, register: Register) -> None:

@@ -25,6 +25,7 @@ RESERVED: Final = frozenset({LEAD, USER, TEAMD, ALL})
 STATE_TYPE: Final = "state"  # a teammate tells the supervisor how it goes
 REQUEST_TYPE: Final = "request"  # somebody asks the supervisor to do something
 MAX_MESSAGE_BYTES: Final = 1_048_576
+_MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
 _END_OF_TIME: Final = 253_402_128_000.0  # year 9999; beyond it no calendar of ours knows a date
 
@@ -45,6 +46,12 @@ def check_name(name: str) -> str:
 def new_id() -> str:
     """Return an id that sorts by the time it was made: microseconds and 64 random bits, in hex."""
     return f"{time.time_ns() // 1000:014x}-{os.urandom(8).hex()}"
+
+
+def moment_of(made: str) -> float | None:
+    """When `new_id` made this id, in seconds since the epoch; `None` for an id of another kind."""
+    found = _MADE_ID.fullmatch(made)
+    return int(found[1], 16) / 1_000_000 if found else None
 
 
 def is_moment(value: object) -> TypeGuard[float]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import select
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from teamctl import output
 from teamctl.completion import boxes
+from teamctl.following import Growing
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
-from teamd.protocol import LEAD, USER
+from teamd.protocol import LEAD, USER, moment_of
 from teamd.store.post import Post
-from teamd.store.transcript import Transcript
+from teamd.store.transcript import Transcript, mail_in, parse
 from teamd.store.watch import watch
 
 if TYPE_CHECKING:
@@ -73,16 +74,32 @@ class _Taker:
     def __init__(self, box: Mailbox, paths: TeamPaths) -> None:
         self._box = box
         self._kept = Transcript(paths.transcript(USER))
+        self._growing = Growing(self._kept.path)
+        self._known: set[tuple[Any, ...]] = set()
 
     def read(self, *, as_json: bool) -> int:
         batch = self._box.take()
-        _show(batch.messages, as_json=as_json)
+        fresh = self._fresh(batch.messages)
+        _show(fresh, as_json=as_json)
         sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken
-        if batch.messages:
-            record = {"record": "mail", "messages": [m.to_json() for m in batch.messages]}
-            self._kept.append({**record, "time": time.time()})
+        if fresh:
+            record = {"record": "mail", "messages": [m.to_json() for m in fresh]}
+            self._kept.append({**record, "time": time.time(), "taken": moment_of(batch.id)})
         self._box.done(batch)
-        return len(batch.messages)
+        return len(fresh)
+
+    def _fresh(self, messages: Sequence[Message]) -> list[Message]:
+        """Those that were not read before; a repeated send is one message."""
+        if messages:
+            for line in self._growing.lines():
+                kept = mail_in(parse(line) or {})
+                self._known.update((m.get("id"), m.get("from"), m.get("content")) for m in kept)
+        fresh: dict[tuple[Any, ...], Message] = {}
+        for message in messages:
+            identity = (message.id, message.sender, message.content)  # as `is_same_as` compares
+            if identity not in self._known:
+                fresh.setdefault(identity, message)
+        return list(fresh.values())
 
 
 def _show(messages: Sequence[Message], *, as_json: bool) -> None:

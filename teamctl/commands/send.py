@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from teamctl import output
 from teamctl.completion import boxes
 from teamctl.input import text_or_stdin
+from teamctl.receipts import Receipt, timeout_option, wait_for_conversation
 from teamd.commandline import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
+from teamd.errors import DeadlinePassed, ExitCode
 from teamd.protocol import LEAD, Message, new_id
 from teamd.store.post import Post
 
@@ -20,6 +23,9 @@ from teamd.store.post import Post
 @click.option("--type", "kind", default="message", show_default=True, help="The message's type.")
 @click.option("--id", "message_id", help="The same id twice is one message: for a safe retry.")
 @click.option("--summary", help="What it is about, in a few words.")
+@click.option("--wait", is_flag=True, help="Return once it stands in the conversation of NAME.")
+@timeout_option
+@output.json_option
 @team_options
 @pass_choice
 def command(
@@ -31,10 +37,14 @@ def command(
     kind: str,
     message_id: str | None,
     summary: str | None,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
 ) -> int:
     """Send TEXT to NAME; a TEXT of - is read from standard input.
 
-    It is safe on disk when this returns, and delivered when NAME looks into its inbox.
+    It is safe on disk when this returns, and delivered when NAME looks into its inbox; --wait
+    waits for that. `teamctl trace` shows the way of the id that --json prints.
     """
     paths = choice.existing()
     mail = choice.settings(paths).mail
@@ -48,7 +58,19 @@ def command(
         extra={} if summary is None else {"summary": summary},
     )
     sent = post.send(message)
-    click.echo(f"sent to {sent.to}")
+    if not as_json:
+        click.echo(f"sent to {sent.to}")
     if sent.warning:
         output.warn(sent.warning)
+    if wait:
+        receipt = Receipt(paths, post, replace(message, to=sent.to), told=sent.warning)
+        if wait_for_conversation(paths, receipt.look, seconds=timeout) is None:
+            raise DeadlinePassed(
+                f"{sent.to} has not taken it within {timeout:g} s; the message is safe and will be "
+                f"delivered: `teamctl trace {message.id}` shows where it is"
+            )
+    if as_json:
+        output.print_json({"id": message.id, "to": sent.to, "delivered": wait})
+    elif wait:
+        click.echo(f"delivered to {sent.to}")
     return ExitCode.DONE

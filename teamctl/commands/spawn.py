@@ -8,22 +8,20 @@ import click
 
 from teamctl import output
 from teamctl.completion import teammates
-from teamctl.following import Growing
 from teamctl.input import text_or_stdin
-from teamd.commandline import Choice, Seconds, pass_choice, team_options
+from teamctl.receipts import Arrival, timeout_option, wait_for_conversation
+from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import DeadlinePassed, ExitCode, TeamError
 from teamd.protocol import check_name
 from teamd.states import Status
 from teamd.store import files, requests
 from teamd.store.roster import Roster
-from teamd.store.transcript import Record, parse
-from teamd.store.watch import wait_for
 
 if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
+    from teamd.store.transcript import Record
 
 REQUEST_SECONDS: Final = 30.0
-_FOR_EVER: Final = 1e9
 _GONE: Final = (Status.FAILED, Status.SHUTDOWN)
 
 
@@ -34,11 +32,7 @@ _GONE: Final = (Status.FAILED, Status.SHUTDOWN)
 @click.option("--model", help="Another model than that of the settings.")
 @click.option("--fresh", is_flag=True, help="Begin a new conversation; the old one stays on disk.")
 @click.option("--wait", is_flag=True, help="Wait for the end of its turn and print its last words.")
-@click.option(
-    "--timeout",
-    type=Seconds(zero=False),
-    help="Seconds to wait with --wait  [default: no limit].",
-)
+@timeout_option
 @click.option("--save", is_flag=True, help="Write it into team.toml as well.")
 @output.json_option
 @team_options
@@ -102,8 +96,7 @@ def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
 def _last_words(paths: TeamPaths, name: str, message: str, seconds: float | None) -> str:
     """Wait for the end of the turn in which the message was read; returns its final text."""
     turn = _Turn(paths, name, message)
-    transcripts = paths.transcript(name).parent
-    ended = wait_for(transcripts, turn.end, timeout_seconds=seconds or _FOR_EVER)
+    ended = wait_for_conversation(paths, turn.end, seconds=seconds)
     if ended is None:
         raise DeadlinePassed(
             f"{name} is still at work after {seconds:g} s; `teamctl transcript {name} --follow` "
@@ -123,11 +116,9 @@ class _Turn:
     """The turn of a teammate in which it reads one message."""
 
     def __init__(self, paths: TeamPaths, name: str, message: str) -> None:
-        self._growing = Growing(paths.transcript(name))
+        self._arrival = Arrival(paths.transcript(name), lambda mail: mail.get("id") == message)
         self._roster = Roster(paths)
         self._name = name
-        self._message = message
-        self._read = False
 
     def end(self) -> Record | None:
         """The record that ends it, if it has ended.
@@ -136,11 +127,8 @@ class _Turn:
             TeamError: the teammate has gone.
         """
         member = self._roster.read().get(self._name)  # before the look: what it wrote, it wrote
-        for line in self._growing.lines():
-            record = parse(line) or {}
-            if record.get("record") == "mail":
-                self._read |= any(m["id"] == self._message for m in record["messages"])
-            elif record.get("record") == "ended" and self._read:
+        for record in self._arrival.records():
+            if record.get("record") == "ended":
                 return record
         if member.status in _GONE:
             why = f": {member.reason}" if member.reason else ""

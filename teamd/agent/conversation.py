@@ -68,9 +68,10 @@ class Conversation:
         """
         return _identity(message.to_json()) not in self._seen
 
-    def deliver(self, messages: Iterable[Message]) -> None:
+    def deliver(self, messages: Iterable[Message], **facts: Any) -> None:
         """Put mail into the conversation."""
-        self._record({"record": "mail", "messages": [message.to_json() for message in messages]})
+        mail = {"record": "mail", "messages": [message.to_json() for message in messages]}
+        self._record({**mail, **facts})
 
     def add_reply(self, reply: Reply) -> None:
         """Put a whole reply of the model into it."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from teamd.agent import prompts
 from teamd.agent.conversation import PAUSED
 from teamd.models import Ask, UnusableError
+from teamd.protocol import moment_of
 from teamd.states import Status
 from teamd.store.mailbox import Portion
 from teamd.tools import Result
@@ -110,7 +111,7 @@ class Loop:
             if message.extra.get("fresh") is True or not self._conversation.system:
                 self._open()
         if fresh:
-            self._conversation.deliver(fresh)
+            self._conversation.deliver(fresh, taken=moment_of(batch.id))
         self._mailbox.done(batch)
 
     def _open(self) -> None:

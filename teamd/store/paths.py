@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from teamd.errors import NoTeam
+from teamd.protocol import LEAD, USER
 from teamd.store import files
 
 TEAM_FOLDER: Final = ".team"
@@ -69,9 +70,18 @@ class TeamPaths:
         """Lines of `name`'s inbox that were no message."""
         return self.inboxes / f"{name}.rejected.jsonl"
 
+    @property
+    def transcripts(self) -> Path:
+        """The folder of the conversations."""
+        return self.root / "transcripts"
+
     def transcript(self, name: str) -> Path:
         """The conversation of `name`."""
-        return self.root / "transcripts" / f"{name}.jsonl"
+        return self.transcripts / f"{name}.jsonl"
+
+    def delivered(self, name: str) -> Path:
+        """Where mail to `name` stands in the end; the person's is kept once it was shown."""
+        return self.transcript(USER if name == LEAD else name)
 
     @property
     def replies(self) -> Path:
@@ -102,7 +112,7 @@ class TeamPaths:
         files.check_owner(self.root)
         for folder in (
             self.inboxes,
-            self.transcript("x").parent,
+            self.transcripts,
             self.replies,
             self.call_slots,
             self.logs,

@@ -69,6 +69,14 @@ class Post:
             self.mailbox(member.name).put(replace(message, to=member.name))
         return [Sent(member.name) for member in receivers]
 
+    def obstacle(self, name: str) -> str | None:
+        """Why mail would wait in the inbox of `name` right now, in a sentence.
+
+        Raises:
+            UnknownTeammate: nobody has that name.
+        """
+        return self._receiver(name)[1]
+
     def inbox(self, name: str) -> Mailbox:
         """The mailbox of a name that may have one.
 

@@ -41,6 +41,13 @@ class Transcript:
                 yield record
 
 
+def mail_in(record: Record) -> list[Record]:
+    """The messages that a record puts into the conversation; none for records of another kind."""
+    if record.get("record") != "mail" or not isinstance(record.get("messages"), list):
+        return []
+    return [fields for fields in record["messages"] if isinstance(fields, dict)]
+
+
 def parse(line: bytes) -> Record | None:
     """The record that a line holds, if it is whole."""
     try:

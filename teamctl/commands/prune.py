@@ -1,0 +1,114 @@
+"""`teamctl prune`: remove old logs, and what nobody in the team has any more."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from teamctl import output
+from teamd.commandline import Choice, pass_choice, team_options
+from teamd.errors import ExitCode, TeamError
+from teamd.protocol import NAME, RESERVED
+from teamd.store import debris, files
+from teamd.store.requests import KEPT_SECONDS
+from teamd.store.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from teamd.store.paths import TeamPaths
+
+_DAY_SECONDS: Final = 86_400.0
+_ROTATED: Final = re.compile(r"\.log\.\d+")
+
+
+@click.command()
+@click.option("--logs", is_flag=True, help="Only logs.")
+@click.option("--transcripts", is_flag=True, help="Only conversations.")
+@click.option(
+    "--older-than",
+    "days",
+    metavar="DAYS",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Leave what was written to within so many days.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@team_options
+@pass_choice
+def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> int:
+    """Remove rotated logs, logs and conversations of names that are not in the team, and debris.
+
+    What a member of the team has is left, whatever its status, and so are mail and your own
+    conversation. Debris is what a kill left for more than an hour: answers that nobody came for,
+    files that were not finished.
+    """
+    paths = choice.existing()
+    removed: list[tuple[Path, int]] = []
+    try:
+        # Under the roster's lock nobody joins the team whose old conversation is being removed.
+        with files.locked(paths.config_lock):
+            found = _found(paths, logs=logs, transcripts=transcripts)
+            for path in debris.older(found, seconds=days * _DAY_SECONDS):
+                with files.told(path), suppress(FileNotFoundError):  # a log that rotates just now
+                    size = path.lstat().st_size
+                    if not dry_run:
+                        path.unlink()
+                    removed.append((path, size))
+    finally:  # whatever came in between, what is gone is told
+        _tell("would remove" if dry_run else "removed", paths, removed)
+    if not removed:
+        click.echo("nothing to remove")
+    return ExitCode.DONE
+
+
+def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]:
+    everything = not (logs or transcripts)
+    members = _members(paths)
+    if logs or everything:
+        yield from _logs(paths, members)
+    if transcripts or everything:
+        yield from _transcripts(paths, members)
+    if everything:
+        yield from debris.older(sorted(paths.replies.glob("*.json")), seconds=KEPT_SECONDS)
+        yield from sorted(debris.aside(paths))
+
+
+def _members(paths: TeamPaths) -> set[str]:
+    """The names of the team in lower case; without a roster nobody knows what may go."""
+    if not paths.config.exists():
+        raise TeamError(
+            f"there is no roster {paths.config}, so nothing tells what may go; "
+            "`teamd start` makes one"
+        )
+    return {member.name.lower() for member in Roster(paths).read().members} | RESERVED
+
+
+def _logs(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
+    """Rotated ones of anybody, and those of names that are gone."""
+    for path in sorted(paths.logs.glob("*.log*")):
+        name, dot, rest = path.name.partition(".")
+        if NAME.fullmatch(name) and (
+            _ROTATED.fullmatch(dot + rest) or (rest == "log" and name.lower() not in members)
+        ):
+            yield path
+
+
+def _transcripts(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
+    for path in sorted(paths.transcripts.glob("*.jsonl")):
+        if NAME.fullmatch(path.stem) and path.stem.lower() not in members:
+            yield path
+
+
+def _tell(verb: str, paths: TeamPaths, removed: list[tuple[Path, int]]) -> None:
+    for path, size in removed:
+        shown = output.plain(str(path.relative_to(paths.root)))
+        click.echo(f"{verb} {shown} ({output.count(size)}B)")
+    if removed:
+        total = sum(size for _, size in removed)
+        number = "1 file" if len(removed) == 1 else f"{len(removed)} files"
+        click.echo(f"{verb} {number}, {output.count(total)}B in all")

@@ -1,0 +1,57 @@
+"""`teamctl trace`: how far a message has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from teamctl import output
+from teamd.commandline import Choice, pass_choice, team_options
+from teamd.errors import ExitCode
+from teamd.protocol import LEAD
+from teamd.store.trace import Stage, trace
+
+if TYPE_CHECKING:
+    from teamd.store.trace import Way
+
+
+@click.command()
+@click.argument("message_id", metavar="ID")
+@output.json_option
+@team_options
+@pass_choice
+def command(choice: Choice, message_id: str, *, as_json: bool) -> int:
+    """Show when message ID was sent, taken and put into a conversation, or where it is.
+
+    The beginning of an id is enough where no other begins so. A broadcast has a line for each
+    of its receivers.
+    """
+    ways = trace(choice.existing(), message_id)
+    if as_json:
+        output.print_json({"id": ways[0].id, "receivers": [way.to_json() for way in ways]})
+        return ExitCode.DONE
+    for way in ways:
+        whose = click.style(output.plain(f"{way.id} to {way.to}"), bold=True)
+        click.echo(f"{whose}: {'; '.join(_steps(way))}")
+    return ExitCode.DONE
+
+
+def _steps(way: Way) -> list[str]:
+    """What has happened to it so far, and what has not."""
+    sent = "" if way.sent is None else f" {output.moment(way.sent)}"
+    steps = [f"sent{sent} by {output.plain(way.sender)}"]
+    if way.taken is not None:
+        steps.append(f"taken {output.moment(way.taken)}")
+    match way.stage:
+        case Stage.QUEUED:
+            steps.append(f"queued at position {way.position} in {way.file}")
+        case Stage.TAKEN:
+            steps.append(f"under way in {way.file}")
+        case Stage.REJECTED:
+            steps.append(f"rejected, and kept in {way.file}")
+        case Stage.DELIVERED:
+            what = "shown to you" if way.to == LEAD else "in the conversation"
+            when = "" if way.delivered is None else f" {output.moment(way.delivered)}"
+            steps.append(f"{what}{when}")
+    return steps

@@ -1,0 +1,168 @@
+"""What nobody needs any more is removed, and nothing else."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+def left(path: Path, *, days: float = 0, size: int = 1000) -> Path:
+    path.write_bytes(b"x" * size)
+    then = time.time() - days * 86_400
+    os.utime(path, (then, then))
+    return path
+
+
+def furnish(project: Project) -> tuple[set[Path], set[Path]]:
+    """A team of Ann with files of hers, of the person, and of names that are gone.
+
+    Returns:
+        What must stay, and what may go.
+    """
+    project.enlist("Ann")
+    paths = project.paths
+    stay = {
+        left(path, days=99)
+        for path in (
+            paths.log("Ann"),
+            paths.log("ann"),  # compared without case, as names are
+            paths.log("teamd"),
+            paths.log("lead"),
+            paths.logs / "teamd.stderr",
+            paths.logs / "notes.txt",
+            paths.logs / "old.log.bak",
+            paths.transcript("Ann"),
+            paths.transcript("user"),
+            paths.transcript("lead"),
+            paths.transcripts / "old.jsonl.bak",
+            paths.inbox("old"),
+            paths.rejected("old"),
+        )
+    }
+    stay |= {left(paths.replies / "new.json"), left(paths.inboxes / ".teamd-new.tmp")}
+    go = {
+        left(path, days=2)
+        for path in (
+            paths.log("old"),
+            paths.logs / "old.log.1",
+            paths.logs / "Ann.log.1",
+            paths.logs / "Ann.log.12",
+            paths.logs / "teamd.log.3",
+            paths.transcript("old"),
+            paths.replies / "1.json",
+            paths.root / ".teamd-1.tmp",
+            paths.inboxes / ".teamd-2.tmp",
+        )
+    }
+    return stay, go
+
+
+def test_what_is_rotated_gone_or_debris_is_removed_and_told(project: Project) -> None:
+    stay, go = furnish(project)
+    told = project.do("teamctl", "prune", "--dry-run").splitlines()
+    root = project.paths.root
+    assert sorted(told[:-1]) == sorted(f"would remove {p.relative_to(root)} (1.0kB)" for p in go)
+    assert told[-1] == "would remove 9 files, 9.0kB in all"
+    assert all(path.exists() for path in stay | go)
+
+    done = project.do("teamctl", "prune").splitlines()
+    assert done == [line.replace("would remove", "removed") for line in told]
+    assert all(path.exists() for path in stay)
+    assert not any(path.exists() for path in go)
+    assert project.do("teamctl", "prune") == "nothing to remove\n"
+
+
+def test_one_kind_alone_can_be_chosen(project: Project) -> None:
+    stay, go = furnish(project)
+    project.do("teamctl", "prune", "--transcripts")
+    assert {path for path in go if not path.exists()} == {project.paths.transcript("old")}
+    project.do("teamctl", "prune", "--logs")
+    rest = {path for path in go if path.exists()}
+    assert {path.suffix for path in rest} == {".json", ".tmp"}
+    project.do("teamctl", "prune", "--logs", "--transcripts")
+    assert {path for path in go if path.exists()} == rest
+    assert all(path.exists() for path in stay)
+
+
+def test_what_is_younger_than_so_many_days_stays(project: Project) -> None:
+    _, go = furnish(project)
+    young = left(project.paths.transcript("young"), days=0.9)
+    assert project.do("teamctl", "prune", "--older-than", "3") == "nothing to remove\n"
+    told = project.do("teamctl", "prune", "--older-than", "1.5")
+    assert told.endswith("removed 9 files, 9.0kB in all\n")
+    assert not any(path.exists() for path in go)
+    assert project.do("teamctl", "prune", "--older-than", "0").splitlines() == [
+        "removed transcripts/young.jsonl (1.0kB)",
+        "removed 1 file, 1.0kB in all",
+    ]
+    assert not young.exists()
+    misused = project.run("teamctl", "prune", "--older-than", "-1")
+    assert misused.status == 2
+
+
+def test_without_a_roster_nothing_is_removed(project: Project) -> None:
+    """Where nobody is known to be in the team, everybody's conversation would go."""
+    stay, go = furnish(project)
+    for content, sentence in (
+        (None, f"there is no roster {project.paths.config}, so nothing tells what may go"),
+        ("{", "config.json is damaged"),
+    ):
+        project.paths.config.unlink()
+        if content is not None:
+            project.paths.config.write_text(content)
+        refused = project.run("teamctl", "prune")
+        assert (refused.status, refused.stdout) == (1, "")
+        assert sentence in refused.complaint
+        project.paths.config.touch()
+    assert all(path.exists() for path in stay | go)
+
+
+def test_nobody_joins_the_team_while_it_is_pruned(project: Project) -> None:
+    """The old conversation of one who is just spawned again would go under its feet."""
+    furnish(project)
+    with project.paths.config_lock.open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        pruning = project.begin("teamctl", "prune")
+        wait_until(lambda: _opened(pruning.pid, project.paths.config_lock), what="it waits")
+        project.enlist("Ann", "old")
+    assert pruning.wait(30) == 0
+    assert project.paths.transcript("old").exists()
+    assert project.paths.log("old").exists()
+    assert not (project.paths.logs / "old.log.1").exists()
+
+
+def _opened(pid: int, path: Path) -> bool:
+    descriptors = Path(f"/proc/{pid}/fd")
+    try:
+        return any(fd.resolve() == path.resolve() for fd in descriptors.iterdir())
+    except FileNotFoundError:  # closed while we looked
+        return False
+
+
+def test_a_start_sweeps_what_a_kill_left(project: Project) -> None:
+    project.paths.create()
+    old = left(project.paths.inboxes / ".teamd-0123.tmp", days=1)
+    young = left(project.paths.inboxes / ".teamd-4567.tmp")
+    project.start()
+    assert not old.exists()
+    assert young.exists()
+    assert project.log("teamd", "swept")[0]["files"] == [str(old)]
+
+
+def test_a_running_team_is_none_the_worse_for_it(team: Project) -> None:
+    team.do("teamctl", "spawn", "pia", "coder", "Go.", "--wait")
+    team.wait_for("pia", "idle")
+    left(team.paths.transcript("old"))
+    before = team.records("pia")
+    assert "transcripts/old.jsonl" in team.do("teamctl", "prune")
+    assert team.records("pia") == before
+    team.do("teamctl", "send", "pia", "Still there?", "--wait")
+    assert len(team.records("pia", "mail")) == 2

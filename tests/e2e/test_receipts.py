@@ -1,0 +1,218 @@
+"""Who sends can wait until it stands in a conversation, and see later how it came there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+PIPES: Final[dict[str, Any]] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+WAY_KEYS: Final = {
+    "id", "type", "from", "to", "sent", "stage", "position", "taken", "delivered", "file",
+}  # fmt: skip
+
+
+def _way(project: Project, wanted: str) -> dict[str, Any]:
+    traced = json.loads(project.do("teamctl", "trace", wanted, "--json"))
+    assert traced.keys() == {"id", "receivers"}
+    (way,) = traced["receivers"]
+    assert way.keys() == WAY_KEYS
+    return dict(way)
+
+
+def test_a_send_that_waits_returns_once_it_stands_in_the_conversation(team: Project) -> None:
+    team.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    said = team.do("teamctl", "send", "ANN", "Are you there?", "--id", "call-1", "--wait")
+    mail = [m for record in team.records("ann", "mail") for m in record["messages"]]
+    assert said == "sent to ann\ndelivered to ann\n"
+    assert [m["content"] for m in mail] == ["Go.", "Are you there?"]
+    # A retry after an unknown outcome: it stands there already.
+    assert team.do("teamctl", "send", "ann", "Are you there?", "--id", "call-1", "--wait") == said
+
+
+def test_a_send_that_waits_reaches_who_is_in_the_middle_of_a_turn(team: Project) -> None:
+    """It returns with the very next model call, not at the end of the turn."""
+    command = "touch begun; until [ -e go-on ]; do sleep 0.02; done"
+    team.stage.play("mia", use(("bash", {"command": command})), say("Done."))
+    team.do("teamctl", "spawn", "mia", "coder", "Build it.")
+    wait_until((team.folder / "begun").exists, what="the command runs")
+    late = team.run("teamctl", "send", "mia", "One.", "--id", "mia-1", "--wait", "--timeout", "0.3")
+    assert late.status == 4
+    assert late.stdout == "sent to mia\n"
+    assert late.complaint == (
+        "teamctl: mia has not taken it within 0.3 s; the message is safe and will be delivered: "
+        "`teamctl trace mia-1` shows where it is"
+    )
+    assert (_way(team, "mia-1")["stage"], _way(team, "mia-1")["position"]) == ("queued", 1)
+    with team.begin("teamctl", "send", "mia", "Two.", "--wait", **PIPES) as waiting:
+        wait_until(lambda: "Two." in team.mail("mia"))
+        assert waiting.poll() is None
+        team.write("go-on", "")
+        assert waiting.communicate(timeout=30) == ("sent to mia\ndelivered to mia\n", "")
+        assert waiting.returncode == 0
+    assert _way(team, "mia-1")["stage"] == "delivered"
+
+
+def test_without_teamd_a_send_says_so_at_once_and_waits(project: Project) -> None:
+    project.enlist("ann")
+    late = project.run("teamctl", "send", "ann", "One.", "--wait", "--timeout", "0.1")
+    assert late.status == 4
+    nobody, over = late.stderr.splitlines()
+    assert nobody == (
+        f"warning: no teamd runs for {project.paths.root}; the message is delivered once "
+        "`teamd start` has started it"
+    )
+    assert over.startswith("teamctl: ann has not taken it within 0.1 s; the message is safe")
+    with project.begin("teamctl", "send", "ann", "Two.", "--wait", **PIPES) as waiting:
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() == f"{nobody}\n"
+        assert waiting.poll() is None
+        project.start()
+        assert waiting.communicate(timeout=30)[0] == "sent to ann\ndelivered to ann\n"
+    project.wait_for("ann", "idle")
+
+
+def test_who_is_shut_down_is_waited_for(team: Project) -> None:
+    """And the sender is told why, once."""
+    team.do("teamctl", "spawn", "sue", "coder", "Go.", "--wait")
+    team.do("teamctl", "shutdown", "sue")
+    late = team.run("teamctl", "send", "sue", "x", "--wait", "--timeout", "0.1")
+    assert late.status == 4
+    warning, over = late.stderr.splitlines()
+    assert warning.endswith("sue is shut down; the message waits until it is spawned again")
+    assert over.startswith("teamctl: sue has not taken it within 0.1 s")
+
+
+def test_mail_to_the_person_has_arrived_when_it_was_read(team: Project) -> None:
+    argv = ("teamctl", "send", "lead", "Done.", "--from", "ci", "--id", "ci-1", "--wait", "--json")
+    with team.begin(*argv, **PIPES) as waiting:
+        wait_until(lambda: "Done." in team.mail("lead"))
+        assert waiting.poll() is None
+        assert "Done." in team.do("teamctl", "inbox")
+        said, errors = waiting.communicate(timeout=30)
+    assert (waiting.returncode, errors) == (0, "")
+    assert json.loads(said) == {"id": "ci-1", "to": "lead", "delivered": True}
+    assert "ci-1 to lead: sent " in team.do("teamctl", "trace", "ci-1")
+    assert "; shown to you 2" in team.do("teamctl", "trace", "ci-1")
+
+
+def test_an_interrupt_ends_the_wait_and_the_message_stays(project: Project) -> None:
+    project.enlist("ann")
+    with project.begin("teamctl", "send", "ann", "One.", "--wait", **PIPES) as waiting:
+        assert waiting.stderr is not None
+        assert "no teamd runs" in waiting.stderr.readline()
+        waiting.send_signal(signal.SIGINT)
+        waiting.communicate(timeout=20)
+    assert waiting.returncode == 130
+    assert "One." in project.mail("ann")
+
+
+def test_a_way_is_told_from_the_sending_to_the_conversation(team: Project) -> None:
+    team.do("teamctl", "spawn", "tom", "coder", "Go.", "--wait")
+    sent = json.loads(team.do("teamctl", "send", "tom", "Hi.", "--json", "--wait"))
+    assert (sent["to"], sent["delivered"]) == ("tom", True)
+    way = _way(team, sent["id"])
+    assert (way["from"], way["to"], way["stage"], way["position"]) == (
+        "lead", "tom", "delivered", None,
+    )  # fmt: skip
+    assert way["sent"] <= way["taken"] <= way["delivered"]
+    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
+
+    told = team.do("teamctl", "trace", sent["id"][:-4])
+    assert re.fullmatch(
+        f"{sent['id']} to tom: sent {moment} by lead; taken {moment}; "
+        f"in the conversation {moment}\n",
+        told,
+    )
+
+
+def test_a_broadcast_is_traced_to_each_receiver(project: Project) -> None:
+    project.enlist("ann", "bob")
+    project.do("teamctl", "broadcast", "All hands.")
+    wanted = json.loads(project.mail("ann"))["id"]
+    project.do("teamctl", "send", "bob", "More.")
+    inboxes = project.paths.inboxes
+    assert [line.partition(": ")[0] for line in _traced(project, wanted)] == [
+        f"{wanted} to ann", f"{wanted} to bob",
+    ]  # fmt: skip
+    assert all(
+        line.endswith(f"; queued at position 1 in {inboxes}/{name}.jsonl")
+        for name, line in zip(("ann", "bob"), _traced(project, wanted), strict=True)
+    )
+
+
+def _traced(project: Project, wanted: str) -> list[str]:
+    return project.do("teamctl", "trace", wanted).splitlines()
+
+
+def test_an_unknown_id_is_one_sentence(project: Project) -> None:
+    project.enlist("ann")
+    for number in ("order-1", "order-2"):
+        project.do("teamctl", "send", "ann", "x", "--id", number)
+    for wanted, sentence in (
+        ("nothing", "no message has the id 'nothing'; `teamctl send … --json`"),
+        ("order", "2 ids begin with 'order'; give more of one: order-1, order-2"),
+    ):
+        refused = project.run("teamctl", "trace", wanted)
+        assert (refused.status, refused.stdout) == (1, "")
+        assert sentence in refused.complaint
+
+
+def test_a_repeated_send_to_the_person_is_shown_and_kept_once(project: Project) -> None:
+    """Before the first was read and after it; the same id with other words is another message."""
+    project.enlist("ann")
+
+    def send(content: str, sender: str = "ann") -> None:
+        project.do("teamctl", "send", "lead", content, "--from", sender, "--id", "1")
+
+    send("Ready.")
+    send("Other words.")
+    send("Ready.")
+    shown = json.loads(project.do("teamctl", "inbox", "--json"))["messages"]
+    assert [m["content"] for m in shown] == ["Ready.", "Other words."]
+    send("Ready.")
+    send("Ready.", sender="bob")
+    shown = json.loads(project.do("teamctl", "inbox", "--json"))["messages"]
+    assert [(m["from"], m["content"]) for m in shown] == [("bob", "Ready.")]
+    send("Ready.")
+    assert project.do("teamctl", "inbox") == "no new mail\n"
+    assert project.mail("lead") == ""
+    kept = [m for record in project.records("user", "mail") for m in record["messages"]]
+    assert [(m["from"], m["content"]) for m in kept] == [
+        ("ann", "Ready."), ("ann", "Other words."), ("bob", "Ready."),
+    ]  # fmt: skip
+
+
+def test_what_was_kept_before_a_kill_is_not_shown_again(project: Project) -> None:
+    """Killed between keeping it and being done with it: it was shown, and stands there."""
+    project.enlist("ann")
+    project.do("teamctl", "send", "lead", "Ready.", "--from", "ann")
+    inbox = project.paths.inbox("lead").read_bytes()
+    project.do("teamctl", "inbox")
+    project.paths.inbox("lead").write_bytes(inbox)
+    assert project.do("teamctl", "inbox") == "no new mail\n"
+    assert len(project.records("user", "mail")) == 1
+
+
+def test_following_shows_a_repeated_send_once(project: Project) -> None:
+    project.enlist("ann")
+    send = ("teamctl", "send", "lead", "Ready.", "--from", "ann", "--id", "1")
+    with project.begin("teamctl", "inbox", "--follow", **PIPES) as following:
+        for _ in range(2):
+            project.do(*send)
+            wait_until(lambda: project.mail("lead") == "", what="it is read")
+        project.do("teamctl", "send", "lead", "The end.")
+        wait_until(lambda: len(project.records("user", "mail")) == 2)
+        os.kill(following.pid, signal.SIGINT)
+        said, _ = following.communicate(timeout=20)
+    assert said.count("Ready.") == 1
+    assert said.count("The end.") == 1

@@ -1,0 +1,63 @@
+"""What a kill leaves is removed once nobody can be at it any more."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.store import debris
+from teamd.store.paths import TeamPaths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+def left(path: Path, *, hours: float) -> Path:
+    path.write_bytes(b"x")
+    then = time.time() - hours * 3600
+    os.utime(path, (then, then))
+    return path
+
+
+def test_only_what_was_written_aside_long_ago_is_swept(paths: TeamPaths) -> None:
+    """What was written a moment ago may be renamed the next."""
+    old = [
+        left(folder / f".teamd-{number}.tmp", hours=1.1)
+        for number, folder in enumerate((paths.root, paths.inboxes, paths.replies))
+    ]
+    kept = [
+        left(paths.inboxes / ".teamd-young.tmp", hours=0.9),
+        left(paths.inbox("bob"), hours=1000),
+        left(paths.root / "mine.tmp", hours=1000),
+        left(paths.home / ".teamd-elsewhere.tmp", hours=1000),
+    ]
+    assert sorted(debris.sweep(paths)) == sorted(old)
+    assert not any(path.exists() for path in old)
+    assert all(path.exists() for path in kept)
+    assert debris.sweep(paths) == []
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(paths: TeamPaths, tmp_path: Path) -> None:
+    outside = left(tmp_path / "outside", hours=2)
+    link = paths.root / ".teamd-link.tmp"
+    link.symlink_to(outside)
+    then = time.time() - 7200
+    os.utime(link, (then, then), follow_symlinks=False)
+    assert debris.sweep(paths) == [link]
+    assert outside.exists()
+
+
+def test_what_goes_meanwhile_is_passed_over(paths: TeamPaths) -> None:
+    there = left(paths.root / "there", hours=1)
+    found = debris.older([paths.root / "gone", there], seconds=1)
+    assert list(found) == [there]

@@ -1,0 +1,131 @@
+"""Receipts: a message stands in a conversation, or its sender learns why it does not yet."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamctl.receipts import Arrival, Receipt, wait_for_conversation
+from teamd.errors import TeamError, UnknownTeammate
+from teamd.protocol import LEAD, USER, Message
+from teamd.states import Status
+from teamd.store import running
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+from teamd.store.roster import Roster, Team
+from teamd.store.transcript import Record, Transcript
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    enrol(made, bob=Status.IDLE, gone=Status.SHUTDOWN)
+    return made
+
+
+def mail(*messages: Message) -> Record:
+    return {"record": "mail", "messages": [message.to_json() for message in messages]}
+
+
+def receipt(paths: TeamPaths, message: Message, told: str | None = None) -> Receipt:
+    return Receipt(paths, Post(paths, durable=False, max_bytes=1000), message, told=told)
+
+
+def test_a_conversation_is_read_from_the_message_on(paths: TeamPaths) -> None:
+    transcript = Transcript(paths.transcript("bob"))
+    one, two = (Message(sender="lead", to="bob", content="x") for _ in range(2))
+    arrival = Arrival(transcript.path, lambda fields: fields["id"] == two.id)
+    assert list(arrival.records()) == []
+    transcript.append({"record": "opened"}, mail(one), {"record": "ended", "n": 1})
+    assert list(arrival.records()) == []
+    transcript.append(mail(one, two), {"record": "reply"})
+    assert [record["record"] for record in arrival.records()] == ["mail", "reply"]
+    transcript.append({"record": "ended", "n": 2})
+    assert list(arrival.records()) == [{"record": "ended", "n": 2}]
+
+
+def test_the_same_id_with_other_words_is_another_message(paths: TeamPaths) -> None:
+    """A foreign program may give an id twice; its second message is no receipt for the first."""
+    sent = Message(id="1", sender="ci", to="bob", content="red")
+    for other in (
+        Message(id="1", sender="ci", to="bob", content="green"),
+        Message(id="1", sender="cd", to="bob", content="red"),
+        Message(id="2", sender="ci", to="bob", content="red"),
+    ):
+        Transcript(paths.transcript("bob")).append(mail(other))
+    assert receipt(paths, sent).look() is None
+    Transcript(paths.transcript("bob")).append(mail(sent))
+    assert receipt(paths, sent).look() == mail(sent)
+
+
+def test_what_is_changed_on_its_way_is_known_again(paths: TeamPaths) -> None:
+    """A byte on the command line that is no UTF-8 arrives as a question mark."""
+    sent = Message(sender="", to="bob", content="caf\udce9")
+    box = Post(paths, durable=False, max_bytes=1000).mailbox("bob")
+    box.put(sent)
+    Transcript(paths.transcript("bob")).append(mail(*box.take().messages))
+    assert receipt(paths, sent).look() is not None
+
+
+def test_the_persons_mail_has_arrived_once_it_was_read(
+    paths: TeamPaths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The person is no process: nothing needs to run for that, and nothing is said of it."""
+    sent = Message(sender="bob", to=LEAD, content="x")
+    assert receipt(paths, sent).look() is None
+    Transcript(paths.transcript(USER)).append(mail(sent))
+    assert receipt(paths, sent).look() is not None
+    assert capsys.readouterr().err == ""
+
+
+def test_why_it_waits_is_said_once_and_again_when_that_changes(
+    paths: TeamPaths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to_gone = receipt(paths, Message(sender="lead", to="gone", content="x"), told=None)
+    for _ in range(2):
+        assert to_gone.look() is None
+    assert capsys.readouterr().err == (
+        f"warning: no teamd runs for {paths.root}; the message is delivered once "
+        "`teamd start` has started it\n"
+    )
+    claim = running.claim(paths)
+    for _ in range(2):
+        assert to_gone.look() is None
+    said = capsys.readouterr().err
+    assert said == "warning: gone is shut down; the message waits until it is spawned again\n"
+    warning = said.removeprefix("warning: ").rstrip()
+    told = receipt(paths, Message(sender="lead", to="gone", content="x"), told=warning)
+    assert told.look() is None
+    assert receipt(paths, Message(sender="lead", to="bob", content="x")).look() is None
+    assert capsys.readouterr().err == ""
+    os.close(claim)
+
+
+def test_nobody_waits_for_what_was_rejected(paths: TeamPaths) -> None:
+    sent = Message(sender="lead", to="bob", content="too long for bob")
+    waiting = receipt(paths, sent)
+    assert waiting.look() is None
+    paths.rejected("bob").write_bytes(b"\xff\n" + sent.encode())
+    with pytest.raises(TeamError, match=r"bob rejected the message; `teamctl logs bob` says why"):
+        waiting.look()
+
+
+def test_nobody_waits_for_who_has_left_the_team(paths: TeamPaths) -> None:
+    claim = running.claim(paths)
+    waiting = receipt(paths, Message(sender="lead", to="bob", content="x"))
+    assert waiting.look() is None
+    Roster(paths).update(lambda _: Team())
+    with pytest.raises(UnknownTeammate):
+        waiting.look()
+    os.close(claim)
+
+
+def test_a_limit_ends_the_wait(paths: TeamPaths) -> None:
+    sent = receipt(paths, Message(sender="bob", to=LEAD, content="x"))
+    assert wait_for_conversation(paths, sent.look, seconds=0.01) is None

@@ -1,0 +1,154 @@
+"""A message's way: at every point of it, the one place where it is by now."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import TeamError
+from teamd.protocol import LEAD, USER, Message, moment_of, new_id
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+from teamd.store.trace import Stage, trace
+from teamd.store.transcript import Transcript
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+def put(paths: TeamPaths, content: str = "x", to: str = "bob", **facts: str) -> Message:
+    sent = Message(sender="lead", to=to, content=content, **facts)  # type: ignore[arg-type]
+    Mailbox(paths, to, durable=False).put(sent)
+    return sent
+
+
+def deliver(paths: TeamPaths, *messages: Message, to: str = "bob") -> None:
+    mail = [message.to_json() for message in messages]
+    record = {"record": "mail", "messages": mail, "time": 1000.5, "taken": 999.5}
+    Transcript(paths.transcript(to)).append(record)
+
+
+def test_it_is_queued_then_taken_then_delivered(paths: TeamPaths) -> None:
+    put(paths, "first")
+    sent = put(paths)
+    box = Mailbox(paths, "bob", durable=False)
+
+    (way,) = trace(paths, sent.id)
+    assert (way.sender, way.to, way.type) == ("lead", "bob", "message")
+    assert way.sent == sent.timestamp
+    assert (way.stage, way.position) == (Stage.QUEUED, 2)
+    assert way.file == str(paths.inbox("bob"))
+
+    before = time.time()
+    batch = box.take()
+    (way,) = trace(paths, sent.id)
+    assert (way.stage, way.position, way.delivered) == (Stage.TAKEN, None, None)
+    assert way.taken is not None
+    assert before - 0.001 <= way.taken <= time.time()
+    assert way.file == str(paths.taken("bob"))
+
+    deliver(paths, *batch.messages)
+    for step in (lambda: None, lambda: box.done(batch), lambda: put(paths, id=sent.id)):
+        step()  # a repeated send changes nothing, either
+        (way,) = trace(paths, sent.id)
+        assert (way.stage, way.position) == (Stage.DELIVERED, None)
+        assert (way.taken, way.delivered) == (999.5, 1000.5)
+
+
+def test_a_place_in_the_queue_counts_what_is_still_to_be_taken(paths: TeamPaths) -> None:
+    """A reader that was killed before it truncated has taken what stands above its marker."""
+    put(paths, "first")
+    old = put(paths, "second")
+    whole = paths.inbox("bob").read_bytes()
+    batch = Mailbox(paths, "bob", durable=False).take().id
+    marker = json.dumps({"taken_as": batch}).encode() + b"\n"
+    paths.inbox("bob").write_bytes(whole + marker + b"\n")
+    new = put(paths, "third")
+    again = put(paths, "third", id=new.id)
+    assert [way.stage for way in trace(paths, old.id)] == [Stage.TAKEN]
+    assert [(w.stage, w.position) for w in trace(paths, again.id)] == [(Stage.QUEUED, 1)]
+
+
+def test_a_broadcast_has_a_way_to_each_receiver(paths: TeamPaths) -> None:
+    sent = put(paths, to="bob", type="broadcast")
+    put(paths, to="ann", type="broadcast", id=sent.id)
+    put(paths, to=LEAD, type="broadcast", id=sent.id)
+    deliver(paths, sent, to="bob")
+    deliver(paths, sent, to=USER)
+    assert [(way.to, str(way.stage)) for way in trace(paths, sent.id)] == [
+        ("ann", "queued"),
+        ("bob", "delivered"),
+        ("lead", "delivered"),
+    ]
+
+
+def test_what_was_rejected_is_found(paths: TeamPaths) -> None:
+    sent = put(paths)
+    paths.inbox("bob").rename(paths.rejected("bob"))
+    paths.rejected("bob").write_bytes(b"\xff{\n" + paths.rejected("bob").read_bytes())
+    (way,) = trace(paths, sent.id)
+    assert (way.stage, way.file) == (Stage.REJECTED, str(paths.rejected("bob")))
+
+
+def test_a_foreign_line_need_not_say_much(paths: TeamPaths) -> None:
+    """Lines that are no message, and those without an id, are in nobody's way."""
+    paths.inbox("bob").write_bytes(
+        b'{"content": "no id"}\n[]\n{"id": 5, "content": "x"}\n{"id": "ci-77"}\n'
+        b'{"id": "ci-77", "content": "x", "timestamp": "noon"}\n'
+    )
+    (way,) = trace(paths, "ci-77")
+    assert (way.sender, way.type, way.sent, way.position) == ("unknown", "message", None, 5)
+    with pytest.raises(TeamError, match="no message has the id"):
+        trace(paths, new_id()[:6])
+
+
+def test_the_supervisors_own_mail_is_nobodys(paths: TeamPaths) -> None:
+    sent = put(paths, to="teamd")
+    with pytest.raises(TeamError, match="no message has the id"):
+        trace(paths, sent.id)
+
+
+def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(paths: TeamPaths) -> None:
+    for number in ("order-1", "order-12", "order-2", "ab"):
+        put(paths, id=number)
+    assert [way.id for way in trace(paths, "order-2")] == ["order-2"]
+    assert [way.id for way in trace(paths, "order-12")] == ["order-12"]
+    assert [way.id for way in trace(paths, "order-1")] == ["order-1"]
+    put(paths, id="message-of-noon")
+    assert [way.id for way in trace(paths, "mess")] == ["message-of-noon"]
+    with pytest.raises(TeamError) as ambiguous:
+        trace(paths, "orde")
+    assert str(ambiguous.value) == (
+        "3 ids begin with 'orde'; give more of one: order-1, order-12, order-2"
+    )
+    for more in range(20, 25):
+        put(paths, id=f"order-{more}")
+    with pytest.raises(TeamError, match=r"8 ids begin .* order-20, order-21, …"):
+        trace(paths, "orde")
+
+
+@pytest.mark.parametrize("wanted", ["", "mes", "nothing", "message-1"])
+def test_what_is_no_id_is_told_where_ids_are(paths: TeamPaths, wanted: str) -> None:
+    """A beginning of fewer than four characters is a typo rather than an id."""
+    put(paths, id="message-of-noon")
+    with pytest.raises(TeamError, match=f"no message has the id '{wanted}'; `teamctl send … --js"):
+        trace(paths, wanted)
+
+
+def test_an_id_tells_when_it_was_made() -> None:
+    before = time.time()
+    made = moment_of(new_id())
+    assert made is not None
+    assert before - 0.001 <= made <= time.time()
+    assert moment_of("order-66") is None
+    assert moment_of("") is None
