@@ -22,6 +22,7 @@ from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
 from teamd.protocol import TEAMD
 from teamd.states import ChildExit
+from teamd.store import files
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.roster import Roster
@@ -75,6 +76,8 @@ class Teammate:
         """Be that teammate until told to stop; returns the exit code."""
         journal = Journal(self.paths.log(name), name)
         try:
+            # A process of that name that still ends is waited for; there are never two.
+            files.hold(self.paths.lives / f"{name}.lock")
             return self._live(name, bell, journal)
         except StoreError as error:
             journal.error("a file could not be read or written", error)

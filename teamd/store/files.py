@@ -73,6 +73,18 @@ def try_lock(path: Path) -> int | None:
     return fd
 
 
+def hold(path: Path, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> int:
+    """Take the lock on `path` for life; the kernel gives it back when the process ends.
+
+    Returns:
+        The descriptor that holds it.
+
+    Raises:
+        LockTimeout: another process has it, and keeps it.
+    """
+    return _open_locked(path, timeout_seconds)
+
+
 def append(path: Path, line: bytes, *, durable: bool = True) -> None:
     """Append one line (or several, each with its newline) under the lock, all of it or nothing.
 

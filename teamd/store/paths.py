@@ -94,6 +94,11 @@ class TeamPaths:
         return self.root / "calls"
 
     @property
+    def lives(self) -> Path:
+        """The folder of locks that keep two processes from being one teammate."""
+        return self.root / "lives"
+
+    @property
     def logs(self) -> Path:
         """The folder of the logs."""
         return self.root / "logs"
@@ -115,6 +120,7 @@ class TeamPaths:
             self.transcripts,
             self.replies,
             self.call_slots,
+            self.lives,
             self.logs,
         ):
             files.make_private_directory(folder)

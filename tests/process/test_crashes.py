@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from teamd.identity import Identity
+from teamd.store import files
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -98,3 +99,17 @@ def test_a_teammate_that_waits_for_its_restart_can_be_shut_down(project: Project
     assert project.member("jo")["status"] == "shutdown"
     assert "teamd has stopped" in project.do("teamd", "stop")
     assert len(project.log("teamd", "forked")) == 5
+
+
+def test_two_processes_are_never_one_teammate(project: Project) -> None:
+    """Both would take its mail and write its conversation."""
+    project.start()
+    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
+    project.do("teamd", "stop")
+    other = files.hold(project.paths.lives / "jo.lock")
+    project.start()
+    project.do("teamctl", "send", "jo", "Who are you?")
+    wait_until(lambda: project.log("teamd", "forked"), what="jo is forked")
+    assert len(project.asked("jo")) == 1
+    os.close(other)
+    wait_until(lambda: len(project.asked("jo")) == 2, what="jo goes on once the other has ended")
