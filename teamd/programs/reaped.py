@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.identity import Identity
 from teamd.programs import reaper
 from teamd.programs.program import Program, Sink
 
@@ -95,7 +94,7 @@ class Reaped(Program):
         """End all that is left, first politely; also the program, if it still runs."""
         with suppress(OSError):  # the reaper has ended by itself
             self._line.send(b"\0")
-        self._wake()
+        self._signal(signal.SIGCONT)  # its program may have stopped it
         with suppress(TimeoutError):
             async with asyncio.timeout(_REAPER_SECONDS):
                 await self._over.wait()
@@ -113,7 +112,7 @@ class Reaped(Program):
         """End it at once, for who is cancelled and must not wait in the loop."""
         with suppress(OSError):
             self._line.shutdown(socket.SHUT_WR)  # to the reaper as if this process had died
-        self._wake()
+        self._signal(signal.SIGCONT)  # its program may have stopped it
         deadline = time.monotonic() + _LAST_KILL_SECONDS
         while self._reaper_runs() and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
@@ -125,10 +124,13 @@ class Reaped(Program):
         """Do what a reaper could not that has not told of its end; give way between the rounds."""
         if "ended" in self._told or "failed" in self._told:
             return
-        self.kill_group(signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         deadline = time.monotonic() + seconds
         while (orphans := self._orphans()) and time.monotonic() < deadline:
             reaper.kill(orphans)
+            for pid in orphans:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
             yield
 
     def _orphans(self) -> list[int]:
@@ -136,11 +138,14 @@ class Reaped(Program):
         return [pid for pid, _ in set(_children()) - self._before if pid not in spared]
 
     def _reaper_runs(self) -> bool:
-        return Identity.of(self.pid) is not None
+        if self._pidfd is None:
+            return self._popen.poll() is None
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
 
-    def _wake(self) -> None:
-        """Let the reaper go on if its program has stopped it."""
-        self.kill_group(signal.SIGCONT)
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the reaper."""
+        if self._popen.returncode is None:  # not reaped, so the pid is its own
+            self.kill_group(number)
 
     def _hear(self) -> None:
         """Take what the reaper tells; the end of what it tells is not the end of all."""

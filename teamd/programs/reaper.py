@@ -35,7 +35,6 @@ _GRACE_SECONDS: Final = 2.0  # between SIGTERM and SIGKILL
 _KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for a dead disk
 _PAUSE_SECONDS: Final = 0.005
 _LONG_PAUSE_SECONDS: Final = 1.0
-_PEEK: Final = os.WEXITED | os.WNOWAIT | os.WNOHANG
 _CANNOT_EXECUTE: Final = 127  # as a shell has it; the asker is told more
 
 
@@ -59,7 +58,7 @@ class Reaper:
         self._program = _spawn(argv, mask)
         _let_go()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        self._status: int | None = None  # once it is reaped
+        self._status: int | None = None  # once it has ended
         self._poll = select.poll()
         self._poll.register(asker, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
@@ -67,7 +66,7 @@ class Reaper:
     def run(self) -> int:
         """Wait for the program's end or its asker's wish, end what is left, tell, and say how."""
         if self._watch():
-            self.tell(f"status {self._peek()}")
+            self.tell(f"status {self._status}")
             for _ in self._rounds(_SETTLE_SECONDS):
                 pass
         found = self._alive()
@@ -84,19 +83,37 @@ class Reaper:
             os.write(self._asker, f"{line}\n".encode())
 
     def _watch(self) -> bool:
-        """Reap what the program orphans; whether it ended before the asker wanted its end."""
-        while True:
-            while (end := os.waitid(os.P_ALL, 0, _PEEK)) is not None:
-                if end.si_pid == self._program:
-                    return True  # stays unreaped, so that its pid and its group's stay its own
-                os.waitpid(end.si_pid, 0)
+        """Wait for the program's end or the asker's wish; whether it was the former."""
+        while not self._has_ended():
             if self._wait(None):
                 return False
+        return True
 
-    def _peek(self) -> int:
-        end = os.waitid(os.P_PID, self._program, _PEEK)
-        assert end is not None  # noqa: S101 -- it was just seen
-        return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+    def _has_ended(self) -> bool:
+        """Look for the program's end, and reap what it has orphaned."""
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            self._reap()
+            return self._status is not None
+        peek = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        while (end := os.waitid(os.P_ALL, 0, peek)) is not None:
+            if end.si_pid == self._program:  # stays unreaped, so that its group's number is its own
+                code = end.si_status
+                self._status = code if end.si_code == os.CLD_EXITED else -code
+                return True
+            os.waitpid(end.si_pid, 0)
+        return False
+
+    def _reap(self) -> bool:
+        """Reap everybody who has ended; whether anybody is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self._program:
+                self._status = os.waitstatus_to_exitcode(status)
 
     def _wait(self, seconds: float | None) -> bool:
         """Wait for something to happen; whether it was the asker's word or end."""
@@ -136,9 +153,8 @@ class Reaper:
         deadline = time.monotonic() + _KILL_SECONDS
         _signal_group(self._program, signal.SIGKILL)  # not reaped yet, so it is still its group
         while True:
-            reaped = kill(children(os.getpid()) or [self._program])
-            self._status = reaped.get(self._program, self._status)
-            if not _has_children():
+            kill(children(os.getpid()))
+            if not self._reap():
                 return
             late = time.monotonic() > deadline
             if late and self._asker_alive:
@@ -157,23 +173,14 @@ class Reaper:
         return {pid for pid in group.union(mine) if _runs(pid)}
 
 
-def kill(pids: Iterable[int]) -> dict[int, int]:
+def kill(pids: Iterable[int]) -> None:
     """Kill children of this process with all that descend from them, as far as is seen by now.
 
-    Their own children become this process's, for the next call.
-
-    Returns:
-        How those ended that could be reaped.
+    Whom this misses becomes a child of this process, for the next call, once all are reaped.
     """
-    ended = {}
     for child in pids:
         for pid in _frozen(child):
             _signal(pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            pid, status = os.waitpid(child, os.WNOHANG)
-            if pid:
-                ended[pid] = os.waitstatus_to_exitcode(status)
-    return ended
 
 
 def children(parent: int) -> list[int]:
@@ -215,14 +222,6 @@ def _frozen(child: int) -> list[int]:
         _signal(pid, signal.SIGSTOP)
         found += children(pid)
     return found
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, _PEEK)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _runs(pid: int) -> bool:
