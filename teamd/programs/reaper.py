@@ -70,7 +70,7 @@ class Reaper:
             for _ in self._rounds(_SETTLE_SECONDS):
                 pass
         found = self._alive()
-        if found:
+        if found and self._asker_alive:
             self._ask()
         self._kill()
         left = " ".join(map(str, self._alive()))

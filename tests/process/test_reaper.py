@@ -259,8 +259,10 @@ def test_nothing_outlives_teamd_and_its_teammates_killed_at_once(project: Projec
     for name in names:
         wait_until((project.folder / name).exists, what=f"{name} runs its command")
         project.wait_for(name, "working")
-    commands = list(project.survivors().values())
-    assert commands.count("sleep 1000") == 2 * len(names)
+    wait_until(
+        lambda: list(project.survivors().values()).count("sleep 1000") == 2 * len(names),
+        what="all commands run",
+    )
     together = [project.supervisor, *(project.member(name)["pid"] for name in names)]
     for pid in together:
         os.kill(pid, signal.SIGSTOP)  # so that none sees anything of another's end
