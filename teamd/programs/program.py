@@ -105,7 +105,7 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.kill_group(signal.SIGKILL)
+        self._kill()
         self._note_end()
         for outlet in self._outlets:
             outlet.close()
@@ -118,6 +118,9 @@ class Program:
             os.close(self._pidfd)
             self._pidfd = None
         self.live.discard(self)
+
+    def _kill(self) -> None:
+        self.kill_group(signal.SIGKILL)
 
     def _status(self) -> int:
         status = self._popen.returncode

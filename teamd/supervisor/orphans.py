@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from teamd.journal import Journal
 
 _PATIENCE_SECONDS: Final = 5.0
+_REAPERS_SECONDS: Final = 0.25  # what is above a tool's program ends all under it by itself
 _PAUSE_SECONDS: Final = 0.01
 
 
@@ -42,17 +43,19 @@ class Orphans:
         self._journal = journal
 
     def end(self, *, spare: set[int]) -> None:
-        """Kill and reap every child but the spared; their own children come next.
+        """Reap every child but the spared, and kill those that do not end; theirs come next.
 
         Only children of this process are touched, and none of them can have another's pid before
         it is reaped here.
         """
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < deadline:
+        begun = time.monotonic()
+        while (passed := time.monotonic() - begun) < _PATIENCE_SECONDS:
             found = list(self._living(spare))
             if not found:
                 return
-            for orphan in found:
+            # A reaper is not killed at its work: were this process killed next, nobody would
+            # be left to end the rest.
+            for orphan in found if passed > _REAPERS_SECONDS else ():
                 self._journal.note("orphan ended", pid=orphan.pid)
                 with suppress(psutil.NoSuchProcess):
                     orphan.kill()

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from teamd.programs import Program
+from teamd.programs.reaped import Ended, Reaped
 from teamd.tools import Input, Tool, ToolError
 from teamd.tools.clip import Clip
-from teamd.tools.leftovers import Ended, Leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,23 +62,22 @@ class Bash(Tool[BashInput]):
         """Run it and return what it wrote, then in brackets what else is to be known."""
         seconds = arguments.timeout or self._timeout_seconds
         clip = Clip(self._output_bytes)
-        leftovers = Leftovers()
-        with self._start(arguments.command, clip) as program:
-            try:
+        try:
+            with self._start(arguments.command, clip) as program:
                 status = await _wait(program, seconds)
-                ended = await leftovers.end(program)
-            finally:
-                leftovers.end_now(program)  # does nothing, unless this task was cancelled
-            program.drain()
+                ended = await program.end()
+                program.drain()
+        except OSError as error:
+            raise self._refusal(arguments.command, error) from error
         notes = _notes(status, seconds, ended)
         text = "\n".join([clip.text().removesuffix("\n"), *notes]).removeprefix("\n")
         if status is None:
             raise ToolError(text)
         return text
 
-    def _start(self, command: str, clip: Clip) -> Program:
+    def _start(self, command: str, clip: Clip) -> Reaped:
         try:
-            return Program(
+            return Reaped(
                 ["bash", "-c", "--", command],  # "--": a command may begin with a dash
                 output=clip.take,
                 cwd=self._workspace,
@@ -87,19 +85,18 @@ class Bash(Tool[BashInput]):
             )
         except ValueError as error:
             raise ToolError("a command cannot hold NULs or lone surrogates") from error
-        except OSError as error:
-            if error.errno == errno.E2BIG:
-                raise ToolError(
-                    f"the command is too long ({len(command)} characters); put it into a file "
-                    "with write_file and run that"
-                ) from error
-            raise ToolError(
-                f"bash could not be started in {self._workspace}: {error.strerror}"
-            ) from error
+
+    def _refusal(self, command: str, error: OSError) -> ToolError:
+        if error.errno == errno.E2BIG:
+            return ToolError(
+                f"the command is too long ({len(command)} characters); put it into a file "
+                "with write_file and run that"
+            )
+        return ToolError(f"bash could not be started in {self._workspace}: {error.strerror}")
 
 
-async def _wait(program: Program, seconds: float) -> int | None:
-    """The status as `Program.wait` gives it, or `None` after so many seconds."""
+async def _wait(program: Reaped, seconds: float) -> int | None:
+    """The status as `Reaped.wait` gives it, or `None` after so many seconds."""
     try:
         async with asyncio.timeout(seconds):
             return await program.wait()
@@ -118,10 +115,10 @@ def _notes(status: int | None, seconds: float, ended: Ended) -> list[str]:
         notes.append(f"[killed by {_signal_name(-status)}]")
     elif status > 0:
         notes.append(f"[exit status {status}]")
-    if status is not None and len(ended.background) == 1:
+    if status is not None and ended.background == 1:
         notes.append("[1 background process was ended with the command]")
     elif status is not None and ended.background:
-        notes.append(f"[{len(ended.background)} background processes were ended with the command]")
+        notes.append(f"[{ended.background} background processes were ended with the command]")
     if ended.left:
         notes.append(f"[could not be ended: pid {', '.join(map(str, sorted(ended.left)))}]")
     return notes

@@ -288,9 +288,20 @@ def test_a_chain_of_forks_is_ended_to_its_last(box: Toolbox, pids: Pids, subreap
 
 
 @linux
+def test_who_escaped_is_ended_where_orphans_do_not_come_to_this_process_too(
+    box: Toolbox, pids: Pids
+) -> None:
+    told = "[1 background process was ended with the command]"
+    assert run(box, f"{ESCAPED} & {SETTLED} echo done").text == f"done\n{told}"
+    assert len(pids.seen()) == 1
+    assert not pids.alive()
+
+
+@linux
 def test_who_escaped_and_holds_the_pipe_does_not_make_it_hang(box: Toolbox, pids: Pids) -> None:
-    """Also where orphans do not come to this process, and it cannot end them."""
-    assert run(box, f"{ESCAPED} & {SETTLED} echo done").text == "done"
+    """Also where its reaper is gone, and orphans do not come to this process to be ended."""
+    text = run(box, f"{ESCAPED} & {SETTLED} echo done; kill -9 $PPID").text
+    assert text == "done\n[killed by SIGKILL]"
     (pid,) = pids.alive()
     os.kill(pid, 9)
     wait_until(lambda: not pids.alive())

@@ -1,0 +1,175 @@
+"""Programs that leave nothing behind: each has a reaper above it (see `reaper`)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from teamd.programs import reaper
+from teamd.programs.program import Program, Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_REAPER_SECONDS: Final = 10.0  # more than a reaper takes for settling, grace and killing
+_LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile
+_ORPHANS_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How the end went.
+
+    Attributes:
+        background: how many others still ran when the program had ended.
+        left: pids of those that could not be ended.
+    """
+
+    background: int = 0
+    left: frozenset[int] = frozenset()
+
+
+class Reaped(Program):
+    """A program under a reaper: nothing under it outlives it, or this process.
+
+    It all ends with the `with` block, and when this process is killed, also together with its
+    own parent, whatever group or session who ran under the program had moved to.
+
+    A program may kill its reaper. Where this process is a subreaper, what was under it then
+    becomes this process's, and ends with the block as well: every child that is no live `Program`
+    and was not there before.
+
+    Raises:
+        OSError: the reaper could not be started; that the program could not be is told by `wait`.
+        ValueError: an argument holds a NUL.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], *, output: Sink, cwd: Path, env: Mapping[str, str]
+    ) -> None:
+        self._before = frozenset(_children())
+        self._over = asyncio.Event()
+        self._heard = b""
+        self._told: dict[str, list[int]] = {}
+        self._name = argv[0]
+        self._line, theirs = socket.socketpair()
+        self._line.setblocking(False)
+        interpreter = [sys.executable, "-I", "-S", reaper.__file__]
+        try:
+            with theirs:
+                super().__init__(
+                    [*interpreter, str(theirs.fileno()), "--", *argv],
+                    output=output,
+                    cwd=cwd,
+                    env=env,
+                    pass_fds=[theirs.fileno()],
+                )
+        except BaseException:
+            self._line.close()
+            raise
+        self._loop.add_reader(self._line, self._hear)
+
+    async def wait(self) -> int:
+        """Wait for the program's own end; its exit status, or minus the killing signal.
+
+        Raises:
+            OSError: the program could not be started.
+        """
+        await super().wait()
+        if "failed" in self._told:
+            (number,) = self._told["failed"]
+            raise OSError(number, os.strerror(number), self._name)
+        return self._told["status"][0] if "status" in self._told else self._status()
+
+    async def end(self) -> Ended:
+        """End all that is left, first politely; also the program, if it still runs."""
+        with suppress(OSError):  # the reaper has ended by itself
+            self._line.send(b"\0")
+        self._signal(signal.SIGCONT)  # its program may have stopped it
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REAPER_SECONDS):
+                await self._over.wait()
+        for _ in self._rounds(_ORPHANS_SECONDS):
+            await asyncio.sleep(_PAUSE_SECONDS)
+        background, *left = self._told.get("ended", [0, *self._orphans()])
+        return Ended(background=background, left=frozenset(left))
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._loop.remove_reader(self._line)
+        self._line.close()
+
+    def _kill(self) -> None:
+        """End it at once, for who is cancelled and must not wait in the loop."""
+        with suppress(OSError):
+            self._line.shutdown(socket.SHUT_WR)  # to the reaper as if this process had died
+        self._signal(signal.SIGCONT)  # its program may have stopped it
+        deadline = time.monotonic() + _LAST_KILL_SECONDS
+        while self._reaper_runs() and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+        self._hear()
+        for _ in self._rounds(_LAST_KILL_SECONDS):
+            time.sleep(_PAUSE_SECONDS)
+
+    def _rounds(self, seconds: float) -> Iterator[None]:
+        """Do what a reaper could not that has not told of its end; give way between the rounds."""
+        if "ended" in self._told or "failed" in self._told:
+            return
+        self._signal(signal.SIGKILL)
+        deadline = time.monotonic() + seconds
+        while (orphans := self._orphans()) and time.monotonic() < deadline:
+            reaper.kill(orphans)
+            for pid in orphans:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            yield
+
+    def _orphans(self) -> list[int]:
+        spared = {program.pid for program in self.live}
+        return [pid for pid, _ in set(_children()) - self._before if pid not in spared]
+
+    def _reaper_runs(self) -> bool:
+        if self._pidfd is None:
+            return self._popen.poll() is None
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the reaper."""
+        if self._popen.returncode is None:  # not reaped, so the pid is its own
+            self.kill_group(number)
+
+    def _hear(self) -> None:
+        """Take what the reaper tells; the end of what it tells is not the end of all."""
+        try:
+            said = self._line.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if not said:
+            self._loop.remove_reader(self._line)
+            return
+        *lines, self._heard = (self._heard + said).split(b"\n")
+        for line in lines:
+            word, *numbers = line.decode().split()
+            self._told[word] = [int(number) for number in numbers]
+            self._ended.set()
+
+    def _note_end(self) -> None:
+        self._hear()
+        self._over.set()
+        super()._note_end()
+
+
+def _children() -> list[tuple[int, int | None]]:
+    """This process's, dead ones too, each with when it started: pids are used again."""
+    return [(pid, reaper.started(pid)) for pid in reaper.children(os.getpid())]

@@ -1,0 +1,277 @@
+"""A reaper above each tool's program: whoever is killed, nothing that ran under it runs on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.children import child
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+
+MARK: Final = "REAPER_TEST_FOLDER"
+
+# As a teammate does: a subreaper with no thread that runs one command, and prints how it ended.
+ASKER = """
+import asyncio, ctypes, os, sys
+from pathlib import Path
+from teamd.tools import Toolbox
+from teamd.tools.shell import Bash
+folder, command, timeout = sys.argv[1:]
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
+bash = Bash(
+    workspace=Path(folder),
+    environment={"PATH": os.environ["PATH"], "REAPER_TEST_FOLDER": folder},
+    timeout_seconds=float(timeout),
+    output_bytes=2000,
+)
+print(os.getpid(), flush=True)
+result = asyncio.run(Toolbox([bash]).run("bash", {"command": command}))
+print(result.text.replace("\\n", "|"), flush=True)
+sys.stdin.read()
+"""
+
+# As a supervisor does: a subreaper above that.
+SUPERVISOR = """
+import ctypes, subprocess, sys
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
+subprocess.run([sys.executable, "-c", *sys.argv[1:]])
+"""
+
+CHAIN = (
+    "trap '' TERM; f() { [ $1 -ge 100 ] || f $(($1 + 1)) & [ $1 -lt 100 ] || touch ready; "
+    "exec sleep 1000; }; f 1"
+)
+COMMANDS: Final = {
+    "plain": "sleep 1000 & touch ready; sleep 1000",
+    "setsid": "setsid sleep 1000 & touch ready; sleep 1000",
+    "double fork": "(setsid sh -c 'touch ready; sleep 1000; true' &) ; sleep 1000",
+    "both, twice": (
+        "(setsid sh -c '(setsid sleep 1000 &) ; sleep 1000' &) ; touch ready; sleep 1000"
+    ),
+    "fork chain": f'setsid bash -c "{CHAIN.replace("$", chr(92) + "$")}" & sleep 1000',
+    "deaf": "trap '' TERM INT HUP; touch ready; while :; do sleep 1000; done",
+    "stopped": "sh -c 'setsid sleep 1000 & touch ready; kill -STOP $$' & sleep 1000",
+    "stops its reaper": "setsid sleep 1000 & kill -STOP $PPID; touch ready; sleep 1000",
+    "shoots at its reaper": (
+        "for n in 1 2 3 10 12 13 14 15 20; do kill -$n $PPID; done; touch ready; sleep 1000"
+    ),
+    "never stops forking": (
+        # Each ends before the next has gone far: at most a few at any time, and 100,000 in all.
+        "setsid bash -c 'n=0; while [ $((n += 1)) -lt 100000 ]; do (exec sleep 0.01) & "
+        "[ $((n % 8)) != 0 ] || wait; [ $n != 20 ] || touch ready; done' & sleep 1000"
+    ),
+}
+
+
+def marked(folder: Path) -> dict[int, str]:
+    """Every process whose environment names the folder, but for this one."""
+    mark = f"{MARK}={folder}\0".encode()
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (process / "environ").read_bytes() + b"\0":
+                words = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(process.name)] = words.decode(errors="replace")
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Where commands run; whatever of them is left after a test that failed is killed."""
+    yield tmp_path
+    for pid in marked(tmp_path):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+class Asker:
+    """A process that runs a command as a teammate does."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.pid = int(self._line())
+
+    def said(self) -> str:
+        """What the model would read, `|` for line ends."""
+        return self._line()
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().removesuffix("\n")
+
+
+@contextmanager
+def asking(folder: Path, command: str, timeout_seconds: float = 60) -> Iterator[Asker]:
+    with child(ASKER, folder, command, timeout_seconds) as process:
+        yield Asker(process)
+
+
+def ready(folder: Path) -> None:
+    """Wait until the command says that it has come so far."""
+    wait_until((folder / "ready").exists, what="the command is ready")
+    assert marked(folder)
+
+
+def nothing_left(folder: Path) -> None:
+    wait_until(lambda: not marked(folder), timeout_seconds=5, what="all have ended")
+
+
+# whoever is killed
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_nothing_outlives_a_killed_asker(folder: Path, command: str) -> None:
+    """Its own process has no time for it, and nobody is above it that would."""
+    with asking(folder, command) as asker:
+        ready(folder)
+        os.kill(asker.pid, signal.SIGKILL)
+        nothing_left(folder)
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_nothing_outlives_an_asker_killed_together_with_its_supervisor(
+    folder: Path, command: str
+) -> None:
+    """Who adopts what is left ends nothing: it is init."""
+    with child(SUPERVISOR, ASKER, folder, command, 60) as process:
+        asker = Asker(process)
+        ready(folder)
+        os.kill(process.pid, signal.SIGSTOP)  # so that it sees nothing of the other's end
+        os.kill(asker.pid, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGKILL)
+        nothing_left(folder)
+
+
+@pytest.mark.parametrize("polite", [True, False])
+def test_an_asker_may_be_killed_while_its_command_is_being_ended(
+    folder: Path, polite: bool
+) -> None:
+    """The deaf get two seconds between SIGTERM and SIGKILL; nobody waits for them any more."""
+    deaf = "trap 'touch asked' TERM; touch ready; while :; do sleep 0.01; done"
+    command = f"({deaf}) & until [ -e ready ]; do sleep 0.01; done" if polite else deaf
+    with asking(folder, command, 60 if polite else 0.5) as asker:
+        wait_until((folder / "asked").exists, what="it is asked to end")
+        begun = time.monotonic()
+        os.kill(asker.pid, signal.SIGKILL)
+        nothing_left(folder)
+        assert time.monotonic() - begun < 1.5
+
+
+def test_a_stopped_asker_takes_all_along_when_it_is_killed(folder: Path) -> None:
+    with asking(folder, COMMANDS["setsid"]) as asker:
+        ready(folder)
+        os.kill(asker.pid, signal.SIGSTOP)
+        os.kill(asker.pid, signal.SIGKILL)
+        nothing_left(folder)
+
+
+# a command that turns against its reaper
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "setsid sleep 1000 & kill -9 $PPID; sleep 1000",
+        "(setsid sh -c 'setsid sleep 1000 & trap \"\" TERM; sleep 1000; true' &) ; kill -9 $PPID",
+        "sh -c 'setsid sleep 1000 & kill -STOP $$' & kill -9 $PPID; sleep 1000",
+    ],
+)
+def test_a_command_that_kills_its_reaper_ends_with_it(folder: Path, command: str) -> None:
+    """What was under it comes to the asker, which ends it itself."""
+    with asking(folder, command) as asker:
+        assert asker.said() == "[killed by SIGKILL]"
+        assert marked(folder) == {}
+
+
+def test_a_command_that_stops_its_reaper_has_its_time_limit_still(folder: Path) -> None:
+    with asking(folder, "kill -STOP $PPID; setsid sleep 1000 & sleep 1000", 1) as asker:
+        assert asker.said().startswith("[ended after 1 s, its time limit")
+        assert marked(folder) == {}
+
+
+# what the reaper must not change
+
+
+def test_the_command_sees_nothing_of_its_reaper(folder: Path) -> None:
+    """Environment, descriptors, signals and streams are as without one."""
+    command = "tr '\\0' '\\n' </proc/self/environ | sort >environ; ls /proc/self/fd >fds; "
+    signals = "grep -E 'Sig(Blk|Ign)' /proc/self/status | cut -f2 >signals; "
+    session = '[ "$(ps -o sid= $$ | tr -d " ")" = $$ ] && echo leader'
+    with asking(folder, command + signals + session) as asker:
+        assert asker.said() == "leader"
+    environ = (folder / "environ").read_text().split("\n")
+    names = {entry.split("=")[0] for entry in environ if entry}
+    assert names <= {"PATH", MARK, "PWD", "OLDPWD", "SHLVL", "_"}
+    assert (folder / "fds").read_text().split() == ["0", "1", "2", "3"]  # 3: the folder it lists
+    blocked, ignored = (int(line, 16) for line in (folder / "signals").read_text().split())
+    assert blocked == 0
+    assert ignored & ~(0b11 << 31) == 0  # but for two that glibc keeps for itself
+
+
+@pytest.mark.parametrize(
+    ("how", "text"), [("exit 3", "[exit status 3]"), ("kill -ABRT $$", "[killed by SIGABRT]")]
+)
+def test_the_command_s_end_is_told_as_it_was(folder: Path, how: str, text: str) -> None:
+    with asking(folder, f"sleep 1000 & {how}") as asker:
+        assert asker.said() == f"{text}|[1 background process was ended with the command]"
+        assert marked(folder) == {}
+
+
+def test_orphans_are_reaped_while_a_command_runs(folder: Path) -> None:
+    """A command of hours would fill the process table with its reaper's zombies."""
+    command = (
+        "for i in {1..50}; do (true &); done; "
+        "until ! grep -l '^State:.Z' $(sed 's|[0-9]*|/proc/&/status|g' "
+        "/proc/$PPID/task/$PPID/children 2>/dev/null) 2>/dev/null; do sleep 0.01; done >zombies; "
+        "echo none"
+    )
+    with asking(folder, command, 20) as asker:
+        assert asker.said() == "none"
+
+
+# the whole thing
+
+
+def test_nothing_outlives_teamd_and_its_teammates_killed_at_once(project: Project) -> None:
+    """As when the kernel runs out of memory, or a person types `killall -9`."""
+    names = ("ann", "bob", "cy")
+    project.start()
+    for name in names:
+        command = f"setsid sleep 1000 & touch {name}; sleep 1000"
+        project.stage.play(name, use(("bash", {"command": command})), say("I go on."))
+        project.do("teamctl", "spawn", name, "clerk", f"Task of {name}.")
+    for name in names:
+        wait_until((project.folder / name).exists, what=f"{name} runs its command")
+        project.wait_for(name, "working")
+    wait_until(
+        lambda: list(project.survivors().values()).count("sleep 1000") == 2 * len(names),
+        what="all commands run",
+    )
+    together = [project.supervisor, *(project.member(name)["pid"] for name in names)]
+    for pid in together:
+        os.kill(pid, signal.SIGSTOP)  # so that none sees anything of another's end
+    for pid in together:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not project.survivors(), timeout_seconds=2, what="all have ended")
+    project.start()
+    for name in names:
+        project.wait_for(name, "idle", turns=2)
+        (result,) = project.asked(name)[-1].asked.last_results
+        assert result.is_error
+        assert "Whether it had any effect is not known" in result.text
