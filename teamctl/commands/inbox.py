@@ -19,7 +19,8 @@ from teamd.store.transcript import Transcript
 from teamd.store.watch import watch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from teamd.protocol import Message
     from teamd.store.mailbox import Mailbox
@@ -76,13 +77,32 @@ class _Taker:
 
     def read(self, *, as_json: bool) -> int:
         batch = self._box.take()
-        _show(batch.messages, as_json=as_json)
+        fresh = self._fresh(batch.messages)
+        _show(fresh, as_json=as_json)
         sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken
-        if batch.messages:
-            record = {"record": "mail", "messages": [m.to_json() for m in batch.messages]}
+        if fresh:
+            record = {"record": "mail", "messages": [m.to_json() for m in fresh]}
             self._kept.append({**record, "time": time.time()})
         self._box.done(batch)
-        return len(batch.messages)
+        return len(fresh)
+
+    def _fresh(self, messages: Sequence[Message]) -> list[Message]:
+        """Those that were not read yet: a sender that was killed may have sent one again."""
+        if not messages:
+            return []
+        known = {_key(m) for r in self._kept.records() for m in r.get("messages", ())}
+        fresh = []
+        for message in messages:
+            key = _key(message.to_json())
+            if key not in known:
+                known.add(key)
+                fresh.append(message)
+        return fresh
+
+
+def _key(message: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What makes two messages the same one, see `Message.is_same_as`."""
+    return message["id"], message["from"], message["content"]
 
 
 def _show(messages: Sequence[Message], *, as_json: bool) -> None:
