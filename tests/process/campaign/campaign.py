@@ -31,7 +31,13 @@ NAMES: Final = ("alice", "bob", "carol", "dave")
 # A short memory for crashes, so that a teammate that is killed again and again is back at once.
 SETTINGS: Final = "[supervision]\ncrashes = 1000000\nwithin_seconds = 0.05\n"
 SENDERS: Final = 2
-TEAMMATE_PLACES: Final = (Place.TAKE, Place.DELIVERED, Place.STREAM, Place.TOOL)
+TEAMMATE_PLACES: Final = (
+    Place.TAKE,
+    Place.DELIVERED,
+    Place.STREAM,
+    Place.TOOL,
+    Place.SENT,
+)
 _PATIENCE_SECONDS: Final = 3.0
 _TRIES: Final = 20
 _SENDER = Path(__file__).with_name("sender.py")
@@ -144,6 +150,7 @@ class Campaign:
             lambda: Identity.of(program.pid),
             lambda pid: places.of_sender(paths, pid),
             wanted,
+            comes_back=False,
         )
 
     def _kill(
@@ -152,9 +159,16 @@ class Campaign:
         who: Callable[[], Identity | None],
         place_of: Callable[[int], Place],
         wanted: Place | None,
+        *,
+        comes_back: bool = True,
     ) -> bool:
         place = kill_at(
-            who, place_of, wanted, chance=self._chance, patience_seconds=_PATIENCE_SECONDS
+            who,
+            place_of,
+            wanted,
+            chance=self._chance,
+            patience_seconds=_PATIENCE_SECONDS,
+            comes_back=comes_back,
         )
         if place is not None:
             self.hits[place] += 1

@@ -44,7 +44,7 @@ class Ledger:
         """How often each stands in its receiver's conversation."""
         return Counter(
             (name, message["content"])
-            for name, transcript in ((*zip(self._names, self._names), ("lead", "user")))
+            for name, transcript in (*((name, name) for name in self._names), ("lead", "user"))
             for record in self._records(transcript)
             if record["record"] == "mail"
             for message in record["messages"]

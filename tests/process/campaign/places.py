@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -13,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from teamd.store.paths import TeamPaths
     from tests.process.campaign.streams import Streams
 
-_TAIL_BYTES: Final = 1 << 16
+_TAIL_BYTES: Final = 1 << 14
 
 
 class Place(StrEnum):
@@ -26,6 +27,7 @@ class Place(StrEnum):
     DELIVERED = "between transcript and done"
     STREAM = "in a model's stream"
     TOOL = "in a tool"
+    SENT = "between a tool's send and its result"
     ROSTER = "in a roster write"
     CONTROL = "at the control inbox"
     SEND = "inside send"
@@ -34,7 +36,8 @@ class Place(StrEnum):
 
 def of_teammate(paths: TeamPaths, name: str, pid: int, streams: Streams) -> Place:
     """Where a teammate's process is; only what this very process did counts."""
-    last = _last_record(paths.transcript(name))
+    records = _last_records(paths.transcript(name))
+    last = records[0] if records else {}
     mine = last.get("time", 0.0) > _begun(pid)
     taken = _content(paths.taken(name))
     if mine and last.get("record") == "mail" and last["messages"][-1]["id"].encode() in taken:
@@ -45,7 +48,7 @@ def of_teammate(paths: TeamPaths, name: str, pid: int, streams: Streams) -> Plac
     if streams.open_for(name):
         return Place.STREAM
     if mine and last.get("record") == "started":
-        return Place.TOOL
+        return Place.SENT if _is_sent(paths, records) else Place.TOOL
     return Place.ELSEWHERE
 
 
@@ -71,11 +74,10 @@ def histogram(hits: Counter[Place]) -> str:
 
 
 def _open_files(pid: int) -> set[Path]:
-    folder = f"/proc/{pid}/fd"
     found = set()
-    for fd in os.listdir(folder):
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
-            found.add(Path(os.readlink(f"{folder}/{fd}")))
+            found.add(fd.readlink())
     return found
 
 
@@ -90,17 +92,29 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _last_record(transcript: Path) -> dict[str, Any]:
-    """The last whole record of a transcript; an empty one where there is none."""
-    try:
-        with transcript.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            lines = file.read().split(b"\n")
-    except FileNotFoundError:
-        return {}
-    for line in reversed(lines):
+def _is_sent(paths: TeamPaths, records: list[dict[str, Any]]) -> bool:
+    """Whether the call that was begun last is a `send_message` that has written its message."""
+    call = records[0]["tool_use_id"]
+    replies = (record["content"] for record in records if record["record"] == "reply")
+    given = next(b["input"] for b in next(replies) if b.get("id") == call)
+    if "to" not in given:
+        return False
+    return given["content"].encode() in _content(paths.inbox(given["to"]))
+
+
+def _last_records(transcript: Path) -> list[dict[str, Any]]:
+    """The last whole records of a transcript, the latest first."""
+    found = []
+    for line in reversed(_tail(transcript).split(b"\n")):
         with suppress(ValueError):
-            record = json.loads(line)
-            if isinstance(record, dict):
-                return record
-    return {}
+            found.append(json.loads(line))
+    return found
+
+
+def _tail(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            return file.read()
+    except FileNotFoundError:
+        return b""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from typing import TYPE_CHECKING
 
 from tests.strict.replies import say, use
 
 if TYPE_CHECKING:
+    import random
+
     from tests.strict.asked import Asked
     from tests.strict.replies import Answer, Call
 

@@ -7,12 +7,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.identity import Identity
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from teamd.identity import Identity
     from tests.process.campaign.places import Place
 
 _LONGEST_PAUSE_SECONDS: Final = 0.003
@@ -26,6 +25,7 @@ def kill_at(
     *,
     chance: Random,
     patience_seconds: float,
+    comes_back: bool = True,
 ) -> Place | None:
     """Kill a process at a place, or wherever it is when none is wanted.
 
@@ -37,6 +37,7 @@ def kill_at(
         wanted: the place.
         chance: decides about the moments.
         patience_seconds: how long to try.
+        comes_back: whether to go on trying when it has ended.
 
     Returns:
         Where it was killed; `None` if it did not come to the place in time.
@@ -45,6 +46,8 @@ def kill_at(
     while time.monotonic() < deadline:
         time.sleep(chance.uniform(0, _LONGEST_PAUSE_SECONDS))
         process = who()
+        if process is None and not comes_back:
+            return None
         if process is None or not _stop(process):
             continue
         place = place_of(process.pid)
