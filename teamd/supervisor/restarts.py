@@ -12,6 +12,7 @@ from typing import Final
 
 FIRST_DELAY_SECONDS: Final = 0.1
 LONGEST_DELAY_SECONDS: Final = 30.0
+_MOST_DOUBLINGS: Final = 100  # far beyond the longest delay, and still a float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,8 @@ class Crashes:
             self._moments.popleft()
         if len(self._moments) > tolerance.crashes:
             return None
-        grown: float = FIRST_DELAY_SECONDS * 2 ** (len(self._moments) - 1)
+        doublings = min(len(self._moments) - 1, _MOST_DOUBLINGS)
+        grown: float = FIRST_DELAY_SECONDS * 2**doublings
         return min(grown, LONGEST_DELAY_SECONDS)
 
     def forgive(self) -> None:

@@ -29,6 +29,14 @@ def test_old_crashes_count_no_more() -> None:
     assert {crashes.note(hour * 3600.0, TOLERANCE) for hour in range(100)} == {0.1}
 
 
+def test_any_number_of_crashes_can_be_borne() -> None:
+    """The figure is a setting, and the delay doubles with each: a float ends at 2 ** 1024."""
+    crashes = Crashes()
+    tolerance = Tolerance(crashes=1_000_000, within_seconds=60)
+    delays = [crashes.note(1.0, tolerance) for _ in range(2000)]
+    assert delays[-1] == LONGEST_DELAY_SECONDS
+
+
 def test_a_person_who_asks_for_another_try_gets_all_of_them() -> None:
     crashes = Crashes()
     for _ in range(6):

@@ -1,0 +1,34 @@
+"""The person reads each message once, however often a killed sender sent it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from teamd.protocol import Message
+from teamd.store.mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+def test_what_a_restarted_teammate_sent_again_is_read_once(project: Project) -> None:
+    """It was killed after it had sent and before it had noted that; the id is the same."""
+    project.enlist("bob")
+    message = Message(id="call-1", sender="bob", to="lead", content="Done.")
+    box = Mailbox(project.paths, "lead")
+    box.put(message, message)
+    assert project.do("teamctl", "inbox").count("Done.") == 1
+    box.put(message)
+    assert json.loads(project.do("teamctl", "inbox", "--json")) == {"messages": []}
+    assert project.do("teamctl", "inbox") == "no new mail\n"
+    assert len(project.records("user", "mail")) == 1
+
+
+def test_the_same_id_with_other_words_is_another_message(project: Project) -> None:
+    """A foreign program may give one id twice; nothing of it may be lost."""
+    project.enlist("bob")
+    box = Mailbox(project.paths, "lead")
+    for words in ("One.", "Two."):
+        box.put(Message(id="1", sender="bob", to="lead", content=words))
+        assert words in project.do("teamctl", "inbox")

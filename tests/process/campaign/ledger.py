@@ -1,0 +1,81 @@
+"""What was acknowledged, held against what stands in the conversations."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+
+Sent = tuple[str, str]  # receiver, content; every content is unique
+
+
+class Ledger:
+    """The books of one campaign.
+
+    Args:
+        project: the team's.
+        names: the teammates.
+    """
+
+    def __init__(self, project: Project, names: tuple[str, ...]) -> None:
+        self._project = project
+        self._names = names
+        self.files: list[Path] = []  # of senders: a line for each acknowledged message
+        self.commands: list[Sent] = []  # by `teamctl send` with exit status 0
+
+    def acknowledged(self) -> set[Sent]:
+        """All that its sender was told is sent."""
+        found = set(self.commands)
+        for file in self.files:
+            if file.exists():
+                lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+                found.update((to, content) for to, content in map(str.split, lines))
+        for name in self._names:
+            found.update(self._sent_by(name))
+        return found
+
+    def delivered(self) -> Counter[Sent]:
+        """How often each stands in its receiver's conversation."""
+        return Counter(
+            (name, message["content"])
+            for name, transcript in (*((name, name) for name in self._names), ("lead", "user"))
+            for record in self._records(transcript)
+            if record["record"] == "mail"
+            for message in record["messages"]
+        )
+
+    def lost(self) -> list[Sent]:
+        """Acknowledged, and not there."""
+        return sorted(self.acknowledged() - set(self.delivered()))
+
+    def doubled(self) -> list[Sent]:
+        """There more than once."""
+        return sorted(sent for sent, times in self.delivered().items() if times > 1)
+
+    def replies(self, name: str) -> int:
+        """How many replies a teammate's transcript holds."""
+        return sum(record["record"] == "reply" for record in self._records(name))
+
+    def _sent_by(self, name: str) -> Iterator[Sent]:
+        calls: dict[str, dict[str, Any]] = {}
+        for record in self._records(name):
+            if record["record"] == "reply":
+                calls = {b["id"]: b for b in record["content"] if b["type"] == "tool_use"}
+            elif record["record"] == "result" and record["content"].startswith("sent to"):
+                given = calls[record["tool_use_id"]]["input"]
+                yield given["to"], given["content"]
+
+    def _records(self, name: str) -> Iterator[dict[str, Any]]:
+        """The whole lines; a killed writer may have torn one."""
+        path = self._project.paths.transcript(name)
+        for line in path.read_bytes().split(b"\n") if path.exists() else []:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue

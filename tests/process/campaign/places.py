@@ -1,0 +1,120 @@
+"""Where a stopped process is, told from outside: by its open files and by what is on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from teamd.store.paths import TeamPaths
+    from tests.process.campaign.streams import Streams
+
+_TAIL_BYTES: Final = 1 << 14
+
+
+class Place(StrEnum):
+    """What a process was in the middle of."""
+
+    TAKE = "inside take"
+    DELIVERED = "between transcript and done"
+    STREAM = "in a model's stream"
+    TOOL = "in a tool"
+    SENT = "between a tool's send and its result"
+    ROSTER = "in a roster write"
+    CONTROL = "at the control inbox"
+    SEND = "inside send"
+    ELSEWHERE = "elsewhere"
+
+
+def of_teammate(paths: TeamPaths, name: str, pid: int, streams: Streams) -> Place:
+    """Where a teammate's process is; only what this very process did counts."""
+    records = _last_records(paths.transcript(name))
+    last = records[0] if records else {}
+    mine = last.get("time", 0.0) > _begun(pid)
+    taken = _content(paths.taken(name))
+    if mine and last.get("record") == "mail" and last["messages"][-1]["id"].encode() in taken:
+        return Place.DELIVERED
+    holds = paths.inbox(name) in _open_files(pid)
+    if holds and (taken or paths.has_mail(name)):
+        return Place.TAKE
+    if streams.open_for(name):
+        return Place.STREAM
+    if mine and last.get("record") == "started":
+        return Place.SENT if _is_sent(paths, records) else Place.TOOL
+    return Place.ELSEWHERE
+
+
+def of_supervisor(paths: TeamPaths, pid: int) -> Place:
+    """Where the supervisor is; it alone writes the roster."""
+    held = _open_files(pid)
+    if paths.config_lock in held:
+        return Place.ROSTER
+    return Place.CONTROL if paths.inbox("teamd") in held else Place.ELSEWHERE
+
+
+def of_sender(paths: TeamPaths, pid: int) -> Place:
+    """Where a program is that sends mail."""
+    sends = any(file.parent == paths.inboxes for file in _open_files(pid))
+    return Place.SEND if sends else Place.ELSEWHERE
+
+
+def histogram(hits: Counter[Place]) -> str:
+    """The kills by place, a line each."""
+    width = max(map(len, Place))
+    lines = [f"{place:{width}} {hits[place]:4} {'#' * hits[place]}" for place in Place]
+    return "\n".join(lines)
+
+
+def _open_files(pid: int) -> set[Path]:
+    found = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.add(fd.readlink())
+    return found
+
+
+def _begun(pid: int) -> float:
+    return psutil.Process(pid).create_time()
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _is_sent(paths: TeamPaths, records: list[dict[str, Any]]) -> bool:
+    """Whether the call that was begun last is a `send_message` that has written its message."""
+    call = records[0]["tool_use_id"]
+    replies = (record["content"] for record in records if record["record"] == "reply")
+    given = next(b["input"] for b in next(replies) if b.get("id") == call)
+    if "to" not in given:
+        return False
+    return given["content"].encode() in _content(paths.inbox(given["to"]))
+
+
+def _last_records(transcript: Path) -> list[dict[str, Any]]:
+    """The last whole records of a transcript, the latest first."""
+    found = []
+    for line in reversed(_tail(transcript).split(b"\n")):
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return found
+
+
+def _tail(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            return file.read()
+    except FileNotFoundError:
+        return b""

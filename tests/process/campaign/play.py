@@ -1,0 +1,45 @@
+"""What the teammates' model does in a campaign: commands, mail to each other, ends of turns."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from tests.strict.replies import say, use
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.strict.asked import Asked
+    from tests.strict.replies import Answer, Call
+
+
+class Play:
+    """A model that is never done, until it is told to be quiet.
+
+    Args:
+        names: the teammates.
+        chance: what it decides by.
+    """
+
+    def __init__(self, names: tuple[str, ...], chance: random.Random) -> None:
+        self._names = names
+        self._chance = chance
+        self._count = 0
+        self._lock = threading.Lock()
+        self.quiet = False
+
+    def __call__(self, asked: Asked) -> Answer:
+        """Answer one request."""
+        with self._lock:
+            if self.quiet or self._chance.random() < 0.2:
+                return say("That is all for now.")
+            return use(*(self._call(asked.name) for _ in range(self._chance.choice((1, 1, 2, 3)))))
+
+    def _call(self, name: str) -> Call:
+        if self._chance.random() < 0.4:
+            seconds = self._chance.choice(("0.01", "0.02", "0.05"))
+            return "bash", {"command": f"echo begun; sleep {seconds}; echo done"}
+        self._count += 1
+        to = self._chance.choice([other for other in (*self._names, "lead") if other != name])
+        return "send_message", {"to": to, "content": f"tool-{name}-{self._count}"}

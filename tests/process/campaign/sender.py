@@ -1,0 +1,40 @@
+"""A program that sends mail for as long as it lives: `python sender.py TEAM LABEL ACKNOWLEDGED`.
+
+Each content is unique, and written to the file ACKNOWLEDGED once its sending has returned.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+from teamd.protocol import MAX_MESSAGE_BYTES, Message
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+
+PAUSE_SECONDS = 0.03
+FRESH_EVERY = 25  # so often a conversation begins anew, or it would grow beyond all use
+
+
+def send(paths: TeamPaths, label: str, acknowledged: Path, names: list[str]) -> None:
+    """Send until killed."""
+    chance = random.Random(label)
+    post = Post(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES)
+    file = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    number = 0
+    while True:
+        number += 1
+        to = chance.choice(names)
+        content = f"{label}-{number}"
+        extra = {"fresh": True} if chance.randrange(FRESH_EVERY) == 0 else {}
+        post.send(Message(sender="lead", to=to, content=content, extra=extra))
+        os.write(file, f"{to} {content}\n".encode())
+        time.sleep(chance.expovariate(1 / PAUSE_SECONDS))
+
+
+if __name__ == "__main__":
+    _, team, label, acknowledged, *names = sys.argv
+    send(TeamPaths(Path(team)), label, Path(acknowledged), names)

@@ -1,0 +1,82 @@
+"""A team is killed at random, everywhere: nothing lost, nothing doubled, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.process.campaign.campaign import Campaign
+from tests.process.campaign.places import Place, histogram
+from tests.process.campaign.roster_reader import RosterReader
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
+SHORT: Final = {
+    Place.TAKE: 10,
+    Place.DELIVERED: 10,
+    Place.STREAM: 9,
+    Place.TOOL: 9,
+    Place.ROSTER: 5,
+    Place.CONTROL: 1,
+    Place.SEND: 10,
+    Place.ELSEWHERE: 6,
+}
+LONG: Final = {
+    Place.TAKE: 80,
+    Place.DELIVERED: 80,
+    Place.STREAM: 75,
+    Place.TOOL: 75,
+    Place.ROSTER: 60,
+    Place.CONTROL: 10,
+    Place.SEND: 80,
+    Place.ELSEWHERE: 40,
+}
+
+
+AIMED: Final = frozenset(Place) - {Place.ELSEWHERE}  # what is aimed at nothing hits anything
+
+
+@pytest.mark.parametrize(
+    ("plan", "seed"),
+    [
+        pytest.param(SHORT, "1", id="short"),
+        pytest.param(LONG, "2", id="long", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
+    ],
+)
+def test_kills_anywhere_lose_nothing_and_double_nothing(
+    project: Project, plan: dict[Place, int], seed: str
+) -> None:
+    """Whoever was told that a message is sent finds it in the receiver's conversation, once.
+
+    The server refuses nothing and no process is left: the end of `project` looks at both.
+    """
+    seed = os.environ.get(SEED_VARIABLE, seed)
+    print(f"{SEED_VARIABLE}={seed}")  # noqa: T201
+    order = [place for place, times in plan.items() for _ in range(times)]
+    Random(seed).shuffle(order)
+    campaign = Campaign(project, seed)
+    campaign.begin()
+    begun = time.monotonic()
+    with RosterReader(project.paths.config) as reader:
+        for place in order:
+            campaign.kill(place)
+        took = time.monotonic() - begun
+        campaign.settle()
+    ledger = campaign.ledger
+    print(histogram(campaign.hits))  # noqa: T201
+    print(  # noqa: T201
+        f"{campaign.hits.total()} kills in {took:.0f} s: {dict(campaign.killed)}; "
+        f"{len(ledger.acknowledged())} messages acknowledged, {len(ledger.lost())} lost, "
+        f"{len(ledger.doubled())} doubled; {len(project.server.requests)} requests, "
+        f"{len(project.server.refused)} refused; roster read {reader.reads} times"
+    )
+    assert ledger.lost() == []
+    assert ledger.doubled() == []
+    assert reader.torn == []
+    assert all(campaign.hits[place] >= times for place, times in plan.items() if place in AIMED)
