@@ -95,9 +95,16 @@ def marked(folder: Path) -> dict[int, str]:
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Where commands run; whatever of them is left after a test that failed is killed."""
     yield tmp_path
-    for pid in marked(tmp_path):
+    wait_until(lambda: not killed(tmp_path), what="the last has ended")
+
+
+def killed(folder: Path) -> dict[int, str]:
+    """Who was found and killed; they may have forked meanwhile."""
+    found = marked(folder)
+    for pid in found:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    return found
 
 
 class Asker:
