@@ -59,8 +59,9 @@ class Teammate:
     @classmethod
     def prepare(cls, paths: TeamPaths, settings: Callable[[], Settings]) -> Teammate:
         """Load everything that is expensive, so that a fork inherits it."""
-        from teamd.models import claude  # noqa: PLC0415 -- 0.8 s, which only a supervisor pays
+        from teamd.models import claude, warming  # noqa: PLC0415 -- a second, for a supervisor only
 
+        warming.warm_up()
         return cls(paths, settings, claude.make_tls())
 
     def caution(self) -> str | None:
