@@ -171,11 +171,10 @@ def _explain(error: BaseException, name: str) -> int:
         case click.Abort() | KeyboardInterrupt():
             code = _INTERRUPTED
         case BrokenPipeError():
-            # Whoever read our output has gone, as `head` does; Python must not flush into nothing.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _give_up_output()  # whoever read it has gone, as `head` does
             code = ExitCode.DONE
         case OSError() if error.errno == errno.ENOSPC and error.filename is None:
-            # Only output is written without a name; of files the store tells.
+            _give_up_output()  # only output is written without a name; of files the store tells
             click.echo(f"{name}: the output cannot be written: {error.strerror}", err=True)
             code = ExitCode.REFUSED
         case TeamError():
@@ -184,6 +183,11 @@ def _explain(error: BaseException, name: str) -> int:
         case _:
             code = _confess(error, name)
     return code
+
+
+def _give_up_output() -> None:
+    """Let what is still to be flushed go nowhere: Python would try again as it ends, and fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _confess(error: BaseException, name: str) -> int:
