@@ -48,7 +48,7 @@ def test_only_what_was_written_aside_long_ago_is_swept(paths: TeamPaths) -> None
 
 
 def test_a_link_is_removed_and_not_what_it_leads_to(paths: TeamPaths, tmp_path: Path) -> None:
-    outside = left(tmp_path / "outside", hours=2)
+    outside = left(tmp_path / "outside", hours=0)
     link = paths.root / ".teamd-link.tmp"
     link.symlink_to(outside)
     then = time.time() - 7200
