@@ -112,7 +112,7 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     files.make_private_directory(team.home)  # there already, unless the team directory is named
     choice.settings(team)  # a mistake is told before anything is begun
     there = running.supervisor(team)
-    if there is not None:
+    if there is not None and not there.ending:  # the next one waits until a dying one is gone
         raise running.AlreadyRunning(team, there.pid)
     code = start_in_background(team, file if choice.config else None)
     if code == ExitCode.DONE:

@@ -8,7 +8,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-STAT_START_TIME = 22  # field of /proc/PID/stat, proc(5): clock ticks since boot
+STAT_FLAGS = 9  # fields of /proc/PID/stat, proc(5)
+STAT_START_TIME = 22  # in clock ticks since boot
+_EXITING = 0x4  # PF_EXITING of the kernel's sched.h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,15 @@ class Identity:
         """Whether this very process, not a later one with its pid, still runs."""
         return _start_time(self.pid) == self.started
 
+    @property
+    def ending(self) -> bool:
+        """Whether it has been killed, and the kernel is still taking it apart.
+
+        Closing an inotify queue can take 100 ms, for which it is there and has its locks.
+        """
+        fields = _stat(self.pid) if sys.platform == "linux" and self.alive else None
+        return fields is not None and bool(int(fields[STAT_FLAGS - 3]) & _EXITING)
+
     def signal(self, number: signal.Signals) -> bool:
         """Signal this very process; returns whether it was still there to be signalled."""
         try:
@@ -74,14 +85,21 @@ def _kill(pid: int, number: signal.Signals) -> bool:
 def _start_time(pid: int) -> float | None:
     if sys.platform != "linux":
         return _start_time_portable(pid)
+    fields = _stat(pid)
+    if fields is None or fields[0] in (b"Z", b"X"):
+        return None
+    return float(fields[STAT_START_TIME - 3])
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of /proc/PID/stat from the third on, the state; `None` where there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The second field is the program's name in parentheses and may hold anything, so count
-    # from the last parenthesis; the third field is the state.
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else float(fields[STAT_START_TIME - 3])
+    # from the last parenthesis.
+    return stat[stat.rindex(b")") + 2 :].split()
 
 
 def _start_time_portable(pid: int) -> float | None:

@@ -100,7 +100,8 @@ def append(path: Path, line: bytes, *, durable: bool = True) -> None:
     try:
         with told(path):
             write_at_end(fd, line)
-            portalocker.unlock(fd)  # others go on while this one waits for the disk
+            with suppress(portalocker.LockException):  # the line stands; closing unlocks as well
+                portalocker.unlock(fd)  # others go on while this one waits for the disk
             if durable:
                 sync(fd)
     finally:

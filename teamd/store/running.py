@@ -41,8 +41,8 @@ def claim(paths: TeamPaths) -> int:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while (fd := files.try_lock(paths.supervisor)) is None:
         # `teamd stop` holds the lock for a moment to see whether it is free.
-        if time.monotonic() > deadline:
-            there = _named(paths)
+        there = _named(paths)
+        if time.monotonic() > deadline and not (there and there.ending):
             raise AlreadyRunning(paths, there.pid if there else None)
         time.sleep(_PAUSE_SECONDS)
     me = Identity.own()
