@@ -20,25 +20,25 @@ SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
 SHORT: Final = {
     Place.TAKE: 10,
     Place.DELIVERED: 10,
-    Place.STREAM: 9,
-    Place.TOOL: 9,
-    Place.ROSTER: 5,
+    Place.STREAM: 8,
+    Place.TOOL: 8,
+    Place.SENT: 6,
+    Place.ROSTER: 4,
     Place.CONTROL: 1,
     Place.SEND: 10,
-    Place.ELSEWHERE: 6,
+    Place.ELSEWHERE: 4,
 }
 LONG: Final = {
     Place.TAKE: 80,
     Place.DELIVERED: 80,
     Place.STREAM: 75,
-    Place.TOOL: 75,
+    Place.TOOL: 65,
+    Place.SENT: 50,
     Place.ROSTER: 60,
     Place.CONTROL: 10,
-    Place.SEND: 80,
-    Place.ELSEWHERE: 40,
+    Place.SEND: 60,
+    Place.ELSEWHERE: 20,
 }
-
-
 AIMED: Final = frozenset(Place) - {Place.ELSEWHERE}  # what is aimed at nothing hits anything
 
 
