@@ -42,8 +42,10 @@ def of_teammate(paths: TeamPaths, name: str, pid: int, streams: Streams) -> Plac
     taken = _content(paths.taken(name))
     if mine and last.get("record") == "mail" and last["messages"][-1]["id"].encode() in taken:
         return Place.DELIVERED
-    holds = paths.inbox(name) in _open_files(pid)
-    if holds and (taken or paths.has_mail(name)):
+    held = _open_files(pid)
+    # With nothing to take it takes nothing; what it writes aside is mail, wherever it came from.
+    mail = taken or paths.has_mail(name) or any(file.suffix == ".tmp" for file in held)
+    if paths.inbox(name) in held and mail:
         return Place.TAKE
     if streams.open_for(name):
         return Place.STREAM
