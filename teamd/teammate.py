@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from teamd import credentials
 from teamd.agent.bell import Bell, SupervisorGoneError
@@ -14,12 +14,10 @@ from teamd.agent.conversation import Conversation
 from teamd.agent.loop import Loop, Persona
 from teamd.agent.outside import Outside
 from teamd.agent.prompts import system_prompt
-from teamd.agent.turnstile import Turnstile
 from teamd.errors import StoreError, TeamError
 from teamd.identity import Identity
 from teamd.journal import Journal
-from teamd.models.retry import Patience, Retrying
-from teamd.models.scripted import Scripted
+from teamd.outfit import Outfit
 from teamd.protocol import TEAMD
 from teamd.states import ChildExit
 from teamd.store import files
@@ -28,17 +26,11 @@ from teamd.store.post import Post
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from teamd.store.watch import SLOW_SECONDS
-from teamd.tools import Toolbox
-from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
-from teamd.tools.mail import ReadInbox, SendMessage
-from teamd.tools.shell import Bash
-from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from teamd.models import Model
     from teamd.settings import Settings
     from teamd.store.paths import TeamPaths
 
@@ -117,13 +109,22 @@ class Teammate:
             max_bytes=settings.mail.max_message_bytes,
             tell=lambda why: journal.warn("line rejected", reason=why),
         )
+        outfit = Outfit(
+            name=name,
+            paths=self.paths,
+            settings=settings,
+            tls=self.tls,
+            journal=journal,
+            post=post,
+            mailbox=mailbox,
+        )
         return Loop(
             name=name,
             persona=lambda: self._persona(name),
             conversation=conversation,
             mailbox=mailbox,
-            model=self._model(settings, journal),
-            toolbox=self._toolbox(name, settings, post, mailbox),
+            model=outfit.model(),
+            toolbox=outfit.toolbox(),
             bell=Bell(bell, recheck_seconds=SLOW_SECONDS),
             outside=Outside(
                 name=name,
@@ -149,43 +150,3 @@ class Teammate:
                 workspace=settings.team.workspace,
             ),
         )
-
-    def _model(self, settings: Settings, journal: Journal) -> Model:
-        model: Model
-        if settings.model.script is not None:
-            model = Scripted(settings.model.script)
-        else:
-            from teamd.models.claude import Claude  # noqa: PLC0415 -- loaded by `prepare`
-
-            model = Claude(
-                base_url=settings.model.base_url,
-                key_command=settings.model.key_command,
-                headers=settings.model.headers,
-                timeout_seconds=settings.model.timeout_seconds,
-                cache=settings.model.cache,
-                tls=self.tls,
-            )
-        turnstile = Turnstile(model, self.paths.call_slots, settings.model.concurrent_calls)
-
-        def tell(reason: str, seconds: float) -> None:
-            journal.warn(
-                "model call failed, trying again", reason=reason, seconds=round(seconds, 1)
-            )
-
-        return Retrying(turnstile, Patience(), tell=tell)
-
-    def _toolbox(self, name: str, settings: Settings, post: Post, mailbox: Mailbox) -> Toolbox:
-        tools = settings.tools
-        workspace = Workspace(settings.team.workspace, hidden=[self.paths.root])
-        shell = Bash(
-            workspace=settings.team.workspace,
-            environment={key: os.environ[key] for key in tools.env if key in os.environ},
-            timeout_seconds=tools.bash_timeout_seconds,
-            output_bytes=tools.output_bytes,
-        )
-        files: list[Any] = [
-            ReadFile(workspace=workspace, output_bytes=tools.output_bytes),
-            WriteFile(workspace=workspace),
-            EditFile(workspace=workspace),
-        ]
-        return Toolbox([shell, *files, SendMessage(post, name), ReadInbox(mailbox)])
