@@ -76,11 +76,16 @@ def behind_marker(fd: int, batch: str) -> int | None:
     return None
 
 
+def is_nothing(line: bytes) -> bool:
+    """Whether it is blank, or a marker."""
+    return not line.strip() or _MARKER.fullmatch(line) is not None
+
+
 def sort(
     line: bytes, *, to: str, max_bytes: int, nameless: str = "", undated: float | None = None
 ) -> Message | str | None:
     """A message, why it is none, or `None` for blank lines and markers, which are neither."""
-    if not line.strip() or _MARKER.fullmatch(line):
+    if is_nothing(line):
         return None
     if len(line) > max_bytes:
         return f"it is longer than {max_bytes} bytes"

@@ -1,45 +1,29 @@
 """A member's mail: put by anybody, taken by its owner in two steps, so that no kill loses any.
 
-*take* moves what is in the inbox to a file of the reader's own; *done* moves on in that file once
-a delivery stands where it belongs. A reader that died in between takes the same mail again, with
-the same ids. What `take` does with new mail, in an order in which every interruption can be told
-from every other:
-
-1. append a marker that names the batch to the inbox;
-2. write the batch, named, to the taken file (aside, then renamed), see `taken`;
-3. truncate the inbox in place.
-
-A taken file whose marker still stands in the inbox was not truncated: all up to the marker is in
-the file already, and the next take begins behind it. A marker without its file was never taken: it
-is passed over.
-
-Each step is on the disk before the next one begins, or a power cut could undo one and not the
-next: without the marker the inbox would be taken again, without the file's name its content would
-be lost, without the truncation, `done` could remove the file first and the marker would stand
-without its file. So there are four syncs, and none of them can be spared.
-
-What is taken is copied as it stands, and looked at when it is delivered: the lock is held for a
-moment only, however much there is. Lines that are no message are rejected on the way.
+*take* moves what is in the inbox to a file of the reader's own, see `intake`; *done* moves on in
+that file once a delivery stands where it belongs. A reader that died in between takes the same
+mail again, with the same ids. Lines that are no message are rejected on the way.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage, Unsynced
-from teamd.protocol import MAX_MESSAGE_BYTES, Message, new_id
+from teamd.protocol import MAX_MESSAGE_BYTES, Message
 from teamd.store import files, lines, locks
+from teamd.store.intake import Intake
 from teamd.store.rejected import Rejected
-from teamd.store.taken import Position, Taken, first_position
+from teamd.store.taken import Taken
 from teamd.store.trouble import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.store.paths import TeamPaths
+    from teamd.store.taken import Position
 
 _SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
 _REJECTED_AFTER: Final = 2  # readers that crashed by themselves with this one message in hand
@@ -108,10 +92,10 @@ class Mailbox:
         self._inbox = paths.inbox(owner)
         self._taken = Taken(paths.taken(owner), owner, max_bytes)
         self._rejected = Rejected(paths.rejected(owner), durable=durable)
+        self._intake = Intake(self._inbox, self._taken, self._rejected, durable=durable)
         self._durable = durable
         self._max_bytes = max_bytes
         self._tell = tell
-        self._truncated = ""  # a batch whose marker is gone, for ever
         self._in_hand = ("", 0)  # the delivery that this reader has taken: batch and offset
 
     def put(self, *messages: Message) -> None:
@@ -139,7 +123,7 @@ class Mailbox:
         """Take mail; the same again until it is `done`, and what follows only after that."""
         while True:  # each round gets on; the lock is free in between
             with locks.locked(self._inbox) as fd, told(self._inbox):
-                position = self._current(fd)
+                position = self._intake.current(fd)
                 if position is None:
                     return EMPTY
                 batch = self._delivery(fd, position, portion)
@@ -151,7 +135,7 @@ class Mailbox:
         with locks.locked(self._inbox) as fd, told(self._inbox):
             before = self._taken.position()
             if before is not None and before.batch == batch.id and before.at <= batch.end:
-                self._advance(fd, before, batch.end, batch.rejected)
+                self._intake.advance(fd, before, batch.end, batch.rejected)
 
     def peek(self, most: int | None = None) -> list[Message]:
         """The mail that is under way to its owner, oldest first; nothing is changed."""
@@ -176,7 +160,7 @@ class Mailbox:
             if before is None:
                 return ()
             old = tuple(self._taken.messages(before))
-            self._advance(fd, before, self._taken.size(), before.rejected)
+            self._intake.advance(fd, before, self._taken.size(), before.rejected)
         return old
 
     def blame(self, process: int) -> bool:
@@ -209,61 +193,6 @@ class Mailbox:
         """How many lines were no message so far."""
         return self._rejected.count()
 
-    def _current(self, fd: int) -> Position | None:
-        """Where the next delivery begins; new mail is set aside once what was taken is done."""
-        before = self._taken.position()
-        if before is None:
-            return self._set_aside(fd, 0)
-        fresh = self._behind_marker(fd, before.batch)
-        if fresh is not None and fresh == os.fstat(fd).st_size:
-            # Its reader was killed before step 3, maybe before the file's name was on the disk.
-            if self._durable:
-                files.sync_directory(self._inbox.parent)
-            self._truncate(fd)
-            fresh = None
-        if before.at < self._taken.size():
-            return before
-        position = self._set_aside(fd, fresh or 0)
-        if position is None:
-            self._taken.remove()
-        return position
-
-    def _behind_marker(self, fd: int, batch: str) -> int | None:
-        """Where the mail begins that came after a batch; `None` once that was truncated away."""
-        if batch == self._truncated:
-            return None
-        fresh = lines.behind_marker(fd, batch)
-        if fresh is None:
-            if self._durable:
-                files.sync(fd)  # whoever truncated may have been killed before it did
-            self._truncated = batch
-        return fresh
-
-    def _set_aside(self, fd: int, start: int) -> Position | None:
-        """Put the lines from `start` on into the taken file; nothing in that is needed any more."""
-        if not any(
-            lines.sort(line, to=self.owner, max_bytes=self._max_bytes) is not None
-            for line in lines.read(fd, start, self._max_bytes)
-        ):
-            if os.fstat(fd).st_size:  # blank ones, dead markers: nobody is to wake for them again
-                self._truncate(fd)
-            return None
-        position = first_position(new_id(), rejected=self._rejected.size())
-        end = os.fstat(fd).st_size
-        files.write_at_end(fd, lines.marker(position.batch))
-        if self._durable:
-            files.sync(fd)
-        parts = chain([position.header()], lines.read_raw(fd, start, end))
-        files.replace_by_parts(self._taken.path, parts, durable=self._durable)
-        self._truncate(fd)
-        self._truncated = position.batch
-        return position
-
-    def _truncate(self, fd: int) -> None:
-        os.ftruncate(fd, 0)
-        if self._durable:
-            files.sync(fd)
-
     def _delivery(self, fd: int, position: Position, portion: Portion) -> Batch:
         """What is delivered next; empty where there was nothing but lines that are no message."""
         again = self._in_hand == (position.batch, position.at)
@@ -285,7 +214,7 @@ class Mailbox:
                 for _, why in refused:
                     self._tell(why)
         if not found.messages:
-            self._advance(fd, position, found.end, rejected)
+            self._intake.advance(fd, position, found.end, rejected)
             return EMPTY
         self._in_hand = (position.batch, position.at)
         return Batch(position.batch, found.messages, found.end, rejected)
@@ -301,12 +230,3 @@ class Mailbox:
         position = replace(position, holder=os.getpid())
         self._taken.move(position)
         return position
-
-    def _advance(self, fd: int, position: Position, end: int, rejected: int) -> None:
-        """Move on in the taken file, and remove it when it is done with."""
-        if end < self._taken.size() or self._behind_marker(fd, position.batch) is not None:
-            self._taken.move(
-                Position(batch=position.batch, at=end, singly=position.singly, rejected=rejected)
-            )
-        else:
-            self._taken.remove()

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamd.protocol import Message
@@ -77,6 +77,7 @@ def test_a_message_larger_than_a_portion_comes_alone(paths: TeamPaths) -> None:
     assert sizes == [[5], [5000], [9]]
 
 
+@settings(deadline=None)  # each example writes files
 @given(
     sizes=st.lists(st.integers(0, 400), min_size=1, max_size=20),
     messages=st.integers(1, 7),
