@@ -7,13 +7,12 @@ mail again, with the same ids. Lines that are no message are rejected on the way
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage, Unsynced
 from teamd.protocol import MAX_MESSAGE_BYTES, Message
-from teamd.store import files, lines, locks
+from teamd.store import files, lines, locks, suspicion
 from teamd.store.intake import Intake
 from teamd.store.rejected import Rejected
 from teamd.store.taken import Taken
@@ -25,10 +24,7 @@ if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
     from teamd.store.taken import Position
 
-_SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
-_REJECTED_AFTER: Final = 2  # readers that crashed by themselves with this one message in hand
 _BLAME_SECONDS: Final = 0.5
-_CULPRIT: Final = "{} processes crashed with this message in hand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +193,14 @@ class Mailbox:
         """What is delivered next; empty where there was nothing but lines that are no message."""
         again = self._in_hand == (position.batch, position.at)
         if portion.wary and not again:
-            position = self._suspect(position, portion)
-        if position.at < position.singly:
+            position = suspicion.note_reader(self._taken, position, portion)
+        if suspicion.is_alone(position):
             portion = replace(portion, messages=1)
         found = self._taken.find(position, most=portion.messages, most_bytes=portion.bytes)
         refused = found.refused
-        alone = position.at < position.singly
-        convicted = portion.wary and alone and position.crashes >= _REJECTED_AFTER
-        if convicted and found.messages:
-            refused += ((found.messages[0].encode(), _CULPRIT.format(position.crashes)),)
+        guilty = suspicion.verdict(position) if portion.wary else None
+        if guilty and found.messages:
+            refused += ((found.messages[0].encode(), guilty),)
             found = replace(found, messages=())
         rejected = position.rejected
         if refused:
@@ -218,15 +213,3 @@ class Mailbox:
             return EMPTY
         self._in_hand = (position.batch, position.at)
         return Batch(position.batch, found.messages, found.end, rejected)
-
-    def _suspect(self, position: Position, portion: Portion) -> Position:
-        """Count the readers that ended with this delivery in hand, and note who has it now."""
-        if position.holder:
-            position = replace(position, tries=position.tries + 1)
-        if position.tries >= _SINGLY_AFTER and position.at >= position.singly:
-            whole = self._taken.find(position, most=portion.messages, most_bytes=portion.bytes)
-            # From now on a crash tells which message it was: those before do not.
-            position = replace(position, singly=whole.end, crashes=0)
-        position = replace(position, holder=os.getpid())
-        self._taken.move(position)
-        return position
