@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from teamd.identity import Identity
-from teamd.store import files
+from teamd.store import locks
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -106,7 +106,7 @@ def test_two_processes_are_never_one_teammate(project: Project) -> None:
     project.start()
     project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
     project.do("teamd", "stop")
-    other = files.hold(project.paths.lives / "jo.lock")
+    other = locks.hold(project.paths.lives / "jo.lock")
     project.start()
     project.do("teamctl", "send", "jo", "Who are you?")
     wait_until(lambda: project.log("teamd", "forked"), what="jo is forked")
