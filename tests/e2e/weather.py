@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tests.strict.faults import SPOILT, Cut, ErrorEvent, Malformed, Reset, Stall, Status, Trickle
+from tests.strict.misshapen import MISSHAPEN
 from tests.strict.plan import Plan
 from tests.strict.replies import say, use
 
@@ -43,6 +44,7 @@ _MAKERS: Final[tuple[Callable[[], Fault], ...]] = (
     lambda: ErrorEvent(type="api_error"),
     *(lambda k=kind, a=after: k(after=a) for kind in _STREAMS for after in (0, 1, 4)),
     *(lambda k=kind: k(after=6, answer=HALF) for kind in _STREAMS),
+    *(lambda f=fault: f for fault in MISSHAPEN),
 )
 
 
