@@ -37,7 +37,7 @@ def test_faults_in_any_order_cost_time_and_never_a_turn(
 ) -> None:
     """Each turn is played, in order and once, and of a broken stream nothing is left anywhere.
 
-    Somebody is killed now and then, too. The server refuses nothing: the end of `project` looks.
+    The server refuses nothing: the end of `project` looks.
     """
     seed = os.environ.get(SEED_VARIABLE, seed)
     print(f"{SEED_VARIABLE}={seed}")  # noqa: T201
