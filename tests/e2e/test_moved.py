@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.e2e.harness import Project
+
+
+@pytest.fixture
+def new(project: Project) -> Iterator[Path]:
+    """Where a test moves the folder to; put back, for the end of `project` looks there."""
+    place = project.folder.with_name("renamed")
+    yield place
+    if place.exists():
+        place.rename(project.folder)
 
 
 def populated(project: Project) -> None:
@@ -22,13 +34,6 @@ def populated(project: Project) -> None:
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Remember: blue.", "--wait")
     project.wait_for("ann", "idle")
-
-
-def moved(project: Project) -> Path:
-    """Rename the folder."""
-    new = project.folder.with_name("renamed")
-    project.folder.rename(new)
-    return new
 
 
 def assert_goes_on(project: Project, new: Path) -> None:
@@ -44,42 +49,42 @@ def assert_goes_on(project: Project, new: Path) -> None:
     assert not project.folder.exists(), "nothing was made where the folder was"
 
 
-def ended(project: Project, new: Path) -> None:
-    """Stop, and put the folder back, where the end of `project` looks for it."""
-    stopped = project.run("teamd", "stop", cwd=new)
-    assert stopped.status == 0
+def assert_ends(project: Project, new: Path) -> None:
+    """It can be stopped there, and leaves nothing."""
+    assert project.run("teamd", "stop", cwd=new).status == 0
     assert project.survivors() == {}
-    new.rename(project.folder)
 
 
-def test_a_team_that_was_moved_while_nothing_ran_goes_on_there(project: Project) -> None:
+def test_a_team_that_was_moved_while_nothing_ran_goes_on_there(project: Project, new: Path) -> None:
     populated(project)
     project.do("teamd", "stop")
-    new = moved(project)
+    project.folder.rename(new)
     assert project.run("teamd", "start", cwd=new).status == 0
     assert_goes_on(project, new)
-    ended(project, new)
+    assert_ends(project, new)
 
 
-def test_a_team_that_was_moved_while_it_ran_is_stopped_from_there(project: Project) -> None:
+def test_a_team_that_was_moved_while_it_ran_is_stopped_from_there(
+    project: Project, new: Path
+) -> None:
     """Its teamd serves a place that is no more; in the new one the same commands reach it."""
     populated(project)
     pid = project.supervisor
-    new = moved(project)
+    project.folder.rename(new)
     status = project.run("teamd", "status", "--json", cwd=new)
     assert json.loads(status.stdout)["pid"] == pid
     assert project.run("teamd", "restart", cwd=new).status == 0
     assert_goes_on(project, new)
-    ended(project, new)
+    assert_ends(project, new)
 
 
-def test_a_teamd_whose_team_was_moved_ends_when_it_is_needed(project: Project) -> None:
+def test_a_teamd_whose_team_was_moved_ends_when_it_is_needed(project: Project, new: Path) -> None:
     """Mail in the new place wakes it, and it sees that it has nothing to do with that any more."""
     populated(project)
-    new = moved(project)
+    project.folder.rename(new)
     assert project.run("teamctl", "send", "ann", "Hello?", cwd=new).status == 0
     wait_until(lambda: project.survivors() == {}, timeout_seconds=40, what="teamd has ended")
     assert project.run("teamctl", "team", cwd=new).status == 0
     assert project.run("teamd", "start", cwd=new).status == 0
     wait_until(lambda: len(project.asked("ann")) == 3, what="ann reads the mail")
-    ended(project, new)
+    assert_ends(project, new)
