@@ -74,6 +74,7 @@ class Message:
         timestamp: seconds since the epoch.
         extra: every other key of the line as it came: `summary`, `request_id`, `approve`,
             `reason` and those of foreign programs.
+        id_given: whether the line had an id; otherwise it gets another one each time it is read.
     """
 
     sender: str
@@ -83,6 +84,7 @@ class Message:
     id: str = field(default_factory=new_id)
     timestamp: float = field(default_factory=time.time)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    id_given: bool = field(default=True, compare=False)
 
     def encode(self) -> bytes:
         """Return the line that stands in an inbox, newline included.
@@ -129,8 +131,10 @@ class Message:
         if "\0" in content:
             raise NotAMessage("its content holds a NUL character")
         fields.pop("to", None)
+        given = _text(fields.pop("id", None))
         return cls(
-            id=_text(fields.pop("id", None)) or nameless or new_id(),
+            id=given or nameless or new_id(),
+            id_given=bool(given),
             type=_text(fields.pop("type", None)) or "message",
             sender=_text(fields.pop("from", None)) or "unknown",
             to=to,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from teamd.agent import prompts
+from teamd.agent.complaints import Complaints, context_full
 from teamd.agent.conversation import PAUSED
 from teamd.models import Ask, UnusableError
 from teamd.protocol import moment_of
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
 # A flood is read in portions that a context bears, each of them answered before the next.
 PORTION = Portion(messages=100, bytes=128 * 1024, wary=True)
-CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
+CONTEXT_FULL = "model_context_window_exceeded"
+CUT_OFF_REASONS = frozenset({"max_tokens", CONTEXT_FULL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class Loop:
         self._outside = outside
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
-        self._told: str | None = None
+        self._complaints = Complaints(name, outside.tell_lead)
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -128,8 +130,9 @@ class Loop:
             self._deliver()
             self._outside.report(Status.WORKING)
             reply = await self._model.reply(self._ask())
-            self._told = None
             self._conversation.add_reply(reply)
+            if reply.stop_reason != CONTEXT_FULL:
+                self._complaints.settled()
         if await self._follow():
             return
         self._conversation.end_turn("limit", "")
@@ -159,6 +162,8 @@ class Loop:
             talk.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
         if talk.stop_reason in CUT_OFF_REASONS and not calls:
             talk.add_note(prompts.CUT_OFF_REPLY)
+        if talk.stop_reason == CONTEXT_FULL:
+            raise context_full(self._persona().model)
         if talk.owes_reply:
             return False
         self._end()
@@ -182,12 +187,9 @@ class Loop:
 
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try."""
-        reason = str(error)
-        self._conversation.end_turn(PAUSED, reason)
-        self._outside.report(Status.PAUSED, reason)
-        if reason != self._told:
-            self._told = reason
-            self._outside.tell_lead(f"{self._name} is paused: {reason}")
+        self._conversation.end_turn(PAUSED, str(error))
+        self._outside.report(Status.PAUSED, str(error))
+        self._complaints.make(error)
         await self._rest(error.again_in_seconds)
 
     async def _rest(self, seconds: float | None) -> None:
