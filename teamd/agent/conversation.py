@@ -36,6 +36,7 @@ class Conversation:
         unfollowed: whether what the last reply asks for has not been done to its end.
         stop_reason: why the last reply ended.
         said: the text of the last reply.
+        paused_for: why it was paused last, and has had no reply since; the lead knows it.
         unanswered: tool calls of the last reply that have no result yet.
         begun: the ids of those of its calls that were begun.
         turns: replies so far, those of earlier conversations of the name included.
@@ -147,6 +148,7 @@ class Conversation:
         self.unfollowed = False
         self.stop_reason = ""
         self.said = ""
+        self.paused_for: str | None = None
         self.unanswered: list[Block] = []
         self.begun: set[str] = set()
         self._calls: list[Block] = []
@@ -179,6 +181,7 @@ class Conversation:
         )
         self.stop_reason = record["stop_reason"]
         self.said = "".join(b["text"] for b in record["content"] if b["type"] == "text")
+        self.paused_for = None
         self.owes_reply = self.stop_reason == "pause_turn"
         self.unfollowed = True
         content = _returnable(record["content"])
@@ -206,9 +209,11 @@ class Conversation:
         }
 
     def _apply_ended(self, record: Record) -> None:
-        if record["outcome"] != PAUSED:  # who is paused goes on where it was
-            self.owes_reply = False
-            self.unfollowed = False
+        if record["outcome"] == PAUSED:  # who is paused goes on where it was
+            self.paused_for = record["text"]
+            return
+        self.owes_reply = False
+        self.unfollowed = False
 
     def _tell(self, text: str) -> None:
         self._texts.append({"type": "text", "text": text})

@@ -84,7 +84,6 @@ class Loop:
         self._outside = outside
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
-        self._told: str | None = None
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -128,7 +127,6 @@ class Loop:
             self._deliver()
             self._outside.report(Status.WORKING)
             reply = await self._model.reply(self._ask())
-            self._told = None
             self._conversation.add_reply(reply)
         if await self._follow():
             return
@@ -183,10 +181,10 @@ class Loop:
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try."""
         reason = str(error)
+        told = self._conversation.paused_for  # maybe by an earlier process
         self._conversation.end_turn(PAUSED, reason)
         self._outside.report(Status.PAUSED, reason)
-        if reason != self._told:
-            self._told = reason
+        if reason != told:
             self._outside.tell_lead(f"{self._name} is paused: {reason}")
         await self._rest(error.again_in_seconds)
 
