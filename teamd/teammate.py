@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from dataclasses import dataclass
@@ -34,6 +35,19 @@ if TYPE_CHECKING:
     from teamd.agent.pulse import Pulse
     from teamd.settings import Settings
     from teamd.store.paths import TeamPaths
+
+# However long it lasts, and however often it is met: no fault of the teammate.
+_MACHINES_TROUBLE = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,9 @@ class Teammate:
         except TeamError as error:
             journal.error("refused", error)
             return ChildExit.SETTINGS
+        except OSError as error:
+            journal.error("crashed", error)
+            return ChildExit.IO if error.errno in _MACHINES_TROUBLE else ChildExit.CRASHED
         except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
             journal.error("crashed", error)
             return ChildExit.CRASHED

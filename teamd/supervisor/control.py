@@ -91,6 +91,10 @@ class Control:
             self._commands.carry_out(request, lambda given: self._reply(request, given))
         except TeamError as error:
             self._reply(request, Answer.to_error(error))
+        except OSError as error:  # no descriptors left, say: the machine's trouble, and it passes
+            self._journal.error("not done", error, id=request.id)
+            text = f"teamd could not do it now: {error.strerror or error}; try again"
+            self._reply(request, Answer.to_error(TeamError(text)))
 
     def publish(self) -> None:
         """Write down in the roster what has changed; what cannot be written is tried again."""

@@ -30,7 +30,7 @@ def in_a_command(project: Project, settings: str, command: str = COMMANDS["sleep
 
 
 def stuck(project: Project) -> bool:
-    return project.member("ann")["reason"] == "no progress for 1.5 s"
+    return bool(project.member("ann")["reason"] == "no progress for 1.5 s")
 
 
 def test_a_teammate_that_is_stopped_at_work_is_told_of_once(project: Project) -> None:

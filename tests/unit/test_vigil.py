@@ -71,7 +71,7 @@ def test_who_was_rung_and_came_may_rest_again(vitals: Vitals) -> None:
 
 
 def test_a_supervisor_that_was_stopped_itself_blames_nobody_for_it(vitals: Vitals) -> None:
-    """A container that was frozen for a night must not have its whole team killed in the morning."""
+    """A container that is frozen for a night must not have its team killed in the morning."""
     vigil, begun = Vigil(vitals), vitals.heard
     assert not vigil.silent(begun + 1, TEN)
     assert not vigil.silent(begun + 30_000, TEN)
@@ -100,11 +100,9 @@ def test_a_pulse_beats_while_one_works_and_never_while_one_rests(vitals: Vitals)
         first = vitals.heard
         await until(lambda: vitals.heard > first, what="a second beat by itself")
         with pulse.resting():
-            assert vitals.resting
             rested = vitals.heard
             await asyncio.sleep(0.02)  # twenty beats' time: none may come
             assert (vitals.resting, vitals.heard) == (True, rested)
-        assert not vitals.resting
         await until(lambda: vitals.heard > rested, what="it beats again")
 
     asyncio.run(scenario())
