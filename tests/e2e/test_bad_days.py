@@ -100,7 +100,7 @@ def descriptors(pid: int, spare: int) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
-@pytest.mark.parametrize("spare", range(5))
+@pytest.mark.parametrize("spare", [-5, 0, 2, 4])
 def test_without_descriptors_teamd_neither_dies_nor_spins(project: Project, spare: int) -> None:
     pid = project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")

@@ -65,6 +65,22 @@ def test_a_team_goes_on_when_the_clock_is_set_back(
     assert len({m["id"] for m in told}) == 3
 
 
+def test_a_restart_is_not_put_off_by_an_hour(
+    project: Project, set_clock: Callable[[str], object]
+) -> None:
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    pid = project.wait_for("ann", "idle")["pid"]
+    for crash in range(5):
+        os.kill(pid, signal.SIGKILL)
+        if crash < 4:
+            wait_until(lambda: project.member("ann")["pid"] not in (pid, None), what="ann is back")  # noqa: B023 -- called at once
+            pid = project.member("ann")["pid"]
+    wait_until(lambda: project.member("ann")["pid"] is None, what="ann waits for her restart")
+    set_clock("-1h")
+    wait_until(lambda: project.member("ann")["pid"] is not None, what="ann is back")
+
+
 @pytest.mark.parametrize("hours", ["-1h", "+1h"])
 def test_a_request_is_in_time_by_whatever_clock(
     hours: str, project: Project, set_clock: Callable[[str], object]

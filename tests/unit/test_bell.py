@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.agent.bell import Bell, SupervisorGoneError
+from teamd.agent.pulse import Pulse
+from teamd.vitals import Vitals
 from tests.unit.life import NEVER_SECONDS, quiet_pulse
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +51,22 @@ def test_a_ring_before_the_waiting_counts(pipe: list[int]) -> None:
     """Mail may come between the look and the waiting."""
     os.write(pipe[1], b"!")
     asyncio.run(rung(Bell(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)))
+
+
+def test_who_waits_for_a_ring_rests(pipe: list[int]) -> None:
+    """Otherwise an idle teammate would compute, and its silence be taken for a hang."""
+    vitals = Vitals()
+
+    async def scenario() -> None:
+        pulse = Pulse(vitals, every_seconds=NEVER_SECONDS)
+        bell = Bell(pipe[0], pulse=pulse, recheck_seconds=NEVER_SECONDS)
+        waiting = asyncio.create_task(rung(bell))
+        await until(lambda: vitals.resting, what="it rests")
+        os.write(pipe[1], b"!")
+        await waiting
+        assert not vitals.resting
+
+    asyncio.run(scenario())
 
 
 def test_many_rings_are_one(pipe: list[int]) -> None:
