@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from dataclasses import dataclass
@@ -31,8 +32,22 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
+    from teamd.agent.pulse import Pulse
     from teamd.settings import Settings
     from teamd.store.paths import TeamPaths
+
+# However long it lasts, and however often it is met: no fault of the teammate.
+_MACHINES_TROUBLE = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +80,33 @@ class Teammate:
             return None
         return None if credentials.at_hand() or claude.finds_key() else credentials.MISSING
 
-    def live(self, name: str, bell: int) -> int:
+    def live(self, name: str, bell: int, pulse: Pulse) -> int:
         """Be that teammate until told to stop; returns the exit code."""
         journal = Journal(self.paths.log(name), name)
         try:
             # A process of that name that still ends is waited for; there are never two.
             locks.hold(self.paths.lives / f"{name}.lock")
-            return self._live(name, bell, journal)
+            return self._live(name, bell, pulse, journal)
         except StoreError as error:
             journal.error("a file could not be read or written", error)
             return ChildExit.IO
         except TeamError as error:
             journal.error("refused", error)
             return ChildExit.SETTINGS
+        except OSError as error:
+            journal.error("crashed", error)
+            return ChildExit.IO if error.errno in _MACHINES_TROUBLE else ChildExit.CRASHED
         except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
             journal.error("crashed", error)
             return ChildExit.CRASHED
 
-    def _live(self, name: str, bell: int, journal: Journal) -> int:
+    def _live(self, name: str, bell: int, pulse: Pulse, journal: Journal) -> int:
         # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
-        life = loop.create_task(self._loop(name, bell, journal).run())
+        loop.call_soon(pulse.beat)
+        bells = Bell(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
+        life = loop.create_task(self._loop(name, bells, journal).run())
         loop.add_signal_handler(signal.SIGTERM, life.cancel)
         journal.note("begins", pid=os.getpid())
         try:
@@ -97,7 +117,7 @@ class Teammate:
             journal.warn("stops: its supervisor has gone")
         return ChildExit.STOPPED
 
-    def _loop(self, name: str, bell: int, journal: Journal) -> Loop:
+    def _loop(self, name: str, bell: Bell, journal: Journal) -> Loop:
         settings = self.settings()
         durable = settings.mail.durability == "disk"
         post = Post(self.paths, durable=durable, max_bytes=settings.mail.max_message_bytes)
@@ -125,7 +145,7 @@ class Teammate:
             mailbox=mailbox,
             model=outfit.model(),
             toolbox=outfit.toolbox(),
-            bell=Bell(bell, recheck_seconds=SLOW_SECONDS),
+            bell=bell,
             outside=Outside(
                 name=name,
                 process=Identity.own(),

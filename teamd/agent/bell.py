@@ -6,6 +6,10 @@ import asyncio
 import math
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from teamd.agent.pulse import Pulse
 
 
 class SupervisorGoneError(Exception):
@@ -17,11 +21,13 @@ class Bell:
 
     Args:
         fd: non-blocking.
+        pulse: rests while one waits here.
         recheck_seconds: a ring may be lost; look for mail now and then without one.
     """
 
-    def __init__(self, fd: int, *, recheck_seconds: float) -> None:
+    def __init__(self, fd: int, *, pulse: Pulse, recheck_seconds: float) -> None:
         self._fd = fd
+        self._pulse = pulse
         self._recheck_seconds = recheck_seconds
 
     async def wait(self, seconds: float = math.inf) -> None:
@@ -34,7 +40,7 @@ class Bell:
         rung = asyncio.Event()
         loop.add_reader(self._fd, rung.set)
         try:
-            with suppress(TimeoutError):
+            with suppress(TimeoutError), self._pulse.resting():
                 async with asyncio.timeout(min(seconds, self._recheck_seconds)):
                     await rung.wait()
         finally:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 PAUSED = "paused"
+CONTEXT_FULL = "model_context_window_exceeded"
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
@@ -36,6 +37,7 @@ class Conversation:
         unfollowed: whether what the last reply asks for has not been done to its end.
         stop_reason: why the last reply ended.
         said: the text of the last reply.
+        paused_about: what it was paused about last, without a reply since; the lead knows it.
         unanswered: tool calls of the last reply that have no result yet.
         begun: the ids of those of its calls that were begun.
         turns: replies so far, those of earlier conversations of the name included.
@@ -118,9 +120,9 @@ class Conversation:
         """Tell the model something that is nobody's mail."""
         self._record({"record": "note", "text": text})
 
-    def end_turn(self, outcome: str, text: str) -> None:
+    def end_turn(self, outcome: str, text: str, **facts: Any) -> None:
         """Note how a turn ended: its outcome and final text, or why it is paused."""
-        self._record({"record": "ended", "outcome": outcome, "text": text})
+        self._record({"record": "ended", "outcome": outcome, "text": text, **facts})
 
     def messages(self) -> list[dict[str, Any]]:
         """The conversation as the Messages API takes it."""
@@ -147,6 +149,7 @@ class Conversation:
         self.unfollowed = False
         self.stop_reason = ""
         self.said = ""
+        self.paused_about: str | None = None
         self.unanswered: list[Block] = []
         self.begun: set[str] = set()
         self._calls: list[Block] = []
@@ -179,6 +182,8 @@ class Conversation:
         )
         self.stop_reason = record["stop_reason"]
         self.said = "".join(b["text"] for b in record["content"] if b["type"] == "text")
+        if self.stop_reason != CONTEXT_FULL:  # such a reply came to nothing, as the one before
+            self.paused_about = None
         self.owes_reply = self.stop_reason == "pause_turn"
         self.unfollowed = True
         content = _returnable(record["content"])
@@ -206,9 +211,11 @@ class Conversation:
         }
 
     def _apply_ended(self, record: Record) -> None:
-        if record["outcome"] != PAUSED:  # who is paused goes on where it was
-            self.owes_reply = False
-            self.unfollowed = False
+        if record["outcome"] == PAUSED:  # who is paused goes on where it was
+            self.paused_about = record.get("about", record["text"])
+            return
+        self.owes_reply = False
+        self.unfollowed = False
 
     def _tell(self, text: str) -> None:
         self._texts.append({"type": "text", "text": text})

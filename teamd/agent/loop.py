@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from teamd.agent import prompts
-from teamd.agent.complaints import Complaints, context_full
-from teamd.agent.conversation import PAUSED
+from teamd.agent.complaints import context_full, gist
+from teamd.agent.conversation import CONTEXT_FULL, PAUSED
 from teamd.models import Ask, UnusableError
 from teamd.protocol import moment_of
 from teamd.states import Status
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 # A flood is read in portions that a context bears, each of them answered before the next.
 PORTION = Portion(messages=100, bytes=128 * 1024, wary=True)
-CONTEXT_FULL = "model_context_window_exceeded"
 CUT_OFF_REASONS = frozenset({"max_tokens", CONTEXT_FULL})
 
 
@@ -86,7 +85,6 @@ class Loop:
         self._outside = outside
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
-        self._complaints = Complaints(name, outside.tell_lead)
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -131,8 +129,6 @@ class Loop:
             self._outside.report(Status.WORKING)
             reply = await self._model.reply(self._ask())
             self._conversation.add_reply(reply)
-            if reply.stop_reason != CONTEXT_FULL:
-                self._complaints.settled()
         if await self._follow():
             return
         self._conversation.end_turn("limit", "")
@@ -187,9 +183,12 @@ class Loop:
 
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try."""
-        self._conversation.end_turn(PAUSED, str(error))
+        about = gist(error)
+        told = self._conversation.paused_about  # maybe by an earlier process
+        self._conversation.end_turn(PAUSED, str(error), about=about)
         self._outside.report(Status.PAUSED, str(error))
-        self._complaints.make(error)
+        if about != told:
+            self._outside.tell_lead(f"{self._name} is paused: {error}")
         await self._rest(error.again_in_seconds)
 
     async def _rest(self, seconds: float | None) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd import clocks
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
 from teamd.protocol import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
 from teamd.store import files, running, trouble
@@ -31,22 +32,41 @@ class Request:
 
     Attributes:
         deadline: seconds since the epoch.
+        boot: names the boot of the machine in which it was made, where known.
+        uptime: the deadline by that boot's clock `elapsed`: it holds whatever clock is set.
     """
 
     command: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     deadline: float
+    boot: str | None = None
+    uptime: float = 0.0
     id: str = field(default_factory=new_id)
     sender: str = USER
+
+    @classmethod
+    def within(cls, seconds: float, command: str, **facts: Any) -> Request:
+        """A request that is to be begun within so many seconds from now."""
+        return cls(
+            command=command,
+            deadline=time.time() + seconds,
+            boot=clocks.boot(),
+            uptime=clocks.elapsed() + seconds,
+            **facts,
+        )
 
     @property
     def late(self) -> bool:
         """Whether its asker has given up."""
+        if self.boot is not None and self.boot == clocks.boot():
+            return clocks.elapsed() > self.uptime
         return time.time() > self.deadline
 
     def message(self) -> Message:
         """The request as mail to `teamd`."""
-        extra = {"arguments": dict(self.arguments), "deadline": self.deadline}
+        extra: dict[str, Any] = {"arguments": dict(self.arguments), "deadline": self.deadline}
+        if self.boot is not None:
+            extra |= {"boot": self.boot, "uptime": self.uptime}
         return Message(
             id=self.id,
             type=REQUEST_TYPE,
@@ -69,12 +89,17 @@ class Request:
             raise NotAMessage("a request needs a deadline and arguments")
         if not _FILE_NAME.fullmatch(message.id):
             raise NotAMessage("a request needs an id that can be a file's name")
+        boot, uptime = message.extra.get("boot"), message.extra.get("uptime")
+        if not (isinstance(boot, str) and is_moment(uptime)):
+            boot, uptime = None, 0.0  # from a foreign program
         return cls(
             id=message.id,
             sender=message.sender,
             command=message.content,
             arguments=arguments,
             deadline=float(deadline),
+            boot=boot,
+            uptime=float(uptime),
         )
 
 
@@ -118,9 +143,8 @@ def ask(
         DeadlinePassed: no answer came in time; the request will not be begun any more.
     """
     running.check(paths)
-    deadline = time.time() + timeout_seconds
-    request = Request(
-        command=command, arguments=arguments, deadline=deadline, id=request_id or new_id()
+    request = Request.within(
+        timeout_seconds, command, arguments=arguments, id=request_id or new_id()
     )
     Mailbox(paths, TEAMD, durable=False).put(request.message())
     reply = _reply(paths, request.id)

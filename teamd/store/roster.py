@@ -163,6 +163,14 @@ class Roster:
         content = files.read(self._paths.config)
         return Team() if content is None else self._decode(content)
 
+    def version(self) -> tuple[int, ...] | None:
+        """Differs whenever the file was replaced or changed; `None` where there is none."""
+        try:
+            now = self._paths.config.stat()
+        except OSError:
+            return None
+        return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
     def update(self, change: Callable[[Team], Team]) -> Team:
         """Read, change and replace the roster under its lock; nothing is written for no change."""
         with locks.locked(self._paths.config_lock):

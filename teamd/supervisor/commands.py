@@ -131,11 +131,11 @@ class Commands:
         return self._register.team.get(name)
 
     def _check(self, member: Member | None, newcomer: Newcomer) -> None:
-        if member is None:
-            return
-        name = member.name
+        name = member.name if member else newcomer.name
         if self._teammates.state(name) in (State.STOPPING, State.KILLED):
             raise TeamError(f"{name} is being shut down; try again in a moment")
+        if member is None:
+            return
         if member.status is Status.WORKING:
             raise TeamError(
                 f"{name} is working already; `teamctl send {name} …` reaches it at once, "

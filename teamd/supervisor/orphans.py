@@ -48,6 +48,12 @@ class Orphans:
         Only children of this process are touched, and none of them can have another's pid before
         it is reaped here.
         """
+        try:
+            self._end(spare)
+        except OSError as error:  # no descriptors left, say: the next time finds them as well
+            self._journal.error("orphans not looked for", error)
+
+    def _end(self, spare: set[int]) -> None:
         begun = time.monotonic()
         while (passed := time.monotonic() - begun) < _PATIENCE_SECONDS:
             found = list(self._living(spare))

@@ -183,6 +183,16 @@ def test_she_is_paused_until_the_next_mail_and_the_lead_is_told_once(tmp_path: P
     assert len(life.lead) == 2, "it worked in between, so this is news"
 
 
+def test_the_lead_is_not_told_again_by_the_next_process(tmp_path: Path) -> None:
+    """Every `teamd restart` would tell of a pause that the lead knows of; of a new one it does."""
+    life = Life(tmp_path, *map(UnusableError, ("no key", "no key", "no such model")), say("Done."))
+    life.send("work")
+    for told in (1, 1, 2):
+        life.live(calls=len(life.model.asked) + 1, status="paused")
+        assert len(life.lead) == told
+    life.live(calls=4)
+
+
 def test_a_pause_with_a_time_ends_by_itself(tmp_path: Path) -> None:
     life = Life(tmp_path, UnusableError("overloaded", again_in_seconds=0.01), say("Done."))
     life.send("work")
