@@ -126,6 +126,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         post=parts.post,
         journal=journal,
         caution=teammate.caution,
+        check_role=teammate.role,
         reload=parts.reload,
     )
     supervisor = Supervisor(

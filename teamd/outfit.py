@@ -4,37 +4,46 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from teamd.agent.loop import News
+from teamd.agent.prompts import render_job
 from teamd.agent.turnstile import Turnstile
 from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
+from teamd.settings import skills
 from teamd.tools import Toolbox
+from teamd.tools.background import Jobs
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
+from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
 from teamd.tools.mail import ReadInbox, SendMessage
 from teamd.tools.shell import Bash
+from teamd.tools.skills import LoadSkill
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from teamd.journal import Journal
     from teamd.models import Model
     from teamd.settings import Settings
+    from teamd.settings.skills import Skill
     from teamd.store.mailbox import Mailbox
     from teamd.store.paths import TeamPaths
     from teamd.store.post import Post
     from teamd.tools import Tool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Outfit:
     """The model and the tools of one teammate.
 
     Attributes:
         tls: shared by all, since making one takes 20 ms.
+        ring: wakes the teammate, such as when one of its jobs has ended.
     """
 
     name: str
@@ -44,6 +53,7 @@ class Outfit:
     journal: Journal
     post: Post
     mailbox: Mailbox
+    ring: Callable[[], None]
 
     def model(self) -> Model:
         """Whoever the settings name, asked with patience and not by too many at a time."""
@@ -53,7 +63,45 @@ class Outfit:
 
     def toolbox(self) -> Toolbox:
         """All its tools, in the order in which its model reads of them."""
-        return Toolbox([*self._workspace_tools(), *self._mail_tools()])
+        return Toolbox(
+            [
+                self._bash,
+                *self._file_tools(),
+                *self._mail_tools(),
+                *self._job_tools(),
+                LoadSkill(self.skills, output_bytes=self.settings.tools.output_bytes),
+            ]
+        )
+
+    def skills(self) -> list[Skill]:
+        """Those that it may load; what is wrong with others stands in its log."""
+        folders = [self.paths.skills, self.settings.team.workspace / ".claude" / "skills"]
+        found, mistakes = skills.find(folders)
+        for mistake in mistakes:
+            self.journal.error("no skill", mistake)
+        return found
+
+    def news(self) -> Iterator[News]:
+        """What has happened beside its conversation, told already or not: jobs that ended."""
+        for job in self._jobs.all():
+            if not job.runs:
+                # A number alone may come again, once the files of a folder were removed.
+                about = f"job {job.id} of {job.started}"
+                yield News(about=about, text=render_job(job.id, job.state, job.what))
+
+    @cached_property
+    def _jobs(self) -> Jobs:
+        return Jobs(self.paths.jobs(self.name), ring=self.ring)
+
+    @cached_property
+    def _bash(self) -> Bash:
+        tools = self.settings.tools
+        return Bash(
+            workspace=self.settings.team.workspace,
+            environment={key: os.environ[key] for key in tools.env if key in os.environ},
+            timeout_seconds=tools.bash_timeout_seconds,
+            output_bytes=tools.output_bytes,
+        )
 
     def _answering(self) -> Model:
         chosen = self.settings.model
@@ -75,20 +123,17 @@ class Outfit:
             "model call failed, trying again", reason=reason, seconds=round(seconds, 1)
         )
 
-    def _workspace_tools(self) -> Iterator[Tool[Any]]:
-        tools = self.settings.tools
-        folder = self.settings.team.workspace
-        workspace = Workspace(folder, hidden=[self.paths.root])
-        yield Bash(
-            workspace=folder,
-            environment={key: os.environ[key] for key in tools.env if key in os.environ},
-            timeout_seconds=tools.bash_timeout_seconds,
-            output_bytes=tools.output_bytes,
-        )
-        yield ReadFile(workspace=workspace, output_bytes=tools.output_bytes)
+    def _file_tools(self) -> Iterator[Tool[Any]]:
+        workspace = Workspace(self.settings.team.workspace, hidden=[self.paths.root])
+        yield ReadFile(workspace=workspace, output_bytes=self.settings.tools.output_bytes)
         yield WriteFile(workspace=workspace)
         yield EditFile(workspace=workspace)
 
     def _mail_tools(self) -> Iterator[Tool[Any]]:
         yield SendMessage(self.post, self.name)
         yield ReadInbox(self.mailbox)
+
+    def _job_tools(self) -> Iterator[Tool[Any]]:
+        yield BackgroundRun(self._jobs, self._bash.start)
+        yield CheckBackground(self._jobs, output_bytes=self.settings.tools.output_bytes)
+        yield StopBackground(self._jobs)

@@ -19,6 +19,7 @@ from teamd.identity import Identity
 from teamd.journal import Journal
 from teamd.outfit import Outfit
 from teamd.protocol import TEAMD
+from teamd.settings import roles
 from teamd.states import ChildExit
 from teamd.store import files
 from teamd.store.mailbox import Mailbox
@@ -29,9 +30,10 @@ from teamd.store.watch import SLOW_SECONDS
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from teamd.settings import Settings
+    from teamd.settings.skills import Skill
     from teamd.store.paths import TeamPaths
 
 
@@ -86,7 +88,7 @@ class Teammate:
         # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
-        life = loop.create_task(self._loop(name, bell, journal).run())
+        life = loop.create_task(self._life(name, Bell(bell, recheck_seconds=SLOW_SECONDS), journal))
         loop.add_signal_handler(signal.SIGTERM, life.cancel)
         journal.note("begins", pid=os.getpid())
         try:
@@ -97,7 +99,10 @@ class Teammate:
             journal.warn("stops: its supervisor has gone")
         return ChildExit.STOPPED
 
-    def _loop(self, name: str, bell: int, journal: Journal) -> Loop:
+    async def _life(self, name: str, bell: Bell, journal: Journal) -> None:
+        await self._loop(name, bell, journal).run()
+
+    def _loop(self, name: str, bell: Bell, journal: Journal) -> Loop:
         settings = self.settings()
         durable = settings.mail.durability == "disk"
         post = Post(self.paths, durable=durable, max_bytes=settings.mail.max_message_bytes)
@@ -117,15 +122,18 @@ class Teammate:
             journal=journal,
             post=post,
             mailbox=mailbox,
+            ring=bell.ring,
         )
         return Loop(
             name=name,
-            persona=lambda: self._persona(name),
+            persona=lambda: self._persona(name, outfit.skills()),
+            model_name=lambda of_role: self._model_name(name, of_role),
+            news=outfit.news,
             conversation=conversation,
             mailbox=mailbox,
             model=outfit.model(),
             toolbox=outfit.toolbox(),
-            bell=Bell(bell, recheck_seconds=SLOW_SECONDS),
+            bell=bell,
             outside=Outside(
                 name=name,
                 process=Identity.own(),
@@ -137,16 +145,29 @@ class Teammate:
             max_tokens=settings.model.max_tokens,
         )
 
-    def _persona(self, name: str) -> Persona:
+    def role(self, role: str) -> roles.Role | None:
+        """The file of a role, if there is one.
+
+        Raises:
+            SettingsError: there is one, and it cannot be understood.
+        """
+        workspace = self.settings().team.workspace
+        return roles.find(role, [self.paths.agents, workspace / ".claude" / "agents"])
+
+    def _persona(self, name: str, skills: Sequence[Skill]) -> Persona:
         team = Roster(self.paths).read()
         member = team.get(name)
-        settings = self.settings()
-        return Persona(
-            model=member.model or settings.model.name,
-            system=system_prompt(
-                name=member.name,
-                role=member.role,
-                team=team.name,
-                workspace=settings.team.workspace,
-            ),
+        role = self.role(member.role) or roles.Role(name=member.role)
+        prompt = system_prompt(
+            name=member.name,
+            role=member.role,
+            team=team.name,
+            workspace=self.settings().team.workspace,
+            instructions=role.instructions,
+            skills=skills,
         )
+        return Persona(system=prompt, model=role.model, tools=role.tools)
+
+    def _model_name(self, name: str, of_role: str | None) -> str:
+        member = Roster(self.paths).read().get(name)
+        return member.model or of_role or self.settings().model.name

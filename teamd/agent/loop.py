@@ -16,7 +16,7 @@ from teamd.store.mailbox import Portion
 from teamd.tools import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Protocol
 
     from teamd.agent.bell import Bell
@@ -43,10 +43,29 @@ CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persona:
-    """What the roster says of a teammate when it wakes."""
+    """What a teammate is told to be when its conversation begins.
 
-    model: str
+    Attributes:
+        model: the one that its role asks for; `None` for that of the team.
+        tools: those of the workspace that it may use; `None` for all.
+    """
+
     system: str
+    model: str | None = None
+    tools: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """Something that happened beside the conversation.
+
+    Attributes:
+        about: names what happened; it is told once.
+        text: what the model reads.
+    """
+
+    about: str
+    text: str
 
 
 class Loop:
@@ -54,8 +73,9 @@ class Loop:
 
     Args:
         name: the teammate's.
-        persona: asked at each wake: the model may be changed meanwhile, and a conversation that
-            begins anew takes the role of that moment.
+        persona: asked when a conversation begins: it takes the role of that moment.
+        model_name: asked at each call, with what the conversation's role asks for.
+        news: what there is to tell, told already or not; looked at before each call.
         calls_per_wake: how many model calls one wake may take.
         max_tokens: per reply.
     """
@@ -65,6 +85,8 @@ class Loop:
         *,
         name: str,
         persona: Callable[[], Persona],
+        model_name: Callable[[str | None], str],
+        news: Callable[[], Iterable[News]],
         conversation: Conversation,
         mailbox: Mailbox,
         model: Model,
@@ -76,6 +98,8 @@ class Loop:
     ) -> None:
         self._name = name
         self._persona = persona
+        self._model_name = model_name
+        self._news = news
         self._conversation = conversation
         self._mailbox = mailbox
         self._model = model
@@ -113,9 +137,18 @@ class Loop:
         if fresh:
             self._conversation.deliver(fresh, taken=moment_of(batch.id))
         self._mailbox.done(batch)
+        for news in self._news():
+            if news.about not in self._conversation.told:
+                self._conversation.add_news(news.about, news.text)
 
     def _open(self) -> None:
-        self._conversation.open(self._persona().system, name=self._name)
+        persona = self._persona()
+        self._conversation.open(
+            persona.system,
+            name=self._name,
+            model=persona.model,
+            tools=None if persona.tools is None else sorted(persona.tools),
+        )
 
     async def _work(self) -> None:
         """One wake: go on until the model ends its turn or the calls are used up.
@@ -140,9 +173,9 @@ class Loop:
 
     def _ask(self) -> Ask:
         return Ask(
-            model=self._persona().model,
+            model=self._model_name(self._conversation.model),
             system=self._conversation.system,
-            tools=self._toolbox.schemas(),
+            tools=self._toolbox.schemas(self._conversation.tools),
             messages=self._conversation.messages(),
             max_tokens=self._max_tokens,
         )
@@ -169,7 +202,8 @@ class Loop:
         if call["id"] in self._conversation.begun and not self._toolbox.repeats(call["name"]):
             return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
         key = self._conversation.begin_call(call)
-        return await self._toolbox.run(call["name"], call["input"], key=key)
+        granted = self._conversation.tools
+        return await self._toolbox.run(call["name"], call["input"], key=key, granted=granted)
 
     def _end(self) -> None:
         reason = self._conversation.stop_reason

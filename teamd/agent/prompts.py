@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from teamd.settings.skills import Skill
+
 _ATTRIBUTES = ("type", "summary", "request_id", "approve", "reason")
 
 CUT_OFF_CALL = "this call did not run: your reply was cut off before it was complete"
@@ -17,10 +19,31 @@ INTERRUPTED_CALL = (
     "teamd was stopped while this call was under way. Whether it had any effect is not known: "
     "look before you repeat it."
 )
+SKILLS = (
+    "Skills: instructions for certain kinds of work. When one fits what you are to do, read it "
+    "with load_skill first:"
+)
 
 
-def system_prompt(*, name: str, role: str, team: str, workspace: Path) -> str:
+def system_prompt(
+    *,
+    name: str,
+    role: str,
+    team: str,
+    workspace: Path,
+    instructions: str = "",
+    skills: Iterable[Skill] = (),
+) -> str:
     """What a teammate is told once, at the beginning of its conversation."""
+    parts = [_place(name, role, team, workspace)]
+    if instructions:
+        parts.append(f"Your role, {role}, is described so:\n\n{instructions}")
+    if listed := [f"- {skill.name}: {skill.description}" for skill in skills]:
+        parts.append("\n".join((SKILLS, *listed)))
+    return "\n\n".join(parts)
+
+
+def _place(name: str, role: str, team: str, workspace: Path) -> str:
     return f"""You are '{name}', role: {role}.
 
 You are a member of the team '{team}'. Your agent id is {name}@{team}. You and your teammates each \
@@ -59,3 +82,9 @@ def _render(message: Mapping[str, Any]) -> str:
 def _attribute(value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return escape(text, {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
+
+
+def render_job(job_id: str, state: str, what: str) -> str:
+    """That a background job has ended."""
+    opening = f'<background-job job_id="{_attribute(job_id)}" state="{_attribute(state)}">'
+    return f"{opening}\n{escape(what)}\n</background-job>"

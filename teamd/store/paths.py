@@ -99,6 +99,25 @@ class TeamPaths:
         return self.root / "lives"
 
     @property
+    def all_jobs(self) -> Path:
+        """The folder of everybody's background jobs."""
+        return self.root / "jobs"
+
+    def jobs(self, name: str) -> Path:
+        """The folder of `name`'s background jobs."""
+        return self.all_jobs / name
+
+    @property
+    def agents(self) -> Path:
+        """The folder of the team's role files."""
+        return self.root / "agents"
+
+    @property
+    def skills(self) -> Path:
+        """The folder of the team's skills."""
+        return self.root / "skills"
+
+    @property
     def logs(self) -> Path:
         """The folder of the logs."""
         return self.root / "logs"

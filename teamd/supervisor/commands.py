@@ -69,6 +69,7 @@ class Commands:
 
     Args:
         caution: a sentence that whoever spawns should read, such as that there is no key.
+        check_role: raises a `TeamError` for a role whose file cannot be understood.
         reload: reads the settings again.
     """
 
@@ -80,6 +81,7 @@ class Commands:
         post: Post,
         journal: Journal,
         caution: Callable[[], str | None],
+        check_role: Callable[[str], object],
         reload: Callable[[], Reloaded],
     ) -> None:
         self._teammates = teammates
@@ -87,6 +89,7 @@ class Commands:
         self._post = post
         self._journal = journal
         self._caution = caution
+        self._check_role = check_role
         self._reload = reload
         self._known = {
             "spawn": self._answer_spawn,
@@ -110,10 +113,12 @@ class Commands:
         """Start or wake a teammate: the prompt first, then the roster, then the process.
 
         Raises:
-            TeamError: it works already, is being shut down, or remembers another role.
+            TeamError: it works already, is being shut down, or remembers another role; the role's
+                file cannot be understood.
         """
         member = self._register.team.find(newcomer.name)
         self._check(member, newcomer)
+        self._check_role(newcomer.role)
         self._register.check()
         name = member.name if member else newcomer.name
         extra = {"fresh": True} if newcomer.fresh else {}

@@ -47,6 +47,9 @@ def furnish(project: Project) -> tuple[set[Path], set[Path]]:
             paths.rejected("old"),
         )
     }
+    for name in ("Ann", "old"):
+        paths.jobs(name).mkdir(parents=True)
+    stay.add(left(paths.jobs("Ann") / "1.out", days=99))
     stay |= {left(paths.replies / "new.json"), left(paths.inboxes / ".teamd-new.tmp")}
     go = {
         left(path, days=2)
@@ -57,6 +60,7 @@ def furnish(project: Project) -> tuple[set[Path], set[Path]]:
             paths.logs / "Ann.log.12",
             paths.logs / "teamd.log.3",
             paths.transcript("old"),
+            paths.jobs("old") / "1.json",
             paths.replies / "1.json",
             paths.root / ".teamd-1.tmp",
             paths.inboxes / ".teamd-2.tmp",
