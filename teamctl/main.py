@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "demo": "Watch a team build and test a small program; no key, no network.",
     "init": "Write a commented team.toml here.",
     "doctor": "Check machine, settings and key, and say what to mend.",
+    "chat": "Talk to an agent that leads the team.",
     "spawn": "Start or wake a teammate.",
     "team": "Show who is in the team and how they are.",
     "send": "Send a message to a teammate.",

@@ -11,7 +11,7 @@ from teamctl import output
 from teamctl.following import Growing
 from teamd.commandline import Seconds
 from teamd.errors import TeamError
-from teamd.protocol import LEAD, Message
+from teamd.protocol import Message
 from teamd.store import running
 from teamd.store.transcript import mail_in, parse
 from teamd.store.watch import wait_for
@@ -83,7 +83,7 @@ class Receipt:
         self._post = post
         self._message = Message.decode(message.encode(), to=message.to)  # as its receiver reads it
         self._told = told
-        self._arrival = Arrival(paths.delivered(message.to), self._is_it)
+        self._arrivals = [Arrival(path, self._is_it) for path in paths.delivered(message.to)]
         self._rejected = Growing(paths.rejected(message.to))
 
     def look(self) -> Record | None:
@@ -92,8 +92,9 @@ class Receipt:
         Raises:
             TeamError: it was rejected, or its receiver is in the team no more.
         """
-        for record in self._arrival.records():
-            return record
+        for arrival in self._arrivals:
+            for record in arrival.records():
+                return record
         if any(self._is_it(parse(line) or {}) for line in self._rejected.lines()):
             to = self._message.to
             raise TeamError(
@@ -108,7 +109,7 @@ class Receipt:
         return (mail.get("id"), mail.get("from"), mail.get("content")) == wanted
 
     def _obstacle(self) -> str | None:
-        if self._message.to == LEAD:  # a person, who reads when it is time
+        if self._message.to == self._post.person():  # who reads when it is time
             return None
         if running.supervisor(self._paths) is None:
             return (

@@ -7,19 +7,29 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from teamd.agent.conversation import Conversation
 from teamd.agent.loop import News
-from teamd.agent.prompts import render_job
+from teamd.agent.partial import Audible
+from teamd.agent.prompts import render_job, subagent_prompt
+from teamd.agent.subagent import Subagent
 from teamd.agent.turnstile import Turnstile
 from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
+from teamd.protocol import LEAD
 from teamd.settings import skills
+from teamd.store import files
+from teamd.store.roster import Roster
+from teamd.store.transcript import Transcript
 from teamd.tools import Toolbox
+from teamd.tools.asking import Asking
 from teamd.tools.background import Jobs
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
+from teamd.tools.lead import Broadcast, ListTeammates, SpawnTeammate
 from teamd.tools.mail import ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
+from teamd.tools.task import Task
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -55,11 +65,19 @@ class Outfit:
     mailbox: Mailbox
     ring: Callable[[], None]
 
+    @cached_property
+    def leads(self) -> bool:
+        """Whether it is the agent that leads: by who it is, not by what anybody asks."""
+        return self.name == LEAD
+
+    @cached_property
     def model(self) -> Model:
         """Whoever the settings name, asked with patience and not by too many at a time."""
         slots = self.settings.model.concurrent_calls
-        turnstile = Turnstile(self._answering(), self.paths.call_slots, slots)
-        return Retrying(turnstile, Patience(), tell=self._note_retry)
+        model: Model = Turnstile(self._answering(), self.paths.call_slots, slots)
+        if self.leads:  # a person reads along
+            model = Audible(model, self.paths.partial(self.name))
+        return Retrying(model, Patience(), tell=self._note_retry)
 
     def toolbox(self) -> Toolbox:
         """All its tools, in the order in which its model reads of them."""
@@ -69,9 +87,36 @@ class Outfit:
                 *self._file_tools(),
                 *self._mail_tools(),
                 *self._job_tools(),
-                LoadSkill(self.skills, output_bytes=self.settings.tools.output_bytes),
+                self._load_skill,
+                *(self._lead_tools() if self.leads else ()),
             ]
         )
+
+    async def delegate(self, prompt: str, role: str, key: str) -> str:
+        """Have a subagent do a task; returns the text of its last turn.
+
+        Args:
+            prompt: the whole task.
+            role: in a word or two.
+            key: the tool call's; names the file of the conversation.
+
+        Raises:
+            ToolError: it came to no end.
+            UnusableError: the model cannot be asked.
+        """
+        files.make_private_directory(self.paths.subagents)
+        path = self.paths.subagents / f"{self.name}-{key}.jsonl"
+        subagent = Subagent(
+            conversation=Conversation(Transcript(path, durable=False)),
+            model=self.model,
+            model_name=self.settings.model.name,
+            toolbox=Toolbox([self._bash, *self._file_tools(), self._load_skill]),
+            calls=self.settings.limits.calls_per_wake,
+            max_tokens=self.settings.model.max_tokens,
+        )
+        workspace = self.settings.team.workspace
+        system = subagent_prompt(of=self.name, role=role, workspace=workspace)
+        return await subagent.run(system, prompt)
 
     def skills(self) -> list[Skill]:
         """Those that it may load; what is wrong with others stands in its log."""
@@ -88,6 +133,10 @@ class Outfit:
                 # A number alone may come again, once the files of a folder were removed.
                 about = f"job {job.id} of {job.started}"
                 yield News(about=about, text=render_job(job.id, job.state, job.what))
+
+    @cached_property
+    def _load_skill(self) -> LoadSkill:
+        return LoadSkill(self.skills, output_bytes=self.settings.tools.output_bytes)
 
     @cached_property
     def _jobs(self) -> Jobs:
@@ -137,3 +186,10 @@ class Outfit:
         yield BackgroundRun(self._jobs, self._bash.start)
         yield CheckBackground(self._jobs, output_bytes=self.settings.tools.output_bytes)
         yield StopBackground(self._jobs)
+
+    def _lead_tools(self) -> Iterator[Tool[Any]]:
+        spawn = SpawnTeammate(Asking(self.paths, self.name))
+        yield spawn
+        yield ListTeammates(Roster(self.paths), self.name)
+        yield Broadcast(self.post, self.name)
+        yield Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)

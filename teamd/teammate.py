@@ -18,7 +18,7 @@ from teamd.errors import StoreError, TeamError
 from teamd.identity import Identity
 from teamd.journal import Journal
 from teamd.outfit import Outfit
-from teamd.protocol import TEAMD
+from teamd.protocol import LEAD, TEAMD
 from teamd.settings import roles
 from teamd.states import ChildExit
 from teamd.store import files
@@ -100,7 +100,9 @@ class Teammate:
         return ChildExit.STOPPED
 
     async def _life(self, name: str, bell: Bell, journal: Journal) -> None:
-        await self._loop(name, bell, journal).run()
+        loop = self._loop(name, bell, journal)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, loop.interrupt)
+        await loop.run()
 
     def _loop(self, name: str, bell: Bell, journal: Journal) -> Loop:
         settings = self.settings()
@@ -131,7 +133,7 @@ class Teammate:
             news=outfit.news,
             conversation=conversation,
             mailbox=mailbox,
-            model=outfit.model(),
+            model=outfit.model,
             toolbox=outfit.toolbox(),
             bell=bell,
             outside=Outside(
@@ -163,6 +165,7 @@ class Teammate:
             role=member.role,
             team=team.name,
             workspace=self.settings().team.workspace,
+            leads=member.name == LEAD,
             instructions=role.instructions,
             skills=skills,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent import prompts
 from teamd.agent.conversation import PAUSED
@@ -16,7 +16,7 @@ from teamd.store.mailbox import Portion
 from teamd.tools import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
     from typing import Protocol
 
     from teamd.agent.bell import Bell
@@ -38,7 +38,13 @@ if TYPE_CHECKING:
 
 # A flood is read in portions that a context bears, each of them answered before the next.
 PORTION = Portion(messages=100, bytes=128 * 1024, wary=True)
+INTERRUPTED = "interrupted"
+T = TypeVar("T")
 CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
+
+
+class InterruptedTurnError(Exception):
+    """A person has broken off the turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +115,8 @@ class Loop:
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
         self._told: str | None = None
+        self._doing: asyncio.Future[Any] | None = None
+        self._interrupted = False
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -123,6 +131,14 @@ class Loop:
                 await self._work()
             except UnusableError as error:
                 await self._pause(error)
+            except InterruptedTurnError:
+                self._break_off()
+
+    def interrupt(self) -> None:
+        """Break off the turn that is under way, if there is one; the teammate lives on."""
+        if self._doing is not None:
+            self._interrupted = True
+            self._doing.cancel()
 
     def _deliver(self) -> None:
         """Take mail and put it into the conversation, once."""
@@ -160,7 +176,7 @@ class Loop:
                 return
             self._deliver()
             self._outside.report(Status.WORKING)
-            reply = await self._model.reply(self._ask())
+            reply = await self._interruptible(self._model.reply(self._ask()))
             self._told = None
             self._conversation.add_reply(reply)
         if await self._follow():
@@ -186,7 +202,7 @@ class Loop:
         calls = talk.unanswered
         if calls and talk.stop_reason == "tool_use":
             for call in calls:
-                talk.add_result(call, await self._run(call))
+                talk.add_result(call, await self._interruptible(self._run(call)))
             return False
         for call in calls:
             talk.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
@@ -204,6 +220,26 @@ class Loop:
         key = self._conversation.begin_call(call)
         granted = self._conversation.tools
         return await self._toolbox.run(call["name"], call["input"], key=key, granted=granted)
+
+    async def _interruptible(self, work: Coroutine[Any, Any, T]) -> T:
+        self._interrupted = False
+        doing: asyncio.Future[T] = asyncio.ensure_future(work)
+        self._doing = doing
+        try:
+            return await doing
+        except asyncio.CancelledError:
+            if self._interrupted:
+                raise InterruptedTurnError from None
+            raise
+        finally:
+            doing.cancel()  # whoever is cancelled itself leaves nothing running behind
+            self._doing = None
+
+    def _break_off(self) -> None:
+        """Leave the conversation as one that the API takes, and the turn as ended."""
+        for call in self._conversation.unanswered:
+            self._conversation.add_result(call, Result(text=prompts.BROKEN_OFF_CALL, is_error=True))
+        self._conversation.end_turn(INTERRUPTED, "")
 
     def _end(self) -> None:
         reason = self._conversation.stop_reason

@@ -79,9 +79,17 @@ class TeamPaths:
         """The conversation of `name`."""
         return self.transcripts / f"{name}.jsonl"
 
-    def delivered(self, name: str) -> Path:
-        """Where mail to `name` stands in the end; the person's is kept once it was shown."""
-        return self.transcript(USER if name == LEAD else name)
+    def delivered(self, name: str) -> tuple[Path, ...]:
+        """Where mail to `name` may stand in the end; the person's is kept once it was shown.
+
+        The person is `lead` or, while there is an agent that leads, `user`.
+        """
+        places = {LEAD: (LEAD, USER), USER: (USER,)}.get(name, (name,))
+        return tuple(map(self.transcript, places))
+
+    def partial(self, name: str) -> Path:
+        """What `name`'s model has said so far of a reply that is under way."""
+        return self.transcripts / f"{name}.partial"
 
     @property
     def replies(self) -> Path:
@@ -106,6 +114,11 @@ class TeamPaths:
     def jobs(self, name: str) -> Path:
         """The folder of `name`'s background jobs."""
         return self.all_jobs / name
+
+    @property
+    def subagents(self) -> Path:
+        """The folder of the conversations of subagents."""
+        return self.root / "subagents"
 
     @property
     def agents(self) -> Path:

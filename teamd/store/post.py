@@ -69,6 +69,10 @@ class Post:
             self.mailbox(member.name).put(replace(message, to=member.name))
         return [Sent(member.name) for member in receivers]
 
+    def person(self) -> str:
+        """The name of the person's inbox: `lead`, or `user` while there is an agent that leads."""
+        return self._roster.read().person
+
     def obstacle(self, name: str) -> str | None:
         """Why mail would wait in the inbox of `name` right now, in a sentence.
 
@@ -93,8 +97,8 @@ class Post:
         """The name as it is written in the roster, and a warning if its bearer does not read."""
         team = self._roster.read()
         plain = name.removesuffix(f"@{team.name}")
-        if plain.lower() in (LEAD, USER):
-            return LEAD, None  # the person is the lead until there is a lead agent
+        if plain.lower() == USER or (plain.lower() == LEAD and team.person == LEAD):
+            return team.person, None
         if plain.lower() in (TEAMD, ALL):
             raise BadName(name, "it takes no mail; send to a teammate, or use broadcast")
         member = team.get(plain)

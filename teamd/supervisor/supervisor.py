@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
 _RETRY_SECONDS: Final = 1.0
+_REMEMBERED: Final = 1000  # answers, for whoever asks again under the same id
 _USUAL_COUNTS: Final = ("turns", "input_tokens", "output_tokens")
 
 
@@ -73,6 +74,7 @@ class Supervisor:
         self._round_seconds = min(round_seconds, watch.recheck_seconds)
         self._stopping = False
         self._obey_at = 0.0
+        self._given: dict[str, Answer] = {}
 
     def resume(self) -> None:
         """Begin: answer what a dead supervisor left, and start those who were at work or idle."""
@@ -157,6 +159,9 @@ class Supervisor:
             self._journal.warn("request came too late", command=request.command, id=request.id)
             return
         self._journal.note("request", command=request.command, id=request.id, sender=request.sender)
+        if (given := self._given.get(request.id)) is not None:
+            self._reply(request, given)  # asked again, by one that was killed before it could read
+            return
         if self._stopping:
             self._reply(request, Answer.to_error(TeamError("teamd is stopping; start it again")))
             return
@@ -170,6 +175,9 @@ class Supervisor:
 
     def _reply(self, request: Request, given: Answer) -> None:
         self._journal.note("answered", id=request.id, text=given.text, exit_code=given.exit_code)
+        self._given[request.id] = given
+        while len(self._given) > _REMEMBERED:
+            del self._given[next(iter(self._given))]
         self._publish()  # whoever reads the answer finds the roster as it says
         try:
             requests.answer(self._paths, request.id, given)
