@@ -25,6 +25,9 @@ COMMANDS: Final = {
     "logs": "Show the log of a teammate, or of teamd.",
     "trace": "Show a message's way, by its id.",
     "shutdown": "End a teammate, or all of them.",
+    "teams": "List the teams of this project.",
+    "create": "Make a team by name, and start it.",
+    "delete": "End a team by name, and remove it.",
     "prune": "Remove old logs, and what nobody in the team has any more.",
 }
 

@@ -74,12 +74,13 @@ class Receipt:
     """What becomes of one message that was sent.
 
     Args:
+        post: of the receiver's team.
         message: as it was sent, `to` being the name that the roster has.
         told: what its sender knows already of why it has to wait.
     """
 
-    def __init__(self, paths: TeamPaths, post: Post, message: Message, *, told: str | None) -> None:
-        self._paths = paths
+    def __init__(self, post: Post, message: Message, *, told: str | None) -> None:
+        self._paths = paths = post.paths
         self._post = post
         self._message = Message.decode(message.encode(), to=message.to)  # as its receiver reads it
         self._told = told
@@ -106,7 +107,8 @@ class Receipt:
 
     def _is_it(self, mail: Record) -> bool:
         wanted = (self._message.id, self._message.sender, self._message.content)
-        return (mail.get("id"), mail.get("from"), mail.get("content")) == wanted
+        sender = str(mail.get("from")).partition("@")[0]  # from another team it has its own behind
+        return (mail.get("id"), sender, mail.get("content")) == wanted
 
     def _obstacle(self) -> str | None:
         if self._message.to == self._post.person():  # who reads when it is time

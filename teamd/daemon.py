@@ -13,7 +13,7 @@ from teamd.errors import StoreError, TeamError
 from teamd.journal import Journal
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
-from teamd.store import debris, files, running
+from teamd.store import debris, files, running, teams
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.rebuilding import opened_roster
@@ -102,7 +102,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         roster=opened_roster(paths, journal),
         post=parts.post,
         journal=journal,
-        team_name=parts.settings.team.name,
+        team_name=paths.own_name or parts.settings.team.name,
         log_of=paths.log,
     )
     former = [m.process for m in register.team.members if m.process is not None]
@@ -135,7 +135,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         register=register,
         teammates=teammates,
         commands=commands,
-        orphans=orphans.Orphans(journal),
+        orphans=orphans.Orphans(journal, lambda: teams.supervisors(paths.home)),
         signals=signals,
         watch=watching,
         journal=journal,

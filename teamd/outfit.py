@@ -17,7 +17,7 @@ from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
 from teamd.protocol import LEAD
 from teamd.settings import skills
-from teamd.store import files
+from teamd.store import files, teams
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from teamd.tools import Toolbox
@@ -30,6 +30,7 @@ from teamd.tools.mail import ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
 from teamd.tools.task import Task
+from teamd.tools.teams import CreateTeam, DeleteTeam
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -188,8 +189,19 @@ class Outfit:
         yield StopBackground(self._jobs)
 
     def _lead_tools(self) -> Iterator[Tool[Any]]:
-        spawn = SpawnTeammate(Asking(self.paths, self.name))
+        spawn = SpawnTeammate(self._asking)
         yield spawn
         yield ListTeammates(Roster(self.paths), self.name)
         yield Broadcast(self.post, self.name)
         yield Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
+        yield CreateTeam(self.paths.home)
+        yield DeleteTeam(self.paths.home, self._address)
+
+    @property
+    def _address(self) -> str:
+        return f"{self.name}@{Roster(self.paths).read().name}"
+
+    def _asking(self, team: str | None) -> Asking:
+        if team is None:
+            return Asking(self.paths, self.name)
+        return Asking(teams.found(self.paths.home, team).paths, self._address)

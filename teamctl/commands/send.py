@@ -63,8 +63,9 @@ def command(
     if sent.warning:
         output.warn(sent.warning)
     if wait:
-        receipt = Receipt(paths, post, replace(message, to=sent.to), told=sent.warning)
-        if wait_for_conversation(paths, receipt.look, seconds=timeout) is None:
+        there, to = post.at(sent.to)
+        receipt = Receipt(there, replace(message, to=to), told=sent.warning)
+        if wait_for_conversation(there.paths, receipt.look, seconds=timeout) is None:
             raise DeadlinePassed(
                 f"{sent.to} has not taken it within {timeout:g} s; the message is safe and will be "
                 f"delivered: `teamctl trace {message.id}` shows where it is"

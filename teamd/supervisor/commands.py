@@ -162,7 +162,8 @@ class Commands:
             )
 
     def _answer_spawn(self, request: Request, reply: Reply) -> None:
-        sender = LEAD if request.sender == LEAD else self._register.team.person
+        leads = request.sender.partition("@")[0] == LEAD  # an agent, here or of another team
+        sender = request.sender if leads else self._register.team.person
         member = self.spawn(Newcomer.of(request.arguments), request.id, sender=sender)
         if member.status is Status.FAILED:
             raise TeamError(f"{member.name} could not be started: {member.reason}")

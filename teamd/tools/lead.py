@@ -10,6 +10,8 @@ from teamd.protocol import Message, new_id
 from teamd.tools import Input, Tool, ToolError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from teamd.store.post import Post
     from teamd.store.roster import Roster
     from teamd.tools.asking import Asking
@@ -21,10 +23,15 @@ class SpawnTeammateInput(Input):
     name: str = Field(description="up to 64 of A-Z a-z 0-9 _ -")
     role: str = Field(description="what it is, in a word or two, such as coder")
     prompt: str = Field(description="its task, with all that it has to know: it sees nothing else")
+    team: str | None = Field(default=None, description="another team than this one")
 
 
 class SpawnTeammate(Tool[SpawnTeammateInput]):
-    """Starts or wakes a teammate."""
+    """Starts or wakes a teammate.
+
+    Args:
+        asking: the supervisor of a team by its name, of this one for `None`.
+    """
 
     name: ClassVar[str] = "spawn_teammate"
     description: ClassVar[str] = (
@@ -34,7 +41,7 @@ class SpawnTeammate(Tool[SpawnTeammateInput]):
     Input = SpawnTeammateInput
     repeatable: ClassVar[bool] = True  # under the same id, to which the answer is the same
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Callable[[str | None], Asking]) -> None:
         self._asking = asking
 
     async def call(self, arguments: SpawnTeammateInput) -> str:
@@ -43,7 +50,8 @@ class SpawnTeammate(Tool[SpawnTeammateInput]):
 
     async def call_once(self, arguments: SpawnTeammateInput, key: str) -> str:
         """Start it, under an id that follows from the call."""
-        answer = await self._asking.ask("spawn", arguments.model_dump(), key=key)
+        facts = arguments.model_dump(exclude={"team"})
+        answer = await self._asking(arguments.team).ask("spawn", facts, key=key)
         warning = answer.data.get("warning")
         return answer.text + (f" (warning: {warning})" if warning else "")
 

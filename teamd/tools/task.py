@@ -33,6 +33,7 @@ class TaskInput(Input):
     name: str | None = Field(
         default=None, description="a teammate of this name does it, and stays; else a subagent"
     )
+    team: str | None = Field(default=None, description="with a name: another team than this one")
     role: str | None = Field(default=None, description="in a word or two, such as researcher")
 
 
@@ -69,9 +70,14 @@ class Task(Tool[TaskInput]):
             if arguments.background:
                 raise ToolError("a teammate always works in the background; leave `background` out")
             teammate = SpawnTeammateInput(
-                name=arguments.name, role=arguments.role or TEAMMATE, prompt=arguments.prompt
+                name=arguments.name,
+                role=arguments.role or TEAMMATE,
+                prompt=arguments.prompt,
+                team=arguments.team,
             )
             return await self._spawn.call_once(teammate, key)
+        if arguments.team is not None:
+            raise ToolError("only a teammate with a `name` can be in another team")
         role = arguments.role or SUBAGENT
         if not arguments.background:
             return await self._delegate(arguments.prompt, role, key)
