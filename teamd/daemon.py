@@ -14,7 +14,7 @@ from teamd.journal import Journal
 from teamd.parts import Parts, newcomer
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
-from teamd.store import debris, locks, running
+from teamd.store import debris, locks, running, teams
 from teamd.store.mailbox import Mailbox
 from teamd.store.rebuilding import opened_roster
 from teamd.store.watch import SLOW_SECONDS, watch
@@ -81,6 +81,7 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
         post=parts.post,
         journal=parts.journal,
         caution=teammate.caution,
+        check_role=teammate.role,
         reload=parts.reload,
     )
     supervisor = Supervisor(
@@ -88,7 +89,7 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
         control=_control(parts, register, teammates, commands),
         register=register,
         teammates=teammates,
-        orphans=orphans.Orphans(parts.journal),
+        orphans=orphans.Orphans(parts.journal, lambda: teams.supervisors(parts.paths.home)),
         signals=signals,
         watch=watching,
         journal=parts.journal,
@@ -114,7 +115,7 @@ def _register(parts: Parts) -> Register:
         roster=opened_roster(parts.paths, parts.journal),
         post=parts.post,
         journal=parts.journal,
-        team_name=parts.settings.team.name,
+        team_name=parts.paths.own_name or parts.settings.team.name,
         log_of=parts.paths.log,
     )
     former = [m.process for m in register.team.members if m.process is not None]

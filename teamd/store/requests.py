@@ -142,22 +142,49 @@ def ask(
         NoTeamd: none runs.
         DeadlinePassed: no answer came in time; the request will not be begun any more.
     """
-    running.check(paths)
     request = Request.within(
         timeout_seconds, command, arguments=arguments, id=request_id or new_id()
     )
-    Mailbox(paths, TEAMD, durable=False).put(request.message())
-    reply = _reply(paths, request.id)
-    content = wait_for(
-        paths.replies, lambda: _answer_or_end(paths, reply), timeout_seconds=timeout_seconds
+    submit(paths, request)
+    found = wait_for(
+        paths.replies, lambda: collect(paths, request.id), timeout_seconds=timeout_seconds
     )
+    if found is None:
+        raise overdue(timeout_seconds)
+    return found
+
+
+def submit(paths: TeamPaths, request: Request) -> None:
+    """Put a request where the running supervisor finds it.
+
+    Raises:
+        NoTeamd: none runs.
+    """
+    running.check(paths)
+    Mailbox(paths, TEAMD, durable=False).put(request.message())
+
+
+def collect(paths: TeamPaths, request_id: str) -> Answer | None:
+    """Take the answer to a request, `None` where there is none yet.
+
+    Raises:
+        NoTeamd: the supervisor has died, so it is of no use to wait.
+    """
+    reply = _reply(paths, request_id)
+    content = files.read(reply)
     if content is None:
-        raise DeadlinePassed(
-            f"teamd did not answer within {timeout_seconds:g} s; "
-            "`teamctl logs teamd` shows what it does, `teamctl team` whether it was done"
-        )
+        running.check(paths)
+        return None
     files.remove(reply)
     return Answer.decode(content)
+
+
+def overdue(seconds: float) -> DeadlinePassed:
+    """The error of an answer that did not come in time."""
+    return DeadlinePassed(
+        f"teamd did not answer within {seconds:g} s; "
+        "`teamctl logs teamd` shows what it does, `teamctl team` whether it was done"
+    )
 
 
 def answer(paths: TeamPaths, request_id: str, given: Answer) -> None:
@@ -172,13 +199,6 @@ def sweep(paths: TeamPaths) -> None:
         with trouble.told(reply), suppress(FileNotFoundError):
             if time.time() - reply.stat().st_mtime > KEPT_SECONDS:
                 reply.unlink()
-
-
-def _answer_or_end(paths: TeamPaths, reply: Path) -> bytes | None:
-    content = files.read(reply)
-    if content is None:
-        running.check(paths)  # no use in waiting for one that has died
-    return content
 
 
 def _reply(paths: TeamPaths, request_id: str) -> Path:

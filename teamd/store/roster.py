@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.identity import Identity
+from teamd.protocol import LEAD, USER
 from teamd.states import Status
 from teamd.store import files, locks
 
@@ -112,6 +113,12 @@ class Team:
     name: str = "default"
     members: tuple[Member, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def person(self) -> str:
+        """The name of the person's inbox: `lead`, unless there is an agent that leads."""
+        leader = self.find(LEAD)
+        return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
 
     def find(self, name: str) -> Member | None:
         """The member of that name, compared without case."""

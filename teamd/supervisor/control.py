@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from teamd.supervisor.teammates import Teammates
 
 _RETRY_SECONDS: Final = 1.0
+_REMEMBERED: Final = 1000  # answers, for whoever asks again under the same id
 _USUAL_COUNTS: Final = ("turns", "input_tokens", "output_tokens")
 
 
@@ -49,6 +50,7 @@ class Control:
         self._commands = commands
         self._journal = journal
         self._blocked = Deadline.after(0.0)
+        self._given: dict[str, Answer] = {}
 
     @property
     def blocked_seconds(self) -> float:
@@ -113,6 +115,9 @@ class Control:
             self._journal.warn("request came too late", command=request.command, id=request.id)
             return
         self._journal.note("request", command=request.command, id=request.id, sender=request.sender)
+        if (given := self._given.get(request.id)) is not None:
+            self._reply(request, given)  # asked again, by one that was killed before it could read
+            return
         if self.closing:
             self._reply(request, Answer.to_error(TeamError("teamd is stopping; start it again")))
             return
@@ -120,6 +125,9 @@ class Control:
 
     def _reply(self, request: Request, given: Answer) -> None:
         self._journal.note("answered", id=request.id, text=given.text, exit_code=given.exit_code)
+        self._given[request.id] = given
+        while len(self._given) > _REMEMBERED:
+            del self._given[next(iter(self._given))]
         self.publish()  # whoever reads the answer finds the roster as it says
         try:
             requests.answer(self._paths, request.id, given)

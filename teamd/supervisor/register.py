@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from teamd.errors import DamagedRoster, StoreError
-from teamd.protocol import LEAD, TEAMD, Message
+from teamd.protocol import LEAD, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.store.roster import COLOURS, Member, Team
 
@@ -110,9 +110,11 @@ class Register:
         """A teammate has crashed too often, or for good, and is given up."""
         self._journal.warn("failed", name=name, reason=reason)
         self.change(name, status=Status.FAILED, pid=None, started=None, since=None, reason=reason)
+        again = "`teamctl chat`" if name == LEAD else f"`teamctl spawn {name} …`"
         self.tell_lead(
-            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and "
-            f"`teamctl spawn {name} …` lets it go on"
+            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {again} "
+            "lets it go on",
+            to=USER if name == LEAD else LEAD,
         )
 
     def stuck(self, name: str, reason: str, *, restart: bool) -> None:
@@ -130,10 +132,10 @@ class Register:
         self._journal.note("not stuck any more", name=name)
         self.change(name, reason=None)
 
-    def tell_lead(self, text: str) -> None:
+    def tell_lead(self, text: str, *, to: str = LEAD) -> None:
         """Send the lead a line; where it cannot be written, the log has to do."""
         try:
-            self._post.send(Message(sender=TEAMD, to=LEAD, content=text))
+            self._post.send(Message(sender=TEAMD, to=to, content=text))
         except StoreError as error:  # a full disk, maybe why it failed: the others live on
             self._journal.error("lead not told", error, text=text)
 

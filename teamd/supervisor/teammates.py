@@ -140,6 +140,12 @@ class Teammates:
         if life is not None:
             self._signal(life, signal.SIGKILL)
 
+    def interrupt(self, name: str) -> None:
+        """Have a teammate break off its turn; its process goes on."""
+        life = self._lives.get(name)
+        if life is not None:
+            self._signal(life, signal.SIGINT)
+
     def process(self, name: str) -> Identity | None:
         """The process of a teammate, if it has one."""
         life = self._lives.get(name)

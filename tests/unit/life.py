@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from teamd.agent.bell import Bell
 from teamd.agent.conversation import Conversation
-from teamd.agent.loop import Loop, Persona
+from teamd.agent.loop import Loop, News, Persona
 from teamd.agent.outside import Outside
 from teamd.agent.pulse import Pulse
 from teamd.identity import Identity
@@ -165,7 +165,10 @@ class Life:
         self.model = Player(*plays, judge=self.judge)
         self.do = do or Do()
         self.calls = calls
-        self.persona = Persona(model=MODEL, system=SYSTEM)
+        self.persona = Persona(system=SYSTEM)
+        self.model_name = MODEL
+        self.news: list[News] = []
+        self.more: list[Tool[Any]] = []
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -241,10 +244,12 @@ class Life:
         return Loop(
             name="alice",
             persona=lambda: self.persona,
+            model_name=lambda of_role: of_role or self.model_name,
+            news=lambda: self.news,
             conversation=conversation,
             mailbox=self.mailbox,
             model=self.model,
-            toolbox=Toolbox([self.do]),
+            toolbox=Toolbox([self.do, *self.more]),
             bell=Bell(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             outside=Outside(
                 name="alice",

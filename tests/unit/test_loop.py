@@ -146,7 +146,8 @@ def test_a_fresh_start_forgets_the_conversation_and_takes_the_new_role(tmp_path:
     life = Life(tmp_path)
     life.send("the old task")
     life.live(calls=1)
-    life.persona = Persona(model="other", system="You are 'alice', role: writer.")
+    life.persona = Persona(system="You are 'alice', role: writer.")
+    life.model_name = "other"
     life.send("and more", id="1")
     life.live(calls=2)
     assert life.model.asked[-1].system.endswith("role: tester."), "frozen in a conversation"
