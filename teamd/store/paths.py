@@ -84,6 +84,20 @@ class TeamPaths:
         return self.transcript(USER if name == LEAD else name)
 
     @property
+    def tasks(self) -> Path:
+        """The folder of the board, one file a task."""
+        return self.root / "tasks"
+
+    def task(self, task_id: str) -> Path:
+        """One task of the board."""
+        return self.tasks / f"{task_id}.json"
+
+    @property
+    def tasks_lock(self) -> Path:
+        """Guards every change to the board; holds the last id that was given."""
+        return self.tasks / "board.lock"
+
+    @property
     def replies(self) -> Path:
         """The folder of the supervisor's answers, one file a request."""
         return self.root / "replies"
@@ -123,6 +137,7 @@ class TeamPaths:
         for folder in (
             self.inboxes,
             self.transcripts,
+            self.tasks,
             self.replies,
             self.call_slots,
             self.lives,
