@@ -14,12 +14,14 @@ from teamd.journal import Journal
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.store import debris, locks, running
+from teamd.store.board import Board
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.rebuilding import opened_roster
 from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import kernel, orphans
 from teamd.supervisor.blame import Blame
+from teamd.supervisor.chores import PATIENCE_SECONDS, Chores
 from teamd.supervisor.commands import Commands, Newcomer, Reloaded
 from teamd.supervisor.register import Register
 from teamd.supervisor.restarts import Tolerance
@@ -85,6 +87,17 @@ class _Parts:
         supervision = self.settings.supervision
         return Tolerance(crashes=supervision.crashes, within_seconds=supervision.within_seconds)
 
+    def chores(self) -> Chores:
+        board = Board(
+            self.paths,
+            self.post,
+            TEAMD,
+            durable=self.settings.mail.durability == "disk",
+            patience_seconds=PATIENCE_SECONDS,
+        )
+        watching = watch(self.paths.tasks)
+        return Chores(board, watching, self.journal, round_seconds=SLOW_SECONDS)
+
     def reload(self) -> Reloaded:
         """Read the settings again; a child that is forked from now on follows them."""
         new = settings.load(self.settings_file, folder=self.paths.home)
@@ -101,6 +114,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
     kernel.become_subreaper()
     signals = Signals(*_CAUGHT)
     watching = watch(paths.inboxes)
+    chores = parts.chores()
     register = Register(
         roster=opened_roster(paths, journal),
         post=parts.post,
@@ -122,7 +136,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         journal=journal,
         tolerance=lambda: parts.tolerance,
         blame=Blame(paths, journal),
-        private=lambda: [parts.claim, watching.fileno(), *signals.descriptors],
+        private=lambda: [parts.claim, watching.fileno(), chores.fileno(), *signals.descriptors],
     )
     commands = Commands(
         teammates=teammates,
@@ -138,6 +152,8 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         register=register,
         teammates=teammates,
         commands=commands,
+        chores=chores,
+        auto_claim=lambda: parts.settings.tasks.auto_claim,
         orphans=orphans.Orphans(journal),
         signals=signals,
         watch=watching,

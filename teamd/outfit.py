@@ -6,10 +6,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from teamd.agent.errands import Errands
 from teamd.agent.turnstile import Turnstile
 from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
+from teamd.store.board import Board
+from teamd.store.roster import Roster
 from teamd.tools import Toolbox
+from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.mail import ReadInbox, SendMessage
 from teamd.tools.shell import Bash
@@ -17,7 +21,7 @@ from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from teamd.journal import Journal
@@ -53,7 +57,13 @@ class Outfit:
 
     def toolbox(self) -> Toolbox:
         """All its tools, in the order in which its model reads of them."""
-        return Toolbox([*self._workspace_tools(), *self._mail_tools()])
+        return Toolbox([*self._workspace_tools(), *self._mail_tools(), *board_tools(self._board())])
+
+    def fetch(self) -> Callable[[], bool]:
+        """How it looks for work while it idles, see `Loop`."""
+        if not self.settings.tasks.auto_claim:
+            return lambda: False
+        return Errands(self._board(), self._role, self.journal).fetch
 
     def _answering(self) -> Model:
         chosen = self.settings.model
@@ -77,6 +87,13 @@ class Outfit:
             longest_seconds=chosen.retry_seconds,
             rest_seconds=chosen.rest_seconds,
         )
+
+    def _board(self) -> Board:
+        durable = self.settings.mail.durability == "disk"
+        return Board(self.paths, self.post, self.name, durable=durable)
+
+    def _role(self) -> str:
+        return Roster(self.paths).read().get(self.name).role
 
     def _note_retry(self, reason: str, seconds: float) -> None:
         self.journal.warn(

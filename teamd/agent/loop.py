@@ -58,6 +58,7 @@ class Loop:
         name: the teammate's.
         persona: asked at each wake: the model may be changed meanwhile, and a conversation that
             begins anew takes the role of that moment.
+        fetch: looks for work where there is no mail; says whether there is some now.
         calls_per_wake: how many model calls one wake may take.
         max_tokens: per reply.
     """
@@ -73,6 +74,7 @@ class Loop:
         toolbox: Toolbox,
         bell: Bell,
         outside: Outside,
+        fetch: Callable[[], bool],
         calls_per_wake: int,
         max_tokens: int,
     ) -> None:
@@ -84,6 +86,7 @@ class Loop:
         self._toolbox = toolbox
         self._bell = bell
         self._outside = outside
+        self._fetch = fetch
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
         self._complaints = Complaints(name, outside.tell_lead)
@@ -94,6 +97,8 @@ class Loop:
             self._bell.silence()  # before the look, so that no ring is lost between the two
             self._deliver()
             if not (self._conversation.owes_reply or self._conversation.unfollowed):
+                if self._fetch():
+                    continue
                 self._outside.report(Status.IDLE)
                 await self._bell.wait()
                 continue

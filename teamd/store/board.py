@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from teamd.store.post import Post
 
 
-
 @dataclass(frozen=True, slots=True)
 class Changed:
     """A task as it is now, and which others its change has freed."""
@@ -111,7 +110,7 @@ class Board:
                 updated=now,
                 key=key,
             )
-            return self._put(task, self._gifts(task, ""))
+            return self._put(task, self._gifts(task, "", tasks))
 
     def claim(self, task_id: str, *, owner: str | None = None) -> Changed:
         """Take a task in hand, or put it into the hands of `owner`.
@@ -167,11 +166,12 @@ class Board:
                 for task, why in left(tasks)
             ]
 
-    def flush(self) -> None:
-        """Tell what writers that were killed had not told yet."""
-        if any(task.untold for task in self.read().by_id.values()):
-            with self._writing():
-                pass  # whoever writes tells it first
+    def flush(self) -> bool:
+        """Tell what writers that were killed had not told yet; returns whether that was done."""
+        if not any(task.untold for task in self.read().by_id.values()):
+            return False
+        with self._writing() as (tasks, _):  # whoever writes tells first
+            return not any(task.untold for task in tasks.by_id.values())
 
     def _change(self, task_id: str, rule: Callable[[Task, Tasks], Task]) -> Changed:
         with self._writing() as (before, _):
@@ -183,7 +183,7 @@ class Board:
             team = Roster(self._paths).read()
             news = task_news.freed(new, before, after, team=team, by=self._who)
             put = self._put(
-                replace(new, updated=time.time()), [*news, *self._gifts(new, old.owner)]
+                replace(new, updated=time.time()), [*news, *self._gifts(new, old.owner, after)]
             )
             return Changed(put, tuple(task.id for task in after.freed_since(before)))
 
@@ -201,11 +201,11 @@ class Board:
             None,
         )
 
-    def _gifts(self, task: Task, former: str) -> Iterable[Message]:
+    def _gifts(self, task: Task, former: str, tasks: Tasks) -> Iterable[Message]:
         """Mail to an owner that did not ask for it."""
         if not task.owner or task.is_of(former) or task.is_of(self._who):
             return []
-        return [task_news.given(task, by=self._who)]
+        return [task_news.given(task, tasks, by=self._who)]
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Tasks, int]]:

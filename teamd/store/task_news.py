@@ -20,9 +20,12 @@ _NEXT_STEP: Final = (
 )
 
 
-def given(task: Task, *, by: str) -> Message:
+def given(task: Task, tasks: Tasks, *, by: str) -> Message:
     """To its new owner: it is yours."""
-    return _about(task, f"{by} gave you task {task.id}: {_whole(task)}", by=by, to=task.owner)
+    text = f"{by} gave you task {task.id}: {_whole(task)}"
+    if blockers := tasks.blockers(task):
+        text += f"\n\nIt is blocked by {', '.join(blockers)}; you get mail when it is not any more."
+    return _about(task, text, by=by, to=task.owner)
 
 
 def found(task: Task) -> Message:

@@ -69,9 +69,13 @@ def released(task: Task, why: str) -> Task:
 
 
 def free_for(task: Task, *, name: str, role: str, tasks: Tasks) -> bool:
-    """Whether a teammate may begin it by itself: nobody's or its own, for its role, unblocked."""
+    """Whether a teammate may begin it by itself: nobody's or its own, for its role, unblocked.
+
+    What it gave back is for others: it would take and return it for ever.
+    """
     return (
         task.status is TaskStatus.PENDING
+        and name not in task.given_back
         and (not task.owner or task.is_of(name))
         and (not task.role or task.role.lower() == role.lower())
         and not tasks.blockers(task)
@@ -139,7 +143,10 @@ def _moved(task: Task, change: Change, who: str, tasks: Tasks) -> Task:
         raise TaskRefused(f"task {task.id} is deleted; to open it again set its status to pending")
     if status in _BEGUN and who not in _LEADING:
         _check_unblocked(task, tasks)
-    return replace(task, status=status, owner=owner)
+    moved = replace(task, status=status, owner=owner)
+    if task.is_of(who) and not owner:
+        return replace(moved, given_back=tuple(dict.fromkeys((*task.given_back, who))))
+    return moved
 
 
 def _usual_owner(task: Task, status: TaskStatus, who: str) -> str:

@@ -41,6 +41,7 @@ class Task:
         role: whom it is for, where teammates claim tasks by themselves; empty for anybody.
         created: in seconds since the epoch, as is `updated`.
         notes: what happened to it that nobody asked for.
+        given_back: who had it and gave it back; such a one does not begin it again by itself.
         key: the call that made it, so that a repeated one makes no second task.
         untold: mail about this very state that has yet to be put into inboxes.
         extra: keys of other programs, kept as they came.
@@ -57,6 +58,7 @@ class Task:
     created: float = 0.0
     updated: float = 0.0
     notes: tuple[str, ...] = ()
+    given_back: tuple[str, ...] = ()
     key: str = ""
     untold: tuple[Message, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -84,6 +86,7 @@ class Task:
             "created": self.created,
             "updated": self.updated,
             "notes": list(self.notes),
+            "given_back": list(self.given_back),
         }
 
     def encode(self) -> bytes:
@@ -121,6 +124,7 @@ class Task:
             created=_moment(rest.pop("created", 0.0)),
             updated=_moment(rest.pop("updated", 0.0)),
             notes=_texts(rest, "notes"),
+            given_back=_texts(rest, "given_back"),
             key=_text(rest, "key"),
             untold=tuple(map(_message, _list(rest, "untold"))),
             extra=MappingProxyType(rest),

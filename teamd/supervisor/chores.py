@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import select
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError
 from teamd.states import Status
+from teamd.store.board_files import id_in
 from teamd.store.task_owners import gone_from
 
 if TYPE_CHECKING:
     from teamd.journal import Journal
     from teamd.store.board import Board
     from teamd.store.roster import Team
+    from teamd.store.watch import Watch
 
-_GONE = (Status.SHUTDOWN, Status.FAILED)
+PATIENCE_SECONDS: Final = 1.0  # a stopped writer must not stop the supervisor
+_GONE: Final = (Status.SHUTDOWN, Status.FAILED)
 
 
 class Chores:
@@ -22,15 +26,30 @@ class Chores:
 
     Args:
         board: in the hands of `teamd`.
+        watch: of the tasks' folder.
         round_seconds: how long to rely on having seen everything.
     """
 
-    def __init__(self, board: Board, journal: Journal, *, round_seconds: float) -> None:
+    def __init__(
+        self, board: Board, watch: Watch, journal: Journal, *, round_seconds: float
+    ) -> None:
         self._board = board
+        self._watch = watch
         self._journal = journal
         self._round_seconds = round_seconds
         self._gone: set[str] = set()
         self._due_at = 0.0
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when the board may have changed."""
+        return self._watch.fileno()
+
+    def board_changed(self) -> bool:
+        """Whether a task may have changed since the last call."""
+        if not select.select([self], [], [], 0)[0]:
+            return False
+        names = self._watch.changed()
+        return not names or any(map(id_in, names))  # without names only a look can tell
 
     def be_due(self) -> None:
         """Look at the next opportunity: a process has ended, maybe in the middle of telling."""
@@ -42,12 +61,13 @@ class Chores:
         if gone <= self._gone and time.monotonic() < self._due_at:
             self._gone = gone
             return
-        self._due_at = time.monotonic() + self._round_seconds
+        self._gone = gone
         try:
             for task in self._board.release(gone_from(team)):
                 self._journal.note("task released", task=task.id, reason=task.notes[-1])
             self._board.flush()
-        except StoreError as error:  # it stands in the files: the next look finds it again
+        except StoreError as error:  # it stands in the files: a later look finds it again
             self._journal.error("board not seen to", error)
-            return
-        self._gone = gone
+            self._due_at = time.monotonic() + PATIENCE_SECONDS
+        else:
+            self._due_at = time.monotonic() + self._round_seconds

@@ -204,5 +204,8 @@ def _line(task: Task, tasks: Tasks) -> str:
 
 def _told(changed: Changed, tasks: Tasks) -> str:
     freed = [tasks.by_id[task_id] for task_id in changed.freed if task_id in tasks.by_id]
-    lines = [_line(changed.task, tasks), *(f"not blocked any more: {_line(t, tasks)}" for t in freed)]
+    lines = [
+        _line(changed.task, tasks),
+        *(f"not blocked any more: {_line(t, tasks)}" for t in freed),
+    ]
     return "\n".join(lines)

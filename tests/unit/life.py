@@ -158,6 +158,7 @@ class Life:
         self.model = Player(*plays, judge=self.judge)
         self.do = do or Do()
         self.calls = calls
+        self.fetch: Callable[[], bool] = lambda: False
         self.persona = Persona(model=MODEL, system=SYSTEM)
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
@@ -246,6 +247,7 @@ class Life:
                 supervisor=Mailbox(self.paths, TEAMD, durable=False),
                 post=self.post,
             ),
+            fetch=self.fetch,
             calls_per_wake=self.calls,
             max_tokens=1000,
         )
