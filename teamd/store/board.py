@@ -110,7 +110,9 @@ class Board:
                 updated=now,
                 key=key,
             )
-            return self._put(task, self._gifts(task, "", tasks))
+            put = self._put(task, self._gifts(task, "", tasks))
+            self._files.note_id(fd, task.id)
+            return put
 
     def claim(self, task_id: str, *, owner: str | None = None) -> Changed:
         """Take a task in hand, or put it into the hands of `owner`.

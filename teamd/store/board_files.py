@@ -71,7 +71,7 @@ class BoardFiles:
 
     @contextmanager
     def writing(self) -> Iterator[int]:
-        """Be the one writer; yields what `next_id` takes."""
+        """Be the one writer; yields what `next_id` and `note_id` take."""
         files.make_private_directory(self._paths.tasks)
         lock = self._paths.tasks_lock
         with files.locked(lock, timeout_seconds=self._patience_seconds) as fd, files.told(lock):
@@ -87,9 +87,10 @@ class BoardFiles:
         with suppress(ValueError):  # empty at first; what was torn or edited counts for nothing
             last = int(files.read_descriptor(fd).decode())
         there = ids_in(self._paths.tasks)
-        new = str(1 + max(last, int(there[-1]) if there else 0))
-        os.ftruncate(fd, 0)  # in place: the lock is on this very file
-        os.pwrite(fd, f"{new}\n".encode(), 0)
-        if self._durable:
-            files.sync(fd)
-        return new
+        return str(1 + max(last, int(there[-1]) if there else 0))
+
+    def note_id(self, fd: int, task_id: str) -> None:
+        """Remember the id of a task that stands, for when its file is removed."""
+        with suppress(OSError):  # a full disk: its file tells the id as well
+            os.ftruncate(fd, 0)  # in place: the lock is on this very file
+            os.pwrite(fd, f"{task_id}\n".encode(), 0)

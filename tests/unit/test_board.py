@@ -34,12 +34,15 @@ class Hall:
         self.post = Post(self.paths, durable=False, max_bytes=100_000)
 
     def board(self, who: str) -> Board:
+        """The board in somebody's hands."""
         return Board(self.paths, self.post, who, durable=False)
 
     def mail(self, name: str) -> list[str]:
+        """What waits in an inbox."""
         return [message.content for message in self.post.mailbox(name).peek()]
 
     def on_disk(self, task_id: str) -> dict[str, object]:
+        """A task's file."""
         document: dict[str, object] = json.loads(self.paths.task(task_id).read_bytes())
         return document
 
@@ -95,10 +98,10 @@ def test_completing_tells_owners_and_else_whoever_made_it(hall: Hall) -> None:
     before = len(hall.mail("bob"))
     changed = hall.board("alice").update("1", DONE)
     assert changed.freed == ("2", "3", "4")
+    why = "any more: task 1 (Write it) is completed."
     assert hall.mail("bob")[before:] == [
-        "Nothing blocks task 2 (Test it) any more: task 1 (Write it) is completed. It is yours.",
-        "Nothing blocks task 3 (Describe it) any more: task 1 (Write it) is completed. "
-        "It has no owner yet; claim_task takes it.",
+        f"Nothing blocks task 2 (Test it) {why} It is yours.",
+        f"Nothing blocks task 3 (Describe it) {why} It has no owner yet; claim_task takes it.",
     ]
     (told, _) = hall.post.mailbox("bob").peek()[before:]
     assert (told.type, told.sender, told.extra["task_id"]) == ("message", "alice", "2")
