@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -115,7 +116,8 @@ def test_who_is_shut_down_or_fails_gives_back_and_who_crashes_does_not(project: 
 def _killed(project: Project, name: str) -> bool:
     member = project.member(name)
     if member["pid"] is not None:
-        os.kill(member["pid"], signal.SIGKILL)
+        with suppress(ProcessLookupError):  # the roster tells of it a moment later
+            os.kill(member["pid"], signal.SIGKILL)
     return bool(member["status"] == "failed")
 
 
