@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from teamd.errors import NotAMessage, StoreError
-from teamd.store import files, task_news, task_owners
+from teamd.store import locks, task_news, task_owners
 from teamd.store.board_files import BoardFiles, read_all
 from teamd.store.roster import Roster
 from teamd.store.task_rules import (
@@ -62,7 +62,7 @@ class Board:
         who: str,
         *,
         durable: bool = True,
-        patience_seconds: float = files.LOCK_TIMEOUT_SECONDS,
+        patience_seconds: float = locks.TIMEOUT_SECONDS,
     ) -> None:
         self._paths = paths
         self._post = post

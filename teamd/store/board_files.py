@@ -7,9 +7,10 @@ import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.store import files
+from teamd.store import files, locks
 from teamd.store.blocking import Tasks
 from teamd.store.tasks import Task
+from teamd.store.trouble import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ def id_in(file_name: str) -> str | None:
 
 def ids_in(folder: Path) -> list[str]:
     """The ids of all files, in the order in which they were given."""
-    with files.told(folder):
+    with told(folder):
         try:
             names = os.listdir(folder)  # noqa: PTH208 -- names are all that is wanted
         except FileNotFoundError:  # a team of an earlier version
@@ -74,7 +75,7 @@ class BoardFiles:
         """Be the one writer; yields what `next_id` and `note_id` take."""
         files.make_private_directory(self._paths.tasks)
         lock = self._paths.tasks_lock
-        with files.locked(lock, timeout_seconds=self._patience_seconds) as fd, files.told(lock):
+        with locks.locked(lock, timeout_seconds=self._patience_seconds) as fd, told(lock):
             yield fd
 
     def write(self, task: Task) -> None:
