@@ -21,6 +21,8 @@ COMMANDS: Final = {
     "send": "Send a message to a teammate.",
     "broadcast": "Send a message to every teammate.",
     "inbox": "Read your mail, or look at a teammate's.",
+    "tasks": "Show the task board.",
+    "task": "Add, show, change or claim a task of the board.",
     "transcript": "Show a teammate's conversation.",
     "logs": "Show the log of a teammate, or of teamd.",
     "trace": "Show a message's way, by its id.",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.store.paths import TeamPaths
+    from teamd.supervisor.chores import Chores
     from teamd.vitals import Vitals
 
 _CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
@@ -70,11 +71,11 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     kernel.become_subreaper()
     signals = Signals(*_CAUGHT)
     watching = watch(parts.paths.inboxes)
+    chores = parts.chores()
     register = _register(parts)
     teammate = Teammate.prepare(parts.paths, lambda: parts.settings)
-    teammates = _teammates(
-        parts, register, teammate, private=[watching.fileno(), *signals.descriptors]
-    )
+    private = [watching.fileno(), chores.fileno(), *signals.descriptors]
+    teammates = _teammates(parts, register, teammate, private=private)
     commands = Commands(
         teammates=teammates,
         register=register,
@@ -86,9 +87,11 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     )
     supervisor = Supervisor(
         paths=parts.paths,
-        control=_control(parts, register, teammates, commands),
+        control=_control(parts, register, teammates, commands, chores),
         register=register,
         teammates=teammates,
+        chores=chores,
+        auto_claim=lambda: parts.settings.tasks.auto_claim,
         orphans=orphans.Orphans(parts.journal, lambda: teams.supervisors(parts.paths.home)),
         signals=signals,
         watch=watching,
@@ -144,13 +147,20 @@ def _teammates(
     )
 
 
-def _control(parts: Parts, register: Register, teammates: Teammates, commands: Commands) -> Control:
+def _control(
+    parts: Parts,
+    register: Register,
+    teammates: Teammates,
+    commands: Commands,
+    chores: Chores,
+) -> Control:
     return Control(
         paths=parts.paths,
         mailbox=Mailbox(parts.paths, TEAMD, durable=False),
         register=register,
         teammates=teammates,
         commands=commands,
+        chores=chores,
         journal=parts.journal,
     )
 

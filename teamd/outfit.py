@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from teamd.agent.conversation import Conversation
+from teamd.agent.errands import Errands
 from teamd.agent.loop import News
 from teamd.agent.partial import Audible
 from teamd.agent.prompts import render_job, subagent_prompt
@@ -18,11 +19,13 @@ from teamd.models.scripted import Scripted
 from teamd.protocol import LEAD
 from teamd.settings import skills
 from teamd.store import files, teams
+from teamd.store.board import Board
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from teamd.tools import Toolbox
 from teamd.tools.asking import Asking
 from teamd.tools.background import Jobs
+from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
 from teamd.tools.lead import Broadcast, ListTeammates, SpawnTeammate
@@ -87,6 +90,7 @@ class Outfit:
                 self._bash,
                 *self._file_tools(),
                 *self._mail_tools(),
+                *board_tools(self._board()),
                 *self._job_tools(),
                 self._load_skill,
                 *(self._lead_tools() if self.leads else ()),
@@ -153,6 +157,12 @@ class Outfit:
             output_bytes=tools.output_bytes,
         )
 
+    def fetch(self) -> Callable[[], bool]:
+        """How it looks for work while it idles, see `Loop`."""
+        if self.leads or not self.settings.tasks.auto_claim:
+            return lambda: False
+        return Errands(self._board(), self._role, self.journal).fetch
+
     def _answering(self) -> Model:
         chosen = self.settings.model
         if chosen.script is not None:
@@ -175,6 +185,13 @@ class Outfit:
             longest_seconds=chosen.retry_seconds,
             rest_seconds=chosen.rest_seconds,
         )
+
+    def _board(self) -> Board:
+        durable = self.settings.mail.durability == "disk"
+        return Board(self.paths, self.post, self.name, durable=durable)
+
+    def _role(self) -> str:
+        return Roster(self.paths).read().get(self.name).role
 
     def _note_retry(self, reason: str, seconds: float) -> None:
         self.journal.warn(

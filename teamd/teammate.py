@@ -163,6 +163,7 @@ class Teammate:
                 supervisor=Mailbox(self.paths, TEAMD, durable=False),
                 post=post,
             ),
+            fetch=outfit.fetch(),
             calls_per_wake=settings.limits.calls_per_wake,
             max_tokens=settings.model.max_tokens,
         )

@@ -81,8 +81,9 @@ class Loop:
     Args:
         name: the teammate's.
         persona: asked when a conversation begins: it takes the role of that moment.
-        model_name: asked at each call, with what the conversation's role asks for.
-        news: what there is to tell, told already or not; looked at before each call.
+    model_name: asked at each call, with what the conversation's role asks for.
+    news: what there is to tell, told already or not; looked at before each call.
+    fetch: looks for work where there is no mail; says whether there is some now.
         calls_per_wake: how many model calls one wake may take.
         max_tokens: per reply.
     """
@@ -100,6 +101,7 @@ class Loop:
         toolbox: Toolbox,
         bell: Bell,
         outside: Outside,
+        fetch: Callable[[], bool],
         calls_per_wake: int,
         max_tokens: int,
     ) -> None:
@@ -113,6 +115,7 @@ class Loop:
         self._toolbox = toolbox
         self._bell = bell
         self._outside = outside
+        self._fetch = fetch
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
         self._doing: asyncio.Future[Any] | None = None
@@ -124,6 +127,8 @@ class Loop:
             self._bell.silence()  # before the look, so that no ring is lost between the two
             self._deliver()
             if not (self._conversation.owes_reply or self._conversation.unfollowed):
+                if self._fetch():
+                    continue
                 self._outside.report(Status.IDLE)
                 await self._bell.wait()
                 continue

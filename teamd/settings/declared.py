@@ -143,6 +143,16 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """`[tasks]`: how the board is used."""
+
+    auto_claim: bool = field(
+        default=False,
+        metadata=key(Flag(), "who idles claims the next free task of its role, or of none"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """`[tools]`: what a teammate's tools may take."""
 
@@ -179,6 +189,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     supervision: Supervision = field(default_factory=Supervision)
     mail: Mail = field(default_factory=Mail)
+    tasks: Tasks = field(default_factory=Tasks)
     tools: Tools = field(default_factory=Tools)
     teammates: tuple[Teammate, ...] = ()
 
@@ -190,6 +201,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
         "limits": Limits,
         "supervision": Supervision,
         "mail": Mail,
+        "tasks": Tasks,
         "tools": Tools,
     }
 )

@@ -99,6 +99,20 @@ class TeamPaths:
         return self.transcripts / f"{name}.partial"
 
     @property
+    def tasks(self) -> Path:
+        """The folder of the board, one file a task."""
+        return self.root / "tasks"
+
+    def task(self, task_id: str) -> Path:
+        """One task of the board."""
+        return self.tasks / f"{task_id}.json"
+
+    @property
+    def tasks_lock(self) -> Path:
+        """Guards every change to the board; holds the last id that was given."""
+        return self.tasks / "board.lock"
+
+    @property
     def replies(self) -> Path:
         """The folder of the supervisor's answers, one file a request."""
         return self.root / "replies"
@@ -162,6 +176,7 @@ class TeamPaths:
         for folder in (
             self.inboxes,
             self.transcripts,
+            self.tasks,
             self.replies,
             self.call_slots,
             self.lives,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from teamd.protocol import Message
     from teamd.store.mailbox import Mailbox
     from teamd.store.paths import TeamPaths
+    from teamd.supervisor.chores import Chores
     from teamd.supervisor.commands import Commands
     from teamd.supervisor.register import Register
     from teamd.supervisor.teammates import Teammates
@@ -40,6 +41,7 @@ class Control:
         register: Register,
         teammates: Teammates,
         commands: Commands,
+        chores: Chores,
         journal: Journal,
     ) -> None:
         self.closing = False
@@ -48,6 +50,7 @@ class Control:
         self._register = register
         self._teammates = teammates
         self._commands = commands
+        self._chores = chores
         self._journal = journal
         self._blocked = Deadline.after(0.0)
         self._given: dict[str, Answer] = {}
@@ -99,11 +102,15 @@ class Control:
             self._reply(request, Answer.to_error(TeamError(text)))
 
     def publish(self) -> None:
-        """Write down in the roster what has changed; what cannot be written is tried again."""
+        """Write down in the roster what has changed, and see to the tasks of who has gone.
+
+        What cannot be written is tried again.
+        """
         try:
             self._register.publish()
         except StoreError as error:
             self._journal.error("roster not written", error)
+        self._chores.look(self._register.team)
 
     def _serve(self, message: Message) -> None:
         try:

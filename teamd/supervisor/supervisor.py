@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from teamd.journal import Journal
     from teamd.store.paths import TeamPaths
     from teamd.store.watch import Watch
+    from teamd.supervisor.chores import Chores
     from teamd.supervisor.control import Control
     from teamd.supervisor.orphans import Orphans
     from teamd.supervisor.register import Register
@@ -30,6 +31,8 @@ class Supervisor:
 
     Args:
         claim_stands: whether what makes this the team's supervisor is still there.
+        chores: its look at the board.
+        auto_claim: whether idle teammates look at the board themselves.
         stop_seconds: how long teammates have to end by themselves.
         alive: called each round, at least every `round_seconds`: the watchdog's sign of life.
     """
@@ -41,6 +44,8 @@ class Supervisor:
         control: Control,
         register: Register,
         teammates: Teammates,
+        chores: Chores,
+        auto_claim: Callable[[], bool],
         orphans: Orphans,
         signals: Signals,
         watch: Watch,
@@ -54,6 +59,8 @@ class Supervisor:
         self._control = control
         self._register = register
         self._teammates = teammates
+        self._chores = chores
+        self._auto_claim = auto_claim
         self._orphans = orphans
         self._signals = signals
         self._watch = watch
@@ -96,7 +103,8 @@ class Supervisor:
             seconds = min(seconds, due)
         if (blocked := self._control.blocked_seconds) > 0:
             seconds = min(seconds, blocked)
-        select.select([self._signals.fileno(), self._watch.fileno()], [], [], seconds)
+        watched = [self._signals.fileno(), self._watch.fileno(), self._chores.fileno()]
+        select.select(watched, [], [], seconds)
 
     def _heed_signals(self) -> None:
         for number in self._signals.take():
@@ -129,7 +137,13 @@ class Supervisor:
                 self._teammates.stop(name, seconds=self._stop_seconds)
 
     def _ring(self) -> None:
-        """Wake those who have mail; where hints were lost, wake everybody."""
+        """Wake those who have mail; where hints were lost, wake everybody.
+
+        A change of the board wakes everybody, if they look for tasks there: who idles since a
+        moment ago has not been heard yet, and who works takes no notice.
+        """
+        if self._chores.board_changed() and self._auto_claim():
+            self._teammates.ring(self._teammates.names())
         changed = self._watch.changed()
         if changed is None:
             self._teammates.ring(self._teammates.names())
@@ -140,4 +154,5 @@ class Supervisor:
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
         if self._teammates.reap():
+            self._chores.be_due()
             self._orphans.end(spare=self._teammates.pids())

@@ -165,6 +165,7 @@ class Life:
         self.model = Player(*plays, judge=self.judge)
         self.do = do or Do()
         self.calls = calls
+        self.fetch: Callable[[], bool] = lambda: False
         self.persona = Persona(system=SYSTEM)
         self.model_name = MODEL
         self.news: list[News] = []
@@ -258,6 +259,7 @@ class Life:
                 supervisor=Mailbox(self.paths, TEAMD, durable=False),
                 post=self.post,
             ),
+            fetch=self.fetch,
             calls_per_wake=self.calls,
             max_tokens=1000,
         )
