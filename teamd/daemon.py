@@ -14,6 +14,7 @@ from teamd.journal import Journal
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.store import debris, locks, running
+from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.rebuilding import opened_roster
@@ -21,8 +22,10 @@ from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import kernel, orphans
 from teamd.supervisor.blame import Blame
 from teamd.supervisor.commands import Commands, Newcomer, Reloaded
+from teamd.supervisor.handshakes import Handshakes
 from teamd.supervisor.register import Register
 from teamd.supervisor.restarts import Tolerance
+from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.signals import Signals
 from teamd.supervisor.supervisor import Supervisor
 from teamd.supervisor.teammates import Teammates
@@ -124,9 +127,17 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         blame=Blame(paths, journal),
         private=lambda: [parts.claim, watching.fileno(), *signals.descriptors],
     )
+    handshakes = Handshakes(
+        approvals=Approvals(paths, parts.post),
+        teammates=teammates,
+        register=register,
+        journal=journal,
+    )
     commands = Commands(
         teammates=teammates,
         register=register,
+        handshakes=handshakes,
+        shutdowns=Shutdowns(handshakes, register),
         post=parts.post,
         journal=journal,
         caution=teammate.caution,
@@ -138,6 +149,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         register=register,
         teammates=teammates,
         commands=commands,
+        handshakes=handshakes,
         orphans=orphans.Orphans(journal),
         signals=signals,
         watch=watching,
@@ -180,7 +192,11 @@ def _spawn_declared(parts: _Parts, commands: Commands, register: Register) -> No
 
 def _newcomer(declared: settings.Teammate) -> Newcomer:
     return Newcomer(
-        name=declared.name, role=declared.role, prompt=declared.prompt, model=declared.model
+        name=declared.name,
+        role=declared.role,
+        prompt=declared.prompt,
+        model=declared.model,
+        plan=declared.plan,
     )
 
 

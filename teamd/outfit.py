@@ -10,6 +10,7 @@ from teamd.agent.turnstile import Turnstile
 from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
 from teamd.tools import Toolbox
+from teamd.tools.approval import ShutdownResponse, SubmitPlan
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.mail import ReadInbox, SendMessage
 from teamd.tools.shell import Bash
@@ -17,12 +18,14 @@ from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
+    from teamd.agent.plans import Plans
     from teamd.journal import Journal
     from teamd.models import Model
     from teamd.settings import Settings
+    from teamd.store.approvals import Approvals
     from teamd.store.mailbox import Mailbox
     from teamd.store.paths import TeamPaths
     from teamd.store.post import Post
@@ -35,6 +38,7 @@ class Outfit:
 
     Attributes:
         tls: shared by all, since making one takes 20 ms.
+        ring: has the supervisor look at an answer to one of its questions.
     """
 
     name: str
@@ -44,6 +48,9 @@ class Outfit:
     journal: Journal
     post: Post
     mailbox: Mailbox
+    approvals: Approvals
+    plans: Plans
+    ring: Callable[[str], None]
 
     def model(self) -> Model:
         """Whoever the settings name, asked with patience and not by too many at a time."""
@@ -53,7 +60,8 @@ class Outfit:
 
     def toolbox(self) -> Toolbox:
         """All its tools, in the order in which its model reads of them."""
-        return Toolbox([*self._workspace_tools(), *self._mail_tools()])
+        tools = [*self._workspace_tools(), *self._mail_tools(), *self._approval_tools()]
+        return Toolbox(tools, gate=self.plans.refusal)
 
     def _answering(self) -> Model:
         chosen = self.settings.model
@@ -100,3 +108,7 @@ class Outfit:
     def _mail_tools(self) -> Iterator[Tool[Any]]:
         yield SendMessage(self.post, self.name)
         yield ReadInbox(self.mailbox)
+
+    def _approval_tools(self) -> Iterator[Tool[Any]]:
+        yield SubmitPlan(self.approvals, self.name, self.plans.task)
+        yield ShutdownResponse(self.approvals, self.name, self.ring)

@@ -18,10 +18,27 @@ INTERRUPTED_CALL = (
     "look before you repeat it."
 )
 
+_PLAN_RULE = """
 
-def system_prompt(*, name: str, role: str, team: str, workspace: Path) -> str:
+Plan: you work by plan. For each task read what you need, then submit a plan with submit_plan and \
+end your turn; the answer comes as mail. Until your plan is approved, bash, write_file, edit_file \
+and background_run are refused. Every new task from 'lead' needs a new plan."""
+
+IDLE_SO_LEFT = "idle, and no mail waits"
+PAUSED_SO_LEFT = "paused"
+LEFT = (
+    "<note>You agreed to shutdown_request {ids} and were shut down here. If you read this, you "
+    "were woken again: that request is done with, there is nothing to answer.</note>"
+)
+CLOSED = (
+    "<note>shutdown_request {ids} is no longer open: you were shut down since, and woken again. "
+    "There is nothing to answer.</note>"
+)
+
+
+def system_prompt(*, name: str, role: str, team: str, workspace: Path, plan: bool = False) -> str:
     """What a teammate is told once, at the beginning of its conversation."""
-    return f"""You are '{name}', role: {role}.
+    prompt = f"""You are '{name}', role: {role}.
 
 You are a member of the team '{team}'. Your agent id is {name}@{team}. You and your teammates each \
 run as a process of your own, and you reach each other only by mail.
@@ -35,6 +52,7 @@ only to thank or to confirm.
 Work: your tools work in {workspace}, which the whole team shares. Read a file before you change \
 it, run what you wrote, and say what you have seen rather than what you expect. When there is \
 nothing left to do, end your turn: you wake again when mail comes, and remember everything."""
+    return prompt + _PLAN_RULE if plan else prompt
 
 
 def render_inbox(messages: Iterable[Mapping[str, Any]]) -> str:

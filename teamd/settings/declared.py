@@ -159,6 +159,9 @@ class Teammate:
     model: str | None = field(
         default=None, metadata=key(Text(), "else that of [model]", "claude-haiku-4-5")
     )
+    plan: bool = field(
+        default=False, metadata=key(Flag(), "it acts only on a plan that you approved")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +201,6 @@ NOT_BUILT: Final = frozenset(
         "tools.sandbox",
         "tools.network",
         "tools.read",
-        "teammate.plan",
         "teammate.worktree",
     }
 )

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import NotAMessage, StoreError, TeamError
-from teamd.protocol import REQUEST_TYPE, STATE_TYPE
+from teamd.protocol import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
 from teamd.states import Status
 from teamd.store import requests
 from teamd.store.requests import Answer, Request
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
     from teamd.store.watch import Watch
     from teamd.supervisor.commands import Commands
+    from teamd.supervisor.handshakes import Handshakes
     from teamd.supervisor.orphans import Orphans
     from teamd.supervisor.register import Register
     from teamd.supervisor.signals import Signals
@@ -49,6 +50,7 @@ class Supervisor:
         register: Register,
         teammates: Teammates,
         commands: Commands,
+        handshakes: Handshakes,
         orphans: Orphans,
         signals: Signals,
         watch: Watch,
@@ -63,6 +65,7 @@ class Supervisor:
         self._register = register
         self._teammates = teammates
         self._commands = commands
+        self._handshakes = handshakes
         self._orphans = orphans
         self._signals = signals
         self._watch = watch
@@ -78,6 +81,7 @@ class Supervisor:
         """Begin: answer what a dead supervisor left, and start those who were at work or idle."""
         requests.sweep(self._paths)
         self._refuse_leftovers()
+        self._handshakes.resume()
         for member in self._register.team.members:
             if member.status.wants_process:
                 self._teammates.start(member.name)
@@ -94,6 +98,8 @@ class Supervisor:
             self._obey()
             self._reap()
             self._stop_if_gone()
+            if not self._stopping:  # those who end now end for that, and are resumed
+                self._handshakes.look()
             self._teammates.do_due()
             self._publish()
             self._alive()
@@ -101,8 +107,8 @@ class Supervisor:
 
     def _wait(self) -> None:
         seconds = self._round_seconds
-        if (due := self._teammates.next_due_seconds()) is not None:
-            seconds = min(seconds, due)
+        for due in (self._teammates.next_due_seconds(), self._handshakes.next_due_seconds()):
+            seconds = seconds if due is None else min(seconds, due)
         if (blocked := self._obey_at - time.monotonic()) > 0:
             seconds = min(seconds, blocked)
         select.select([self._signals.fileno(), self._watch.fileno()], [], [], seconds)
@@ -144,6 +150,8 @@ class Supervisor:
                 self._note_state(message)
             elif message.type == REQUEST_TYPE:
                 self._serve(message)
+            elif message.type == SHUTDOWN_ANSWER_TYPE:
+                self._handshakes.hear(message.sender)
             else:
                 self._journal.warn("no request", type=message.type, sender=message.sender)
 
