@@ -8,7 +8,7 @@ import click
 
 from teamctl import output
 from teamctl.completion import teammates
-from teamd.commandline import Choice, Seconds, pass_choice, team_options
+from teamd.commandline import INTERRUPTED, Choice, Seconds, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.store import requests
 
@@ -56,7 +56,7 @@ def command(
             "at the latest; `teamctl team` shows it",
             err=True,
         )
-        raise
+        return INTERRUPTED
     _show(answer)
     return answer.exit_code
 
