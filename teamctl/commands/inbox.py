@@ -16,7 +16,7 @@ from teamctl.unseen import Unseen
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, LockTimeout, TeamError
 from teamd.protocol import LEAD, USER, moment_of
-from teamd.store import files
+from teamd.store import locks
 from teamd.store.post import Post
 from teamd.store.transcript import Transcript, mail_in, parse
 from teamd.store.watch import watch
@@ -81,7 +81,7 @@ class _Taker:
 
     def read(self, *, as_json: bool) -> int:
         try:
-            with files.locked(self._turn):
+            with locks.locked(self._turn):
                 return self._read(as_json=as_json)
         except LockTimeout as error:
             if error.path != self._turn:

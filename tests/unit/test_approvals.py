@@ -193,7 +193,7 @@ def test_the_beginning_of_an_id_is_enough_unless_two_begin_so(approvals: Approva
         approvals.match("abc")
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(wanted=st.text() | st.text("./-" + string.ascii_lowercase) | st.just("../config"))
 def test_no_id_leads_out_of_the_folder(
     wanted: str, tmp_path_factory: pytest.TempPathFactory
