@@ -15,6 +15,7 @@ from teamd.parts import Parts, newcomer
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.store import debris, locks, running, teams
+from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.rebuilding import opened_roster
 from teamd.store.watch import SLOW_SECONDS, watch
@@ -22,7 +23,9 @@ from teamd.supervisor import kernel, orphans
 from teamd.supervisor.blame import Blame
 from teamd.supervisor.commands import Commands
 from teamd.supervisor.control import Control
+from teamd.supervisor.handshakes import Handshakes
 from teamd.supervisor.register import Register
+from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.signals import Signals
 from teamd.supervisor.supervisor import Supervisor
 from teamd.supervisor.teammates import Teammates
@@ -76,9 +79,17 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     teammate = Teammate.prepare(parts.paths, lambda: parts.settings)
     private = [watching.fileno(), chores.fileno(), *signals.descriptors]
     teammates = _teammates(parts, register, teammate, private=private)
+    handshakes = Handshakes(
+        approvals=Approvals(parts.paths, parts.post),
+        teammates=teammates,
+        register=register,
+        journal=parts.journal,
+    )
     commands = Commands(
         teammates=teammates,
         register=register,
+        handshakes=handshakes,
+        shutdowns=Shutdowns(handshakes, register),
         post=parts.post,
         journal=parts.journal,
         caution=teammate.caution,
@@ -87,9 +98,17 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     )
     supervisor = Supervisor(
         paths=parts.paths,
-        control=_control(parts, register, teammates, commands, chores),
+        control=_control(
+            parts,
+            register=register,
+            teammates=teammates,
+            commands=commands,
+            handshakes=handshakes,
+            chores=chores,
+        ),
         register=register,
         teammates=teammates,
+        handshakes=handshakes,
         chores=chores,
         auto_claim=lambda: parts.settings.tasks.auto_claim,
         orphans=orphans.Orphans(parts.journal, lambda: teams.supervisors(parts.paths.home)),
@@ -149,9 +168,11 @@ def _teammates(
 
 def _control(
     parts: Parts,
+    *,
     register: Register,
     teammates: Teammates,
     commands: Commands,
+    handshakes: Handshakes,
     chores: Chores,
 ) -> Control:
     return Control(
@@ -160,6 +181,7 @@ def _control(
         register=register,
         teammates=teammates,
         commands=commands,
+        handshakes=handshakes,
         chores=chores,
         journal=parts.journal,
     )

@@ -76,7 +76,11 @@ class Parts:
 def newcomer(declared: settings.Teammate) -> Newcomer:
     """The one that a `[[teammate]]` declares."""
     return Newcomer(
-        name=declared.name, role=declared.role, prompt=declared.prompt, model=declared.model
+        name=declared.name,
+        role=declared.role,
+        prompt=declared.prompt,
+        model=declared.model,
+        plan=declared.plan,
     )
 
 

@@ -178,6 +178,9 @@ class Teammate:
     model: str | None = field(
         default=None, metadata=key(Text(), "else that of [model]", "claude-haiku-4-5")
     )
+    plan: bool = field(
+        default=False, metadata=key(Flag(), "it acts only on a plan that you approved")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +222,6 @@ NOT_BUILT: Final = frozenset(
         "tools.sandbox",
         "tools.network",
         "tools.read",
-        "teammate.plan",
         "teammate.worktree",
     }
 )

@@ -118,6 +118,20 @@ class TeamPaths:
         return self.root / "replies"
 
     @property
+    def requests(self) -> Path:
+        """The folder of questions that somebody answers, one file each."""
+        return self.root / "requests"
+
+    def request(self, question: str) -> Path:
+        """A question and its answer."""
+        return self.requests / f"{question}.json"
+
+    @property
+    def requests_lock(self) -> Path:
+        """Guards every question's read-modify-write."""
+        return self.root / "requests.lock"
+
+    @property
     def call_slots(self) -> Path:
         """The folder of locks that bound the team's concurrent model calls."""
         return self.root / "calls"
@@ -178,6 +192,7 @@ class TeamPaths:
             self.transcripts,
             self.tasks,
             self.replies,
+            self.requests,
             self.call_slots,
             self.lives,
             self.logs,
