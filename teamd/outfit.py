@@ -6,9 +6,12 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from teamd.agent.limits import Metered
 from teamd.agent.turnstile import Turnstile
+from teamd.identity import Identity
 from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
+from teamd.store.ledger import Ledger
 from teamd.tools import Toolbox
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.mail import ReadInbox, SendMessage
@@ -46,9 +49,16 @@ class Outfit:
     mailbox: Mailbox
 
     def model(self) -> Model:
-        """Whoever the settings name, asked with patience and not by too many at a time."""
+        """Whoever the settings name, asked with patience, by few at a time, within the limits."""
         slots = self.settings.model.concurrent_calls
-        turnstile = Turnstile(self._answering(), self.paths.call_slots, slots)
+        metered = Metered(
+            self._answering(),
+            Ledger(self.paths.ledger),
+            name=self.name,
+            process=Identity.own(),
+            free=self.settings.model.script is not None,
+        )
+        turnstile = Turnstile(metered, self.paths.call_slots, slots)
         return Retrying(turnstile, Patience(), tell=self._note_retry)
 
     def toolbox(self) -> Toolbox:

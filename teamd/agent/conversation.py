@@ -40,6 +40,7 @@ class Conversation:
         begun: the ids of those of its calls that were begun.
         turns: replies so far, those of earlier conversations of the name included.
         input_tokens: of all those replies, cached ones included.
+        paused_about: what it waited for when it was last paused, and has waited for since.
     """
 
     def __init__(self, transcript: Transcript) -> None:
@@ -50,6 +51,7 @@ class Conversation:
         self.turns = 0
         self.input_tokens = 0
         self.output_tokens = 0
+        self.paused_about: str | None = None
         self._begin("")
         for record in transcript.records():
             self._apply(record)
@@ -118,9 +120,9 @@ class Conversation:
         """Tell the model something that is nobody's mail."""
         self._record({"record": "note", "text": text})
 
-    def end_turn(self, outcome: str, text: str) -> None:
+    def end_turn(self, outcome: str, text: str, **facts: Any) -> None:
         """Note how a turn ended: its outcome and final text, or why it is paused."""
-        self._record({"record": "ended", "outcome": outcome, "text": text})
+        self._record({"record": "ended", "outcome": outcome, "text": text, **facts})
 
     def messages(self) -> list[dict[str, Any]]:
         """The conversation as the Messages API takes it."""
@@ -173,6 +175,7 @@ class Conversation:
     def _apply_reply(self, record: Record) -> None:
         usage = record["usage"]
         self.turns += 1
+        self.paused_about = None
         self.output_tokens += usage["output_tokens"]
         self.input_tokens += sum(
             usage[key] for key in ("input_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -206,9 +209,11 @@ class Conversation:
         }
 
     def _apply_ended(self, record: Record) -> None:
-        if record["outcome"] != PAUSED:  # who is paused goes on where it was
-            self.owes_reply = False
-            self.unfollowed = False
+        if record["outcome"] == PAUSED:  # who is paused goes on where it was
+            self.paused_about = record.get("about", record["text"])
+            return
+        self.owes_reply = False
+        self.unfollowed = False
 
     def _tell(self, text: str) -> None:
         self._texts.append({"type": "text", "text": text})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from teamd.agent import prompts
 from teamd.agent.conversation import PAUSED
-from teamd.models import Ask, UnusableError
+from teamd.models import Ask, LimitError, UnusableError
 from teamd.protocol import moment_of
 from teamd.states import Status
 from teamd.store.mailbox import Portion
@@ -84,7 +84,6 @@ class Loop:
         self._outside = outside
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
-        self._told: str | None = None
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -128,7 +127,6 @@ class Loop:
             self._deliver()
             self._outside.report(Status.WORKING)
             reply = await self._model.reply(self._ask())
-            self._told = None
             self._conversation.add_reply(reply)
         if await self._follow():
             return
@@ -181,18 +179,22 @@ class Loop:
             )
 
     async def _pause(self, error: UnusableError) -> None:
-        """Wait for a person to mend it: the next mail, or later by oneself, is the next try."""
-        reason = str(error)
-        self._conversation.end_turn(PAUSED, reason)
-        self._outside.report(Status.PAUSED, reason)
-        if reason != self._told:
-            self._told = reason
-            self._outside.tell_lead(f"{self._name} is paused: {reason}")
-        await self._rest(error.again_in_seconds)
+        """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
 
-    async def _rest(self, seconds: float | None) -> None:
+        At a limit there is no next try: once it was raised, another process goes on.
+        """
+        reason = str(error)
+        limit = error.key if isinstance(error, LimitError) else None
+        about = limit or reason
+        if about != self._conversation.paused_about:  # told before it is noted: never not at all
+            self._outside.tell_lead(f"{self._name} is paused: {reason}")
+        self._conversation.end_turn(PAUSED, reason, about=about)
+        self._outside.report(Status.PAUSED, reason)
+        await self._rest(error.again_in_seconds, heed_mail=limit is None)
+
+    async def _rest(self, seconds: float | None, *, heed_mail: bool) -> None:
         """Wait for mail, or for so many seconds."""
         now = asyncio.get_running_loop().time
         until = math.inf if seconds is None else now() + seconds
-        while not self._mailbox.waiting() and (left := until - now()) > 0:
+        while not (heed_mail and self._mailbox.waiting()) and (left := until - now()) > 0:
             await self._bell.wait(left)
