@@ -14,14 +14,17 @@ from teamd.journal import Journal
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.store import debris, files, running
+from teamd.store.ledger import Ledger
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.rebuilding import opened_roster
+from teamd.store.terms import terms_of
 from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import kernel, orphans
 from teamd.supervisor.commands import Commands, Newcomer, Reloaded
 from teamd.supervisor.register import Register
 from teamd.supervisor.restarts import Tolerance
+from teamd.supervisor.resuming import Resuming
 from teamd.supervisor.signals import Signals
 from teamd.supervisor.supervisor import Supervisor
 from teamd.supervisor.teammates import Teammates
@@ -34,6 +37,12 @@ if TYPE_CHECKING:
     from teamd.settings import Settings
     from teamd.store.paths import TeamPaths
 
+_IN_LEDGER = (
+    "limits.teammate_tokens",
+    "limits.teammate_usd",
+    "limits.team_tokens",
+    "limits.team_usd",
+)
 _CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -86,6 +95,9 @@ class _Parts:
         """Read the settings again; a child that is forked from now on follows them."""
         new = settings.load(self.settings_file, folder=self.paths.home)
         changed = settings.changes(self.settings, new)
+        Ledger(self.paths.ledger).agree(
+            terms_of(new)
+        )  # first: it may fail, and then nothing changes
         self.settings = new
         self.journal.note("reloaded", changed=changed)
         lines = [f"{key} has changed: {_when(key)}" for key in changed]
@@ -95,6 +107,8 @@ class _Parts:
 def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
     paths, journal = parts.paths, parts.journal
     _sweep(paths, journal)
+    ledger = Ledger(paths.ledger)
+    ledger.agree(terms_of(parts.settings))
     kernel.become_subreaper()
     signals = Signals(*_CAUGHT)
     watching = watch(paths.inboxes)
@@ -127,6 +141,12 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         journal=journal,
         caution=teammate.caution,
         reload=parts.reload,
+        resuming=Resuming(
+            teammates=teammates,
+            register=register,
+            ledger=ledger,
+            stop_seconds=lambda: parts.settings.supervision.stop_seconds,
+        ),
     )
     supervisor = Supervisor(
         paths=paths,
@@ -185,6 +205,8 @@ def _when(key: str) -> str:
     section = key.partition(".")[0]
     if section == "teammate":
         return "who is new is spawned now; who is known keeps role and model"
+    if key in _IN_LEDGER or section == "prices":
+        return "counts from the next model call on; `teamctl resume` for who is paused"
     if section in ("team", "supervision"):
         return "waits for `teamd restart`"
     return "counts for teammates whose process starts from now on; `teamd restart` reaches all"

@@ -1,4 +1,4 @@
-"""What the supervisor does on request: spawn, shutdown, reload."""
+"""What the supervisor does on request: spawn, shutdown, resume, reload."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from teamd.store.requests import Request
     from teamd.store.roster import Member
     from teamd.supervisor.register import Register
+    from teamd.supervisor.resuming import Resuming
     from teamd.supervisor.teammates import Teammates
 
     Reply = Callable[[Answer], None]
@@ -81,6 +82,7 @@ class Commands:
         journal: Journal,
         caution: Callable[[], str | None],
         reload: Callable[[], Reloaded],
+        resuming: Resuming,
     ) -> None:
         self._teammates = teammates
         self._register = register
@@ -88,9 +90,11 @@ class Commands:
         self._journal = journal
         self._caution = caution
         self._reload = reload
+        self._resuming = resuming
         self._known = {
             "spawn": self._answer_spawn,
             "shutdown": self._answer_shutdown,
+            "resume": self._answer_resume,
             "reload": self._answer_reload,
         }
 
@@ -125,7 +129,7 @@ class Commands:
         except StoreError as error:  # who has no process must not pass for being at work
             self._register.change(name, status=Status.FAILED, reason=str(error))
             raise
-        self._teammates.start(name)
+        self._resuming.start(name)
         self._register.publish()
         self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
         return self._register.team.get(name)
@@ -141,6 +145,8 @@ class Commands:
                 f"{name} is working already; `teamctl send {name} …` reaches it at once, "
                 f"`teamctl shutdown {name}` ends it"
             )
+        if member.status is Status.PAUSED:
+            self._resuming.check(name)
         if member.role != newcomer.role and not newcomer.fresh:
             raise TeamError(
                 f"{name} remembers being {member.role!r}, not {newcomer.role!r}; "
@@ -180,6 +186,13 @@ class Commands:
         if arguments.get("all") is True:
             return [m.name for m in team.members if m.status is not Status.SHUTDOWN]
         return [team.get(_text(arguments, "name")).name]
+
+    def _answer_resume(self, request: Request, reply: Reply) -> None:
+        name = self._register.team.get(_text(request.arguments, "name")).name
+        self._reload()
+        self._resuming.resume(name)
+        self._journal.note("resumed", name=name)
+        reply(Answer(text=f"{name} goes on"))
 
     def _answer_reload(self, request: Request, reply: Reply) -> None:  # noqa: ARG002 -- no arguments
         reloaded = self._reload()
