@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # What a server may put before a first prompt by itself, such as how tools are called.
 UNSEEN_TOKENS: Final = 1024
-_REMEMBERED: Final = 8  # a teammate's own conversation, and those of its subagents
+_REMEMBERED: Final = 4  # a teammate's own conversation, and those of its subagents
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 
@@ -35,16 +35,24 @@ class _Known:
     reply: Reply
     tokens: int
 
-    def begins(self, ask: Ask) -> bool:
-        """Whether a request goes on where this one ended."""
-        length = len(self.messages)
-        return (
-            (ask.model, ask.system, ask.tools) == (self.ask.model, self.ask.system, self.ask.tools)
-            and ask.messages[:length] == self.messages
-            and len(ask.messages) > length
-            and ask.messages[length]["role"] == "assistant"
-            and all(block in self.reply.content for block in ask.messages[length]["content"])
+    def most_of(self, ask: Ask) -> int | None:
+        """The most tokens of a request that shares a beginning with this one; `None` if none does.
+
+        What was told counts once, and each message that was not in it by its bytes. A message
+        that is gone, or tools that are not offered this time, can only make it less.
+        """
+        if (ask.model, ask.system) != (self.ask.model, self.ask.system) or (
+            ask.tools and ask.tools != self.ask.tools
+        ):
+            return None
+        return self.tokens + _bytes(
+            [message for at, message in enumerate(ask.messages) if not self._had(at, message)]
         )
+
+    def _had(self, at: int, message: dict[str, Any]) -> bool:
+        if at == len(self.messages) and message["role"] == "assistant":
+            return all(block in self.reply.content for block in message["content"])
+        return at < len(self.messages) and message == self.messages[at]
 
 
 class Metered:
@@ -124,18 +132,16 @@ class Metered:
 
     def _input_bound(self, ask: Ask) -> int:
         """The most tokens that the request can have: none is shorter than a byte."""
-        for known in self._known:
-            if known.begins(ask):
-                return known.tokens + _bytes(ask.messages[len(known.messages) + 1 :])
-        return _bytes([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
+        whole = _bytes([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
+        bounds = [known.most_of(ask) for known in self._known]
+        return min([whole, *(bound for bound in bounds if bound is not None)])
 
     def _remember(self, ask: Ask, reply: Reply) -> None:
         tokens = reply.usage.total_input_tokens + reply.usage.output_tokens
         if tokens:
             # The list is the conversation's own, and grows.
             known = _Known(ask, list(ask.messages), reply, tokens)
-            others = [other for other in self._known if not other.begins(ask)]
-            self._known = [known, *others][:_REMEMBERED]
+            self._known = [known, *self._known][:_REMEMBERED]
 
 
 def _account(usage: Usage, price: Price | None) -> Account | None:

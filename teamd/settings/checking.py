@@ -63,6 +63,13 @@ class Checking:
             return {}
         prices: dict[str, Price] = {}
         for model, table in tables.items():
+            if inner := next((key for key in table if isinstance(table[key], dict)), None):
+                meant = quoted(f"{model}.{inner}")
+                self.mistakes.append(
+                    f"{PRICES}.{bare(model)} must hold figures; a name with a dot stands in "
+                    f"quotes, as [{PRICES}.{meant}]"
+                )
+                continue
             values = self._values(PRICES, Price, table, f" (in [{PRICES}.{quoted(model)}])")
             if values.keys() >= set(required_of(Price)):
                 prices[model] = Price(**values)

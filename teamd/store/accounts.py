@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import ROUND_UP, Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from teamd.store.entries import NOTHING, Account, Reservation, Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.identity import Identity
 
 _CENT: Final = Decimal("0.01")
 _FINE: Final = Decimal("0.000001")
@@ -51,9 +56,9 @@ class Accounts:
         """Add to what a teammate has used."""
         self.used[name] = self.used.get(name, NOTHING) + account
 
-    def dead(self) -> list[Reservation]:
+    def orphans(self, is_alive: Callable[[Identity], bool]) -> list[Reservation]:
         """Reservations of processes that are gone."""
-        return [kept for kept in self.held.values() if not kept.process.alive]
+        return [kept for kept in self.held.values() if not is_alive(kept.process)]
 
     def refusal(self, wanted: Reservation) -> Refusal | None:
         """Why a call must not be made now, if it must not."""

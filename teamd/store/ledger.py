@@ -13,6 +13,7 @@ import os
 import time
 from contextlib import contextmanager, suppress
 from decimal import Decimal
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.store import files
@@ -20,9 +21,10 @@ from teamd.store.accounts import Accounts
 from teamd.store.entries import Account, Reservation, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from teamd.identity import Identity
     from teamd.store.accounts import Refusal
 
 LONGEST_BYTES: Final = 256 * 1024
@@ -35,11 +37,19 @@ class Ledger:
     Args:
         path: the file, which is its own lock.
         longest_bytes: when it is replaced by its sums.
+        is_alive: whether a process that has kept something back will still settle it.
     """
 
-    def __init__(self, path: Path, *, longest_bytes: int = LONGEST_BYTES) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        longest_bytes: int = LONGEST_BYTES,
+        is_alive: Callable[[Identity], bool] = attrgetter("alive"),
+    ) -> None:
         self._path = path
         self._longest_bytes = longest_bytes
+        self._is_alive = is_alive
         self._accounts = Accounts()
         self._head = b""
         self._offset = 0
@@ -53,7 +63,7 @@ class Ledger:
         accounts = Accounts()
         for line in (files.read(self._path) or b"").split(b"\n"):
             _apply(accounts, line)
-        for kept in accounts.dead():
+        for kept in accounts.orphans(self._is_alive):
             _close(accounts, kept, kept.in_full())
         return accounts
 
@@ -121,7 +131,7 @@ class Ledger:
         return last is None or (last.model, last.tokens) != (wanted.model, wanted.tokens)
 
     def _bury(self, fd: int) -> None:
-        for kept in self._accounts.dead():
+        for kept in self._accounts.orphans(self._is_alive):
             self._settle(fd, kept, kept.in_full())
 
     def _settle(self, fd: int, reservation: Reservation, account: Account) -> None:
