@@ -113,12 +113,21 @@ class Ledger:
             if os.fstat(fd).st_size > self._longest_bytes:
                 self._replace()
 
-    def standing_refusal(self, name: str) -> Refusal | None:
-        """Why a teammate whose call was refused would be refused again, if it would."""
+    def standing_refusal(
+        self, name: str, price: Callable[[Reservation, Terms], Reservation] = lambda kept, _: kept
+    ) -> Refusal | None:
+        """Why a teammate whose call was refused would be refused again, if it would.
+
+        Args:
+            name: the teammate's.
+            price: gives the call the price that it has by now.
+        """
         with self._locked() as fd:
             self._bury(fd)
             wanted = self._accounts.refused.get(name)
-            refusal = None if wanted is None else self._accounts.refusal(wanted)
+            if wanted is None:
+                return None
+            refusal = self._accounts.refusal(price(wanted, self._accounts.terms))
             return None if refusal is None or refusal.passing else refusal
 
     def is_refused(self, name: str) -> bool:

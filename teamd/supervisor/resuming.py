@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from teamd.errors import TeamError
+from teamd.models.prices import Prices
 from teamd.states import Status
 from teamd.supervisor.lifecycle import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.store.entries import Reservation, Terms
     from teamd.store.ledger import Ledger
     from teamd.supervisor.register import Register
     from teamd.supervisor.teammates import Teammates
@@ -59,7 +62,7 @@ class Resuming:
         Raises:
             TeamError: one does.
         """
-        refusal = self._ledger.standing_refusal(name)
+        refusal = self._ledger.standing_refusal(name, _priced)
         if refusal is not None:
             raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
 
@@ -69,3 +72,12 @@ class Resuming:
             self._teammates.restart(name, seconds=self._stop_seconds())
         else:
             self._teammates.start(name)
+
+
+def _priced(wanted: Reservation, terms: Terms) -> Reservation:
+    """A call at the price that its model has now; what nobody charges for stays free."""
+    if wanted.usd == 0:
+        return wanted
+    price = Prices(terms.prices).find(wanted.model)
+    usd = None if price is None else price.most(wanted.input_tokens, wanted.output_tokens)
+    return replace(wanted, usd=usd)
