@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -54,27 +55,31 @@ def spender(path: Path, name: str) -> subprocess.Popen[str]:
     )
 
 
+def end(processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        process.kill()
+
+
 def test_processes_that_are_killed_at_random_never_exceed_the_limit(tmp_path: Path) -> None:
     """Kills fall between reserving, the call, settling and replacing the file."""
     path = tmp_path / "ledger.jsonl"
     Ledger(path).agree(Terms(team_tokens=LIMIT, team_usd=Decimal(1000)))
-    running = [spender(path, f"mate{number}") for number in range(3)]
     told: list[int] = []
-    kills = 0
-    while running:
-        process = random.choice(running)
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(random.randint(1, 8))]
-        over = "" in lines
-        if not over:
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-            running.append(spender(path, f"mate{kills % 3}"))
-        with process:  # reads what is left in its buffers, too
+    with ExitStack() as spenders:
+        running = [spenders.enter_context(spender(path, f"mate{number}")) for number in range(3)]
+        spenders.callback(lambda: end(running))
+        kills = 0
+        while running:
+            process = running.pop(random.randrange(len(running)))
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(random.randint(1, 8))]
+            if "" not in lines:
+                process.kill()
+                kills += 1
+                running.append(spenders.enter_context(spender(path, f"mate{kills % 3}")))
             lines += process.stdout.readlines()
-        running.remove(process)
-        told += [int(line) for line in lines if line]
-        assert process.returncode == (0 if over else -signal.SIGKILL)
+            told += [int(line) for line in lines if line]
+            assert process.wait(60) in (0, -signal.SIGKILL)
     accounts = Ledger(path).read()
     assert not accounts.held
     used = accounts.total().tokens
