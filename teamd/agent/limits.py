@@ -116,11 +116,14 @@ class Metered:
         pause = _FIRST_PAUSE_SECONDS
         while (refusal := self._ledger.reserve(wanted)) is not None:
             if not refusal.passing:
-                raise LimitError(refusal.sentence(self._name), refusal.key)
+                raise LimitError(refusal.sentence(self._name), refusal.key, self._lifted)
             # Others' calls are under way, and mostly take less than what is kept back for them.
             await asyncio.sleep(random.uniform(0.5, 1.5) * pause)  # noqa: S311 -- no secret
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         return wanted
+
+    def _lifted(self) -> bool:
+        return not self._ledger.is_refused(self._name)
 
     def _price(self, model: str) -> Price | None:
         if self._free:

@@ -181,20 +181,21 @@ class Loop:
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
 
-        At a limit there is no next try: once it was raised, another process goes on.
+        At a limit there is none until it was raised, and a person has said that it goes on.
         """
-        reason = str(error)
-        limit = error.key if isinstance(error, LimitError) else None
-        about = limit or reason
+        reason = about = str(error)
+        over: Callable[[], bool] = self._mailbox.waiting
+        if isinstance(error, LimitError):
+            about, over = error.key, error.lifted
         if about != self._conversation.paused_about:  # told before it is noted: never not at all
             self._outside.tell_lead(f"{self._name} is paused: {reason}")
         self._conversation.end_turn(PAUSED, reason, about=about)
         self._outside.report(Status.PAUSED, reason)
-        await self._rest(error.again_in_seconds, heed_mail=limit is None)
+        await self._rest(error.again_in_seconds, over)
 
-    async def _rest(self, seconds: float | None, *, heed_mail: bool) -> None:
-        """Wait for mail, or for so many seconds."""
+    async def _rest(self, seconds: float | None, over: Callable[[], bool]) -> None:
+        """Wait until it is over, or for so many seconds."""
         now = asyncio.get_running_loop().time
         until = math.inf if seconds is None else now() + seconds
-        while not (heed_mail and self._mailbox.waiting()) and (left := until - now()) > 0:
+        while not over() and (left := until - now()) > 0:
             await self._bell.wait(left)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Block = dict[str, Any]
 
@@ -106,11 +109,13 @@ class LimitError(UnusableError):
 
     Attributes:
         key: the setting, such as `limits.team_usd`.
+        lifted: tells whether a person has let it go on.
     """
 
-    def __init__(self, sentence: str, key: str) -> None:
+    def __init__(self, sentence: str, key: str, lifted: Callable[[], bool]) -> None:
         super().__init__(sentence)
         self.key = key
+        self.lifted = lifted
 
 
 class Model(Protocol):

@@ -1,9 +1,10 @@
 """The ledger `.team/ledger.jsonl`: what model calls may take before, and have taken after.
 
 A line is a record. `terms` are the limits in force; `reserve` keeps back the most that a call may
-take, before it is made; `settle` says what it took; `refused` that one was not made. A process
-that dies in between leaves its reservation open, and whoever looks next settles it in full. When
-the file has grown long it is replaced by one with the sums (`account`) and what is still open.
+take, before it is made; `settle` says what it took; `refused` that one was not made, and `resumed`
+that it may be tried again. A process that dies in between leaves its reservation open, and whoever
+looks next settles it in full. When the file has grown long it is replaced by one with the sums
+(`account`) and what is still open.
 """
 
 from __future__ import annotations
@@ -130,8 +131,14 @@ class Ledger:
             refusal = self._accounts.refusal(price(wanted, self._accounts.terms))
             return None if refusal is None or refusal.passing else refusal
 
+    def let_go(self, name: str) -> None:
+        """Let a teammate whose call was refused try again."""
+        with self._locked() as fd:
+            if name in self._accounts.refused:
+                self._add(fd, {"record": "resumed", "teammate": name}, durable=False)
+
     def is_refused(self, name: str) -> bool:
-        """Whether the last call of a teammate was refused."""
+        """Whether the last call of a teammate was refused, and nobody has let it go since."""
         with self._locked():
             return name in self._accounts.refused
 
@@ -211,6 +218,8 @@ def _apply(accounts: Accounts, line: bytes) -> None:
             case "refused":
                 refused = Reservation.decode(record)
                 accounts.refused[refused.teammate] = refused
+            case "resumed":
+                del accounts.refused[str(record["teammate"])]
             case "settle":
                 _close(accounts, accounts.held[str(record["id"])], Account.decode(record))
 

@@ -40,7 +40,7 @@ class Resuming:
         self._stop_seconds = stop_seconds
 
     def resume(self, name: str) -> None:
-        """Give a paused teammate a new process, which goes on where it was, by new settings.
+        """Let a paused teammate go on where it was, by new settings.
 
         Raises:
             TeamError: it is not paused, or still at its limit.
@@ -54,7 +54,10 @@ class Resuming:
             raise TeamError(f"{name} is about to end; try again in a moment")
         self.check(name)
         self._register.change(name, status=Status.WORKING, reason=None)
-        self._teammates.restart(name, seconds=self._stop_seconds())
+        if self._ledger.is_refused(name):
+            self.start(name)
+        else:  # a missing key, say: only a new process knows of other settings
+            self._teammates.restart(name, seconds=self._stop_seconds())
 
     def check(self, name: str) -> None:
         """See that no limit stands against the call for which a teammate was paused.
@@ -67,11 +70,14 @@ class Resuming:
             raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
 
     def start(self, name: str) -> None:
-        """Give a teammate a process, and a new one where the old one rests at a limit."""
-        if self._teammates.state(name) is State.RUNNING and self._ledger.is_refused(name):
-            self._teammates.restart(name, seconds=self._stop_seconds())
-        else:
-            self._teammates.start(name)
+        """Give a teammate a process; one that rests at a limit goes on.
+
+        It keeps its process, which knows how long its conversation is: a new one would have to
+        keep back more, by its bytes, and might be refused again.
+        """
+        self._ledger.let_go(name)
+        self._teammates.start(name)
+        self._teammates.ring([name])
 
 
 def _priced(wanted: Reservation, terms: Terms) -> Reservation:

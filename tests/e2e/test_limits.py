@@ -101,10 +101,10 @@ def last_refusal(project: Project, name: str) -> Any:
 @pytest.mark.parametrize(
     ("key", "most"),
     [
-        ("teammate_tokens", 30_000),
-        ("team_tokens", 60_000),
-        ("teammate_usd", 0.06),
-        ("team_usd", 0.1),
+        ("teammate_tokens", 16_000),
+        ("team_tokens", 32_000),
+        ("teammate_usd", 0.03),
+        ("team_usd", 0.045),
     ],
 )
 def test_a_game_for_ever_ends_within_the_limit_and_less_than_one_call_short_of_it(
@@ -136,12 +136,12 @@ def test_a_game_for_ever_ends_within_the_limit_and_less_than_one_call_short_of_i
     assert f"{name} stays paused: limits.{key} is reached" in refused.complaint
     assert len(project.server.requests) == calls
 
-    configure(project, {key: most * 2})
+    configure(project, {key: most * 3 // 2 if unit == "tokens" else most * 1.5})
     assert project.do("teamctl", "resume", name) == f"{name} goes on\n"
     wait_until(lambda: len(project.server.requests) > calls, what="the game goes on")
     again = wait_for_the_stop(project)
     truth = billed(project, unit, again if who == "teammate" else None)
-    assert truth <= most * 2
+    assert truth <= most * 1.5
 
 
 def limited(project: Project, limits: Mapping[str, float], more: str = "") -> None:

@@ -6,9 +6,10 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from teamd.store.entries import Terms
 from teamd.store.ledger import Ledger
@@ -123,3 +124,48 @@ def test_a_reservation_is_open_while_its_process_lives_and_full_when_it_is_dead(
         assert ledger.read().total().tokens == 1000
     assert ledger.standing_refusal("bob") is None  # whoever looks next writes it down
     assert b'"settle", "id": "kept"' in path.read_bytes()
+
+
+RACER = """
+import sys, time
+from decimal import Decimal
+from pathlib import Path
+from teamd.identity import Identity
+from teamd.protocol import new_id
+from teamd.store.entries import Reservation
+from teamd.store.ledger import Ledger
+
+ledger, me = Ledger(Path(sys.argv[1])), Identity.own()
+for line in sys.stdin:
+    wanted = Reservation(
+        id=new_id(), teammate="alice", process=me, model="m",
+        input_tokens=90, output_tokens=10, usd=Decimal(0),
+    )
+    while time.monotonic() < float(line):
+        pass
+    print(int(ledger.reserve(wanted) is None), flush=True)
+"""
+RACERS = 4
+ROUNDS = 60
+
+
+def test_of_several_that_ask_at_once_for_the_last_room_one_gets_it(tmp_path: Path) -> None:
+    """The look at the sums and the line that changes them are one step."""
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path)
+    with ExitStack() as stack:
+        racers = [stack.enter_context(child(RACER, path)) for _ in range(RACERS)]
+        for number in range(1, ROUNDS + 1):
+            ledger.agree(Terms(team_tokens=100 * number))
+            start = time.monotonic() + 0.005
+            answers = [_ask(racer, start) for racer in racers]
+            got = [int(answer.readline()) for answer in answers]
+            assert sum(got) == 1, f"round {number}: {got}"
+
+
+def _ask(racer: subprocess.Popen[str], start: float) -> IO[str]:
+    assert racer.stdin is not None
+    assert racer.stdout is not None
+    racer.stdin.write(f"{start}\n")
+    racer.stdin.flush()
+    return racer.stdout

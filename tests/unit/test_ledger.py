@@ -137,6 +137,18 @@ def test_a_refusal_stands_until_the_next_call(path: Path) -> None:
     assert not ledger.is_refused("alice")
 
 
+def test_who_was_let_go_is_refused_no_more_for_whoever_looks(path: Path) -> None:
+    """Its own process learns it from the file, and tries again."""
+    refusal(path, Terms(team_tokens=5), call(1))
+    waiting = Ledger(path)
+    assert waiting.is_refused("alice")
+    Ledger(path).let_go("alice")
+    assert not waiting.is_refused("alice")
+    size = path.stat().st_size
+    Ledger(path).let_go("alice")
+    assert path.stat().st_size == size
+
+
 def test_the_file_stays_short_and_keeps_every_sum(path: Path) -> None:
     """After a year of calls a call must be as quick as the first."""
     ledger, other = Ledger(path, longest_bytes=4000), Ledger(path, longest_bytes=4000)

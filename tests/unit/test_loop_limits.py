@@ -17,7 +17,7 @@ KEY = "limits.team_tokens"
 
 
 def at_limit(figures: str = "1 of 2") -> LimitError:
-    return LimitError(f"{KEY} is reached: {figures}", KEY)
+    return LimitError(f"{KEY} is reached: {figures}", KEY, lambda: False)
 
 
 def test_mail_does_not_wake_who_is_paused_at_a_limit(tmp_path: Path) -> None:
@@ -76,3 +76,18 @@ def test_another_reason_is_told_although_it_was_paused_before(tmp_path: Path) ->
     life.live(calls=1, status="paused")
     life.live(calls=2, status="paused")
     assert len(life.lead) == 2
+
+
+def test_who_was_let_go_goes_on_when_it_is_rung(tmp_path: Path) -> None:
+    lifted: list[bool] = []
+    life = Life(tmp_path, LimitError("reached", KEY, lambda: bool(lifted)), say("Done."))
+    life.send("work")
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests("paused", calls=1)
+            lifted.append(True)
+            life.ring()
+            await life.rests(calls=2)
+
+    asyncio.run(scenario())

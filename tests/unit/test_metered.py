@@ -146,6 +146,9 @@ def test_at_a_limit_nothing_is_asked(tmp_path: Path) -> None:
         desk.ask()
     assert caught.value.key == "limits.teammate_tokens"
     assert caught.value.again_in_seconds is None
+    assert not caught.value.lifted()
+    desk.ledger.let_go("alice")
+    assert caught.value.lifted()
     assert desk.model.kept == []
     desk.ledger.agree(Terms(teammate_tokens=WHOLE + UNSEEN_TOKENS + 1000))
     desk.ask()
