@@ -40,7 +40,7 @@ class Conversation:
         begun: the ids of those of its calls that were begun.
         turns: replies so far, those of earlier conversations of the name included.
         input_tokens: of all those replies, cached ones included.
-        paused_about: what it waited for when it was last paused, and has waited for since.
+        paused_about: the limit at which it was last paused, if it has waited since.
     """
 
     def __init__(self, transcript: Transcript) -> None:
@@ -210,7 +210,7 @@ class Conversation:
 
     def _apply_ended(self, record: Record) -> None:
         if record["outcome"] == PAUSED:  # who is paused goes on where it was
-            self.paused_about = record.get("about", record["text"])
+            self.paused_about = record.get("about")
             return
         self.owes_reply = False
         self.unfollowed = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from teamd.agent import prompts
+from teamd.agent.complaints import Complaints, context_full
 from teamd.agent.conversation import PAUSED
 from teamd.models import Ask, LimitError, UnusableError
 from teamd.protocol import moment_of
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
 # A flood is read in portions that a context bears, each of them answered before the next.
 PORTION = Portion(messages=100, bytes=128 * 1024, wary=True)
-CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
+CONTEXT_FULL = "model_context_window_exceeded"
+CUT_OFF_REASONS = frozenset({"max_tokens", CONTEXT_FULL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,7 @@ class Loop:
         self._outside = outside
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
+        self._complaints = Complaints(name, outside.tell_lead)
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -128,6 +131,8 @@ class Loop:
             self._outside.report(Status.WORKING)
             reply = await self._model.reply(self._ask())
             self._conversation.add_reply(reply)
+            if reply.stop_reason != CONTEXT_FULL:
+                self._complaints.settled()
         if await self._follow():
             return
         self._conversation.end_turn("limit", "")
@@ -157,6 +162,8 @@ class Loop:
             talk.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
         if talk.stop_reason in CUT_OFF_REASONS and not calls:
             talk.add_note(prompts.CUT_OFF_REPLY)
+        if talk.stop_reason == CONTEXT_FULL:
+            raise context_full(self._persona().model)
         if talk.owes_reply:
             return False
         self._end()
@@ -183,14 +190,13 @@ class Loop:
 
         At a limit there is none until it was raised, and a person has said that it goes on.
         """
-        reason = about = str(error)
-        over: Callable[[], bool] = self._mailbox.waiting
+        about, over = None, self._mailbox.waiting
         if isinstance(error, LimitError):
             about, over = error.key, error.lifted
-        if about != self._conversation.paused_about:  # told before it is noted: never not at all
-            self._outside.tell_lead(f"{self._name} is paused: {reason}")
-        self._conversation.end_turn(PAUSED, reason, about=about)
-        self._outside.report(Status.PAUSED, reason)
+        if about is None or about != self._conversation.paused_about:
+            self._complaints.make(error)  # told before it is noted: twice rather than never
+        self._conversation.end_turn(PAUSED, str(error), about=about)
+        self._outside.report(Status.PAUSED, str(error))
         await self._rest(error.again_in_seconds, over)
 
     async def _rest(self, seconds: float | None, over: Callable[[], bool]) -> None:

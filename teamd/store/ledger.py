@@ -17,9 +17,10 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.store import files
+from teamd.store import files, locks
 from teamd.store.accounts import Accounts
 from teamd.store.entries import Account, Reservation, Terms
+from teamd.store.trouble import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,7 +158,7 @@ class Ledger:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """Hold the lock, knowing all that the file says."""
-        with files.locked(self._path) as fd, files.told(self._path):
+        with locks.locked(self._path) as fd, told(self._path):
             self._catch_up(fd)
             yield fd
 
