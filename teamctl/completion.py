@@ -29,8 +29,13 @@ def logs(context: click.Context, parameter: click.Parameter, begun: str) -> list
 
 
 def _members(context: click.Context) -> list[str]:
-    named = context.find_root().params.get("team_dir")
+    options = context.find_root().params
     try:
-        return [member.name for member in Roster(paths.existing(named)).read().members]
+        return [
+            member.name
+            for member in Roster(paths.existing(options.get("team_dir"), options.get("team")))
+            .read()
+            .members
+        ]
     except TeamError:
         return []  # whoever presses Tab wants no error

@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "demo": "Watch a team build and test a small program; no key, no network.",
     "init": "Write a commented team.toml here.",
     "doctor": "Check machine, settings and key, and say what to mend.",
+    "chat": "Talk to an agent that leads the team.",
     "spawn": "Start or wake a teammate.",
     "team": "Show who is in the team and how they are.",
     "send": "Send a message to a teammate.",
@@ -26,6 +27,9 @@ COMMANDS: Final = {
     "resume": "Let a paused teammate go on, such as after a limit was raised.",
     "trace": "Show a message's way, by its id.",
     "shutdown": "End a teammate, or all of them.",
+    "teams": "List the teams of this project.",
+    "create": "Make a team by name, and start it.",
+    "delete": "End a team by name, and remove it.",
     "prune": "Remove old logs, and what nobody in the team has any more.",
 }
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 PAUSED = "paused"
+CONTEXT_FULL = "model_context_window_exceeded"
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
@@ -32,12 +33,16 @@ class Conversation:
 
     Attributes:
         system: the system prompt, frozen when the conversation was opened; empty before.
+        tools: those of the workspace that it may use, frozen likewise; `None` for all.
+        model: the one that its role asks for, frozen likewise; `None` for that of the team.
         owes_reply: whether the model is to be asked: there is something it has not answered.
         unfollowed: whether what the last reply asks for has not been done to its end.
         stop_reason: why the last reply ended.
         said: the text of the last reply.
+        paused_about: what it was paused about last, without a reply since; the lead knows it.
         unanswered: tool calls of the last reply that have no result yet.
         begun: the ids of those of its calls that were begun.
+        told: what the model has been told of by `add_news`, whichever conversation it was in.
         turns: replies so far, those of earlier conversations of the name included.
         input_tokens: of all those replies, cached ones included.
         paused_about: the limit at which it was last paused, if it has waited since.
@@ -46,12 +51,14 @@ class Conversation:
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
         self._seen: set[tuple[str, str, str]] = set()
+        self.told: set[str] = set()
         self._length = 0
         self._nonce = ""
         self.turns = 0
         self.input_tokens = 0
         self.output_tokens = 0
-        self.paused_about: str | None = None
+        self.tools: frozenset[str] | None = None
+        self.model: str | None = None
         self._begin("")
         for record in transcript.records():
             self._apply(record)
@@ -120,6 +127,15 @@ class Conversation:
         """Tell the model something that is nobody's mail."""
         self._record({"record": "note", "text": text})
 
+    def add_news(self, about: str, text: str) -> None:
+        """Tell the model what happened beside the conversation.
+
+        Args:
+            about: names what happened; `told` holds it from now on, through every restart.
+            text: what the model reads.
+        """
+        self._record({"record": "news", "about": about, "text": text})
+
     def end_turn(self, outcome: str, text: str, **facts: Any) -> None:
         """Note how a turn ended: its outcome and final text, or why it is paused."""
         self._record({"record": "ended", "outcome": outcome, "text": text, **facts})
@@ -149,6 +165,7 @@ class Conversation:
         self.unfollowed = False
         self.stop_reason = ""
         self.said = ""
+        self.paused_about: str | None = None
         self.unanswered: list[Block] = []
         self.begun: set[str] = set()
         self._calls: list[Block] = []
@@ -159,6 +176,9 @@ class Conversation:
 
     def _apply_opened(self, record: Record) -> None:
         self._begin(record["system"])
+        tools = record.get("tools")
+        self.tools = None if tools is None else frozenset(tools)
+        self.model = record.get("model")
         self._nonce = record.get("nonce", "")
 
     def _apply_mail(self, record: Record) -> None:
@@ -167,6 +187,10 @@ class Conversation:
 
     def _apply_note(self, record: Record) -> None:
         self.unfollowed = False
+        self._tell(record["text"])
+
+    def _apply_news(self, record: Record) -> None:
+        self.told.add(record["about"])
         self._tell(record["text"])
 
     def _apply_started(self, record: Record) -> None:
@@ -182,6 +206,8 @@ class Conversation:
         )
         self.stop_reason = record["stop_reason"]
         self.said = "".join(b["text"] for b in record["content"] if b["type"] == "text")
+        if self.stop_reason != CONTEXT_FULL:  # such a reply came to nothing, as the one before
+            self.paused_about = None
         self.owes_reply = self.stop_reason == "pause_turn"
         self.unfollowed = True
         content = _returnable(record["content"])
@@ -210,7 +236,7 @@ class Conversation:
 
     def _apply_ended(self, record: Record) -> None:
         if record["outcome"] == PAUSED:  # who is paused goes on where it was
-            self.paused_about = record.get("about")
+            self.paused_about = record.get("about", record["text"])
             return
         self.owes_reply = False
         self.unfollowed = False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent import prompts
-from teamd.agent.complaints import Complaints, context_full
-from teamd.agent.conversation import PAUSED
+from teamd.agent.complaints import context_full, gist
+from teamd.agent.conversation import CONTEXT_FULL, PAUSED
 from teamd.models import Ask, LimitError, UnusableError
 from teamd.protocol import moment_of
 from teamd.states import Status
@@ -17,7 +17,7 @@ from teamd.store.mailbox import Portion
 from teamd.tools import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Iterable
     from typing import Protocol
 
     from teamd.agent.bell import Bell
@@ -39,16 +39,40 @@ if TYPE_CHECKING:
 
 # A flood is read in portions that a context bears, each of them answered before the next.
 PORTION = Portion(messages=100, bytes=128 * 1024, wary=True)
-CONTEXT_FULL = "model_context_window_exceeded"
+INTERRUPTED = "interrupted"
+T = TypeVar("T")
 CUT_OFF_REASONS = frozenset({"max_tokens", CONTEXT_FULL})
+
+
+class InterruptedTurnError(Exception):
+    """A person has broken off the turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persona:
-    """What the roster says of a teammate when it wakes."""
+    """What a teammate is told to be when its conversation begins.
 
-    model: str
+    Attributes:
+        model: the one that its role asks for; `None` for that of the team.
+        tools: those of the workspace that it may use; `None` for all.
+    """
+
     system: str
+    model: str | None = None
+    tools: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """Something that happened beside the conversation.
+
+    Attributes:
+        about: names what happened; it is told once.
+        text: what the model reads.
+    """
+
+    about: str
+    text: str
 
 
 class Loop:
@@ -56,8 +80,9 @@ class Loop:
 
     Args:
         name: the teammate's.
-        persona: asked at each wake: the model may be changed meanwhile, and a conversation that
-            begins anew takes the role of that moment.
+        persona: asked when a conversation begins: it takes the role of that moment.
+        model_name: asked at each call, with what the conversation's role asks for.
+        news: what there is to tell, told already or not; looked at before each call.
         calls_per_wake: how many model calls one wake may take.
         max_tokens: per reply.
     """
@@ -67,6 +92,8 @@ class Loop:
         *,
         name: str,
         persona: Callable[[], Persona],
+        model_name: Callable[[str | None], str],
+        news: Callable[[], Iterable[News]],
         conversation: Conversation,
         mailbox: Mailbox,
         model: Model,
@@ -78,6 +105,8 @@ class Loop:
     ) -> None:
         self._name = name
         self._persona = persona
+        self._model_name = model_name
+        self._news = news
         self._conversation = conversation
         self._mailbox = mailbox
         self._model = model
@@ -86,7 +115,8 @@ class Loop:
         self._outside = outside
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
-        self._complaints = Complaints(name, outside.tell_lead)
+        self._doing: asyncio.Future[Any] | None = None
+        self._interrupted = False
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -101,6 +131,14 @@ class Loop:
                 await self._work()
             except UnusableError as error:
                 await self._pause(error)
+            except InterruptedTurnError:
+                self._break_off()
+
+    def interrupt(self) -> None:
+        """Break off the turn that is under way, if there is one; the teammate lives on."""
+        if self._doing is not None:
+            self._interrupted = True
+            self._doing.cancel()
 
     def _deliver(self) -> None:
         """Take mail and put it into the conversation, once."""
@@ -115,9 +153,18 @@ class Loop:
         if fresh:
             self._conversation.deliver(fresh, taken=moment_of(batch.id))
         self._mailbox.done(batch)
+        for news in self._news():
+            if news.about not in self._conversation.told:
+                self._conversation.add_news(news.about, news.text)
 
     def _open(self) -> None:
-        self._conversation.open(self._persona().system, name=self._name)
+        persona = self._persona()
+        self._conversation.open(
+            persona.system,
+            name=self._name,
+            model=persona.model,
+            tools=None if persona.tools is None else sorted(persona.tools),
+        )
 
     async def _work(self) -> None:
         """One wake: go on until the model ends its turn or the calls are used up.
@@ -129,10 +176,8 @@ class Loop:
                 return
             self._deliver()
             self._outside.report(Status.WORKING)
-            reply = await self._model.reply(self._ask())
+            reply = await self._interruptible(self._model.reply(self._ask()))
             self._conversation.add_reply(reply)
-            if reply.stop_reason != CONTEXT_FULL:
-                self._complaints.settled()
         if await self._follow():
             return
         self._conversation.end_turn("limit", "")
@@ -143,9 +188,9 @@ class Loop:
 
     def _ask(self) -> Ask:
         return Ask(
-            model=self._persona().model,
+            model=self._model_name(self._conversation.model),
             system=self._conversation.system,
-            tools=self._toolbox.schemas(),
+            tools=self._toolbox.schemas(self._conversation.tools),
             messages=self._conversation.messages(),
             max_tokens=self._max_tokens,
         )
@@ -156,14 +201,14 @@ class Loop:
         calls = talk.unanswered
         if calls and talk.stop_reason == "tool_use":
             for call in calls:
-                talk.add_result(call, await self._run(call))
+                talk.add_result(call, await self._interruptible(self._run(call)))
             return False
         for call in calls:
             talk.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
         if talk.stop_reason in CUT_OFF_REASONS and not calls:
             talk.add_note(prompts.CUT_OFF_REPLY)
         if talk.stop_reason == CONTEXT_FULL:
-            raise context_full(self._persona().model)
+            raise context_full(self._model_name(talk.model))
         if talk.owes_reply:
             return False
         self._end()
@@ -174,7 +219,28 @@ class Loop:
         if call["id"] in self._conversation.begun and not self._toolbox.repeats(call["name"]):
             return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
         key = self._conversation.begin_call(call)
-        return await self._toolbox.run(call["name"], call["input"], key=key)
+        granted = self._conversation.tools
+        return await self._toolbox.run(call["name"], call["input"], key=key, granted=granted)
+
+    async def _interruptible(self, work: Coroutine[Any, Any, T]) -> T:
+        self._interrupted = False
+        doing: asyncio.Future[T] = asyncio.ensure_future(work)
+        self._doing = doing
+        try:
+            return await doing
+        except asyncio.CancelledError:
+            if self._interrupted:
+                raise InterruptedTurnError from None
+            raise
+        finally:
+            doing.cancel()  # whoever is cancelled itself leaves nothing running behind
+            self._doing = None
+
+    def _break_off(self) -> None:
+        """Leave the conversation as one that the API takes, and the turn as ended."""
+        for call in self._conversation.unanswered:
+            self._conversation.add_result(call, Result(text=prompts.BROKEN_OFF_CALL, is_error=True))
+        self._conversation.end_turn(INTERRUPTED, "")
 
     def _end(self) -> None:
         reason = self._conversation.stop_reason
@@ -190,13 +256,13 @@ class Loop:
 
         At a limit there is none until it was raised, and a person has said that it goes on.
         """
-        about, over = None, self._mailbox.waiting
-        if isinstance(error, LimitError):
-            about, over = error.key, error.lifted
-        if about is None or about != self._conversation.paused_about:
-            self._complaints.make(error)  # told before it is noted: twice rather than never
+        about = gist(error)
+        told = self._conversation.paused_about  # maybe by an earlier process
         self._conversation.end_turn(PAUSED, str(error), about=about)
         self._outside.report(Status.PAUSED, str(error))
+        if about != told:
+            self._outside.tell_lead(f"{self._name} is paused: {error}")
+        over = error.lifted if isinstance(error, LimitError) else self._mailbox.waiting
         await self._rest(error.again_in_seconds, over)
 
     async def _rest(self, seconds: float | None, over: Callable[[], bool]) -> None:

@@ -21,6 +21,7 @@ class Ask:
         tools: the `tools` of the Messages API, the same through a conversation.
         messages: the conversation as the Messages API takes it.
         max_tokens: the most that the reply may have.
+        heard: gets the text of the reply piece by piece as it comes; what it got is no reply yet.
     """
 
     model: str
@@ -28,6 +29,7 @@ class Ask:
     tools: list[dict[str, Any]]
     messages: list[dict[str, Any]]
     max_tokens: int
+    heard: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,6 +130,15 @@ class Supervision:
         default=10.0,
         metadata=key(Seconds(), "how long a teammate may take to end; then it is killed"),
     )
+    stuck_seconds: float = field(
+        default=300.0,
+        metadata=key(
+            Seconds(zero=True), "one at work that hangs for so long is reported to you; 0: never"
+        ),
+    )
+    stuck_restart: bool = field(
+        default=False, metadata=key(Flag(), "and it is killed, and started again as after a crash")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
