@@ -45,7 +45,6 @@ class Conversation:
         told: what the model has been told of by `add_news`, whichever conversation it was in.
         turns: replies so far, those of earlier conversations of the name included.
         input_tokens: of all those replies, cached ones included.
-        paused_about: the limit at which it was last paused, if it has waited since.
     """
 
     def __init__(self, transcript: Transcript) -> None:
@@ -199,7 +198,6 @@ class Conversation:
     def _apply_reply(self, record: Record) -> None:
         usage = record["usage"]
         self.turns += 1
-        self.paused_about = None
         self.output_tokens += usage["output_tokens"]
         self.input_tokens += sum(
             usage[key] for key in ("input_tokens", "cache_read_tokens", "cache_write_tokens")
