@@ -28,6 +28,8 @@ COMMANDS: Final = {
     "reject": "Reject a plan, with a reason.",
     "transcript": "Show a teammate's conversation.",
     "logs": "Show the log of a teammate, or of teamd.",
+    "usage": "Show tokens and cost, and how much of the limits is used.",
+    "resume": "Let a paused teammate go on, such as after a limit was raised.",
     "trace": "Show a message's way, by its id.",
     "shutdown": "End a teammate, or all of them.",
     "teams": "List the teams of this project.",

@@ -16,8 +16,10 @@ from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.store import debris, locks, running, teams
 from teamd.store.approvals import Approvals
+from teamd.store.ledger import Ledger
 from teamd.store.mailbox import Mailbox
 from teamd.store.rebuilding import opened_roster
+from teamd.store.terms import terms_of
 from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import kernel, orphans
 from teamd.supervisor.blame import Blame
@@ -25,6 +27,7 @@ from teamd.supervisor.commands import Commands
 from teamd.supervisor.control import Control
 from teamd.supervisor.handshakes import Handshakes
 from teamd.supervisor.register import Register
+from teamd.supervisor.resuming import Resuming
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.signals import Signals
 from teamd.supervisor.supervisor import Supervisor
@@ -71,6 +74,8 @@ def serve(paths: TeamPaths, settings_file: Path, *, ready: Callable[[], None]) -
 
 def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     _sweep(parts.paths, parts.journal)
+    ledger = Ledger(parts.paths.ledger)
+    ledger.agree(terms_of(parts.settings))
     kernel.become_subreaper()
     signals = Signals(*_CAUGHT)
     watching = watch(parts.paths.inboxes)
@@ -95,6 +100,12 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
         caution=teammate.caution,
         check_role=teammate.role,
         reload=parts.reload,
+        resuming=Resuming(
+            teammates=teammates,
+            register=register,
+            ledger=ledger,
+            stop_seconds=lambda: parts.settings.supervision.stop_seconds,
+        ),
     )
     supervisor = Supervisor(
         paths=parts.paths,

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 
 from teamd.agent.conversation import Conversation
 from teamd.agent.errands import Errands
+from teamd.agent.limits import Metered
 from teamd.agent.loop import News
 from teamd.agent.partial import Audible
 from teamd.agent.prompts import render_job, subagent_prompt
 from teamd.agent.subagent import Subagent
 from teamd.agent.turnstile import Turnstile
+from teamd.identity import Identity
 from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
 from teamd.protocol import LEAD
 from teamd.settings import skills
 from teamd.store import files, teams
 from teamd.store.board import Board
+from teamd.store.ledger import Ledger
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from teamd.tools import Toolbox
@@ -83,9 +86,16 @@ class Outfit:
 
     @cached_property
     def model(self) -> Model:
-        """Whoever the settings name, asked with patience and not by too many at a time."""
+        """Whoever the settings name, asked with patience, by few at a time, within the limits."""
         slots = self.settings.model.concurrent_calls
-        model: Model = Turnstile(self._answering(), self.paths.call_slots, slots)
+        metered = Metered(
+            self._answering(),
+            Ledger(self.paths.ledger),
+            name=self.name,
+            process=Identity.own(),
+            free=self.settings.model.script is not None,
+        )
+        model: Model = Turnstile(metered, self.paths.call_slots, slots)
         if self.leads:  # a person reads along
             model = Audible(model, self.paths.partial(self.name))
         return Retrying(model, self._patience(), tell=self._note_retry)

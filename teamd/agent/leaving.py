@@ -46,6 +46,13 @@ class Leaving:
         """Whether it has agreed to leave, and has not left since."""
         return any(question.owes_end for question in self._approved())
 
+    def asked(self) -> bool:
+        """Whether it is asked to leave, though the request may still lie in its inbox."""
+        return any(
+            question.is_open and question.type == Kind.SHUTDOWN and question.to == self._name
+            for question in self._approvals.all()
+        )
+
     def ready(self, *, more_mail: bool) -> bool:
         """Whether it leaves now: it has agreed, or there is nothing for which it would stay.
 

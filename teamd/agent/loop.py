@@ -11,7 +11,7 @@ from teamd.agent import prompts
 from teamd.agent.complaints import context_full, gist
 from teamd.agent.conversation import CONTEXT_FULL
 from teamd.agent.standing import LIMIT, PAUSED
-from teamd.models import Ask, UnusableError
+from teamd.models import Ask, LimitError, UnusableError
 from teamd.protocol import moment_of
 from teamd.states import Status
 from teamd.store.mailbox import Portion
@@ -281,18 +281,27 @@ class Loop:
             )
 
     async def _pause(self, error: UnusableError) -> None:
-        """Wait for a person to mend it: the next mail, or later by oneself, is the next try."""
+        """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
+
+        At a limit there is none until it was raised, and a person has said that it goes on.
+        """
         about = gist(error)
         told = self._conversation.paused_about  # maybe by an earlier process
         self._conversation.end_turn(PAUSED, str(error), about=about)
         self._outside.report(Status.PAUSED, str(error))
         if about != told:
             self._outside.tell_lead(f"{self._name} is paused: {error}")
-        await self._rest(error.again_in_seconds)
+        await self._rest(error.again_in_seconds, self._end_of(error))
 
-    async def _rest(self, seconds: float | None) -> None:
-        """Wait for mail, or for so many seconds, or until it leaves."""
+    def _end_of(self, error: UnusableError) -> Callable[[], bool]:
+        """What ends a pause. At a limit mail waits where it is, unless it asks to shut down."""
+        if isinstance(error, LimitError):
+            return lambda: error.lifted() or self._leaving.asked()
+        return self._mailbox.waiting
+
+    async def _rest(self, seconds: float | None, over: Callable[[], bool]) -> None:
+        """Wait until it is over, or for so many seconds, or until it leaves."""
         now = asyncio.get_running_loop().time
         until = math.inf if seconds is None else now() + seconds
-        while not (self._mailbox.waiting() or self._leaves()) and (left := until - now()) > 0:
+        while not (over() or self._leaves()) and (left := until - now()) > 0:
             await self._bell.wait(left)

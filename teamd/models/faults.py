@@ -26,6 +26,10 @@ _OK: Final = 200
 _TOO_LARGE: Final = 413
 _SERVER_ERROR: Final = 500
 _LONGEST_MESSAGE: Final = 300
+# Of httpx2: by name, since it need not be known here.
+_UNSENT: Final = frozenset(
+    {"ConnectError", "ConnectTimeout", "PoolTimeout", "LocalProtocolError", "UnsupportedProtocol"}
+)
 
 
 def as_model_error(error: Exception, *, model: str, url: str) -> ModelError:
@@ -41,6 +45,16 @@ def as_model_error(error: Exception, *, model: str, url: str) -> ModelError:
     if status in (_OK, *TRANSIENT_STATUSES) or status >= _SERVER_ERROR:
         return TransientError(f"{url} answered {status}: {said}", _retry_after(error))
     return UnusableError(_sentence(status, said, model=model, url=url))
+
+
+def may_have_begun(error: Exception) -> bool:
+    """Whether a request without an answer may have reached a server that charges for it.
+
+    It cannot where the server told a status instead, or was never connected to.
+    """
+    told = getattr(error, "status_code", None) is not None
+    cause = error.__cause__ or error
+    return not told and type(cause).__name__ not in _UNSENT
 
 
 def _sentence(status: int, said: str, *, model: str, url: str) -> str:

@@ -16,8 +16,11 @@ from teamd.settings.kinds import (
     Flag,
     Headers,
     Name,
+    Rate,
     Seconds,
     Text,
+    Tokens,
+    Usd,
     Variables,
     Whole,
 )
@@ -99,6 +102,17 @@ class Limits:
 
     calls_per_wake: int = field(
         default=50, metadata=key(Whole(), "model calls of one wake; then it is idle")
+    )
+    teammate_tokens: int = field(
+        default=0, metadata=key(Tokens(), "of each, in and out, cached ones too; 0: no limit ...")
+    )
+    teammate_usd: float = field(
+        default=0.0,
+        metadata=key(Usd(), "... and its cost. All time counts: --fresh resets nothing"),
+    )
+    team_tokens: int = field(default=0, metadata=key(Tokens(), "the same of all of them together"))
+    team_usd: float = field(
+        default=0.0, metadata=key(Usd(), "raise it, then `teamctl resume NAME` for who is paused")
     )
 
 
@@ -184,6 +198,20 @@ class Teammate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """One `[prices."model-name"]`, in USD per million tokens."""
+
+    input: float = field(metadata=key(Rate(), "USD per million tokens that are sent"))
+    output: float = field(metadata=key(Rate(), "and per million of the reply"))
+    cache_read: float | None = field(
+        default=None, metadata=key(Rate(), "where it is left out, a tenth of input")
+    )
+    cache_write: float | None = field(
+        default=None, metadata=key(Rate(), "where it is left out, 1.25 times input")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All of `team.toml`; every section has its defaults."""
 
@@ -194,6 +222,7 @@ class Settings:
     mail: Mail = field(default_factory=Mail)
     tasks: Tasks = field(default_factory=Tasks)
     tools: Tools = field(default_factory=Tools)
+    prices: Mapping[str, Price] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
 
 
@@ -209,16 +238,13 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
     }
 )
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
+PRICES: Final = "prices"  # the tables `[prices."model-name"]`
 
 # Promised, and refused until they are there: a limit that is ignored is worse than none.
 NOT_BUILT: Final = frozenset(
     {
         "permission",
         "model.context_tokens",
-        "limits.teammate_tokens",
-        "limits.teammate_usd",
-        "limits.team_tokens",
-        "limits.team_usd",
         "tools.sandbox",
         "tools.network",
         "tools.read",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import tomli_w
 
 from teamd.errors import SettingsError
-from teamd.settings.declared import SECTIONS, Settings, Teammate
+from teamd.settings.declared import SECTIONS, Price, Settings, Teammate
 from teamd.settings.keys import keys_of
 from teamd.settings.reading import parse
 from teamd.settings.words import quoted
@@ -22,6 +22,14 @@ HEAD: Final = """\
 # default, or after `e.g.` an example: take its `# ` away and change the value. `teamd reload` reads
 # this file again, and says what waits for a restart.
 """
+
+PRICES: Final = """\
+# What models cost, where that is not known or not so; only limits on money need it.
+
+# [prices."my-model"]
+"""
+
+EXAMPLE: Final = Price(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
 
 TEAMMATES: Final = """\
 # Who is spawned at start. They write to each other by name, and to you as lead;
@@ -52,6 +60,7 @@ def init_text() -> str:
         f"[{name}]\n{_commented(shape, getattr(defaults, name))}"
         for name, shape in SECTIONS.items()
     ]
+    sections.append(PRICES + _commented(Price, EXAMPLE))
     return "\n".join([HEAD, *sections, TEAMMATES + _commented(Teammate, ALICE) + BOB])
 
 

@@ -49,6 +49,11 @@ class TeamPaths:
         return self.root / "config.lock"
 
     @property
+    def ledger(self) -> Path:
+        """What model calls have taken, and may take."""
+        return self.root / "ledger.jsonl"
+
+    @property
     def supervisor(self) -> Path:
         """Locked for as long as a supervisor lives; says which process it is."""
         return self.root / "teamd.pid"

@@ -1,4 +1,4 @@
-"""What the supervisor does on request: spawn, shutdown, reload."""
+"""What the supervisor does on request: spawn, shutdown, resume, reload."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from teamd.store.roster import Member
     from teamd.supervisor.handshakes import Handshakes
     from teamd.supervisor.register import Register
+    from teamd.supervisor.resuming import Resuming
     from teamd.supervisor.shutdowns import Shutdowns
     from teamd.supervisor.teammates import Teammates
 
@@ -92,6 +93,7 @@ class Commands:
         caution: Callable[[], str | None],
         check_role: Callable[[str], object],
         reload: Callable[[], Reloaded],
+        resuming: Resuming,
     ) -> None:
         self._teammates = teammates
         self._register = register
@@ -101,11 +103,13 @@ class Commands:
         self._caution = caution
         self._check_role = check_role
         self._reload = reload
+        self._resuming = resuming
         self._known = {
             "spawn": self._answer_spawn,
             "lead": self._answer_lead,
             "interrupt": self._answer_interrupt,
             "shutdown": shutdowns.answer,
+            "resume": self._answer_resume,
             "reload": self._answer_reload,
         }
 
@@ -150,7 +154,7 @@ class Commands:
         except StoreError as error:  # who has no process must not pass for being at work
             self._register.change(name, status=Status.FAILED, reason=str(error))
             raise
-        self._teammates.start(name)
+        self._resuming.start(name)
         self._register.publish()
         self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
         return self._register.team.get(name)
@@ -167,6 +171,8 @@ class Commands:
                 f"{name} is working already; `teamctl send {name} …` reaches it at once, "
                 f"`teamctl shutdown {name}` ends it"
             )
+        if member.status is Status.PAUSED:
+            self._resuming.check(name)
         if member.role != newcomer.role and not newcomer.fresh:
             raise TeamError(
                 f"{name} remembers being {member.role!r}, not {newcomer.role!r}; "
@@ -206,6 +212,13 @@ class Commands:
             raise TeamError(f"{member.name} is {member.status}; there is nothing to interrupt")
         self._teammates.interrupt(member.name)
         reply(Answer(text=f"{member.name} is interrupted"))
+
+    def _answer_resume(self, request: Request, reply: Reply) -> None:
+        name = self._register.team.get(_text(request.arguments, "name")).name
+        self._reload()
+        self._resuming.resume(name)
+        self._journal.note("resumed", name=name)
+        reply(Answer(text=f"{name} goes on"))
 
     def _answer_reload(self, request: Request, reply: Reply) -> None:  # noqa: ARG002 -- no arguments
         reloaded = self._reload()
