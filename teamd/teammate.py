@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from teamd import credentials
 from teamd.agent.bell import Bell, SupervisorGoneError
 from teamd.agent.conversation import Conversation
+from teamd.agent.gauge import Room
+from teamd.agent.guidance import guidance
 from teamd.agent.loop import Loop, Persona
 from teamd.agent.outside import Outside
 from teamd.agent.prompts import system_prompt
@@ -26,6 +28,7 @@ from teamd.store.post import Post
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from teamd.store.watch import SLOW_SECONDS
+from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     import ssl
@@ -135,6 +138,11 @@ class Teammate:
             ),
             calls_per_wake=settings.limits.calls_per_wake,
             max_tokens=settings.model.max_tokens,
+            room=Room(
+                context_tokens=settings.model.context_tokens,
+                clear_at=settings.model.clear_at,
+                compact_at=settings.model.compact_at,
+            ),
         )
 
     def _persona(self, name: str) -> Persona:
@@ -148,5 +156,8 @@ class Teammate:
                 role=member.role,
                 team=team.name,
                 workspace=settings.team.workspace,
-            ),
+            )
+            + guidance(Workspace(settings.team.workspace, hidden=[self.paths.root])),
+            role=member.role,
+            team=team.name,
         )

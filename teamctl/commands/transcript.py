@@ -65,6 +65,10 @@ def _shown(record: Record, name: str, *, full: bool) -> Iterator[str]:
             yield from _indented(text if full else _clipped(text), colour, "    ")
         case "note":
             yield f"{when} {click.style(output.plain(record['text']), dim=True)}"
+        case "cleared":
+            yield f"{when} {click.style('— old results of tools cleared from its context —', dim=True)}"
+        case "summary":
+            yield from _summary(record, when)
         case "ended" if record["outcome"] != "end_turn":
             outcome = f"— {record['outcome']} — {output.plain(record['text'])}"
             yield f"{when} {click.style(outcome, fg='yellow')}"
@@ -86,6 +90,14 @@ def _reply(record: Record, name: str, when: str) -> Iterator[str]:
         elif block["type"] == "tool_use":
             call = f"{block['name']} {_arguments(block['input'])}"
             yield from _indented(call, "blue")
+
+
+def _summary(record: Record, when: str) -> Iterator[str]:
+    """What stands for everything above, in the eyes of the model; it is all kept here."""
+    words = "— its context was full: from here on it sees this summary of what was before —"
+    yield f"{when} {click.style(words, fg='yellow')}"
+    yield from _indented(output.plain(record["text"] or "(it could not be summarised)"))
+    yield from _indented(output.plain(record["restated"]), "blue")
 
 
 def _arguments(given: dict[str, Any]) -> str:

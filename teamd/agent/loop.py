@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from teamd.agent import prompts
-from teamd.agent.conversation import PAUSED
+from teamd.agent.briefing import NothingOpen
+from teamd.agent.compaction import WINDOW_EXCEEDED, Compaction
+from teamd.agent.conversation import LIMIT, PAUSED
+from teamd.agent.gauge import Room
 from teamd.models import Ask, UnusableError
 from teamd.protocol import moment_of
 from teamd.states import Status
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from teamd.agent.bell import Bell
+    from teamd.agent.briefing import OpenWork
     from teamd.agent.conversation import Conversation
     from teamd.models import Block, Model
     from teamd.protocol import Message
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 
 # A flood is read in portions that a context bears, each of them answered before the next.
 PORTION = Portion(messages=100, bytes=128 * 1024, wary=True)
-CUT_OFF_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
+CUT_OFF_REASONS = frozenset({"max_tokens", WINDOW_EXCEEDED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ class Persona:
 
     model: str
     system: str
+    role: str = ""
+    team: str = ""
 
 
 class Loop:
@@ -58,6 +64,8 @@ class Loop:
             begins anew takes the role of that moment.
         calls_per_wake: how many model calls one wake may take.
         max_tokens: per reply.
+        room: how long a conversation may become.
+        open_work: what a summary of it restates.
     """
 
     def __init__(
@@ -73,18 +81,22 @@ class Loop:
         outside: Outside,
         calls_per_wake: int,
         max_tokens: int,
+        room: Room | None = None,
+        open_work: OpenWork | None = None,
     ) -> None:
         self._name = name
         self._persona = persona
         self._conversation = conversation
         self._mailbox = mailbox
-        self._model = model
         self._toolbox = toolbox
         self._bell = bell
         self._outside = outside
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
         self._told: str | None = None
+        self._compaction = Compaction(
+            conversation, model, room=room or Room(), work=open_work or NothingOpen()
+        )
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -115,7 +127,10 @@ class Loop:
         self._mailbox.done(batch)
 
     def _open(self) -> None:
-        self._conversation.open(self._persona().system, name=self._name)
+        persona = self._persona()
+        self._conversation.open(
+            persona.system, name=self._name, role=persona.role, team=persona.team
+        )
 
     async def _work(self) -> None:
         """One wake: go on until the model ends its turn or the calls are used up.
@@ -125,20 +140,21 @@ class Loop:
         for _ in range(self._calls_per_wake):
             if self._conversation.unfollowed and await self._follow():
                 return
-            self._deliver()
             self._outside.report(Status.WORKING)
-            reply = await self._model.reply(self._ask())
+            reply = await self._compaction.reply(self._ask)
             self._told = None
             self._conversation.add_reply(reply)
         if await self._follow():
             return
-        self._conversation.end_turn("limit", "")
+        self._conversation.end_turn(LIMIT, "")
         self._outside.tell_lead(
             f"{self._name} stopped after {self._calls_per_wake} model calls without ending its "
             f"turn and is idle now; send {self._name} a message to let it go on"
         )
 
     def _ask(self) -> Ask:
+        """The next request, with the mail of this moment in it."""
+        self._deliver()
         return Ask(
             model=self._persona().model,
             system=self._conversation.system,

@@ -95,6 +95,18 @@ class UnusableError(ModelError):
         self.again_in_seconds = again_in_seconds
 
 
+class TooLongError(UnusableError):
+    """The request is too long for the model; a shorter one may pass.
+
+    Attributes:
+        limit_tokens: what the model takes, if the server told.
+    """
+
+    def __init__(self, sentence: str, limit_tokens: int | None = None) -> None:
+        super().__init__(sentence)
+        self.limit_tokens = limit_tokens
+
+
 class Model(Protocol):
     """Something that answers."""
 
@@ -103,6 +115,7 @@ class Model(Protocol):
 
         Raises:
             TransientError: it may work in a moment.
+            TooLongError: it may work with fewer or shorter messages.
             UnusableError: a person has to do something first.
         """
 

@@ -17,6 +17,7 @@ from teamd.settings.kinds import (
     Headers,
     Name,
     Seconds,
+    Share,
     Text,
     Variables,
     Whole,
@@ -60,6 +61,15 @@ class Model:
         metadata=key(Text(), "prints the key; else $ANTHROPIC_API_KEY", "pass show anthropic"),
     )
     max_tokens: int = field(default=16000, metadata=key(Whole(), "tokens of one reply"))
+    context_tokens: int = field(
+        default=200000, metadata=key(Whole(), "what the model takes; less if its server says so")
+    )
+    clear_at: float = field(
+        default=0.6, metadata=key(Share(), "of the context: old tool results are cleared")
+    )
+    compact_at: float = field(
+        default=0.8, metadata=key(Share(), "of the context: a summary replaces the conversation")
+    )
     timeout_seconds: float = field(
         default=600.0, metadata=key(Seconds(), "how long the server may be silent")
     )
@@ -180,7 +190,6 @@ TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
 NOT_BUILT: Final = frozenset(
     {
         "permission",
-        "model.context_tokens",
         "limits.teammate_tokens",
         "limits.teammate_usd",
         "limits.team_tokens",

@@ -36,13 +36,25 @@ def test_a_stop_for_tools_without_any_call_ends_the_turn(tmp_path: Path) -> None
     lived(tmp_path, say("I will call one.", stop_reason="tool_use"), calls=1)
 
 
-@pytest.mark.parametrize("reason", CUT_OFF)
-def test_a_reply_that_was_cut_off_goes_on(tmp_path: Path, reason: str) -> None:
-    life = lived(tmp_path, say("The first half", stop_reason=reason), say("the rest"), calls=2)
+def test_a_reply_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+    half = say("The first half", stop_reason="max_tokens")
+    life = lived(tmp_path, half, say("the rest"), calls=2)
     assert life.model.last() == [{"type": "text", "text": CUT_OFF_REPLY}]
 
 
-@pytest.mark.parametrize("reason", [*CUT_OFF, "end_turn", "pause_turn", "a_reason_of_the_future"])
+def test_a_reply_that_filled_the_context_goes_on_after_a_summary(tmp_path: Path) -> None:
+    """The next request would be as full, and every reply be cut off in the same place."""
+    cut = say("The first half", calls=[DO], stop_reason="model_context_window_exceeded")
+    life = lived(tmp_path, cut, say("I had begun."), say("the rest"), calls=3)
+    assert life.do.done == []
+    (block,) = life.model.last()
+    assert "I had begun." in block["text"]
+    assert "work" in block["text"]
+
+
+@pytest.mark.parametrize(
+    "reason", ["max_tokens", "end_turn", "pause_turn", "a_reason_of_the_future"]
+)
 def test_a_call_runs_only_when_the_reply_stopped_for_it(tmp_path: Path, reason: str) -> None:
     """What was cut off may be half a command: `rm -rf /tmp/x` is `rm -rf /` on the way."""
     life = lived(tmp_path, use(DO, ("do", {}), stop_reason=reason), say("Again."), calls=2)
