@@ -6,19 +6,15 @@ reads the transcript comes to the same messages as the one that wrote it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from teamd.agent import briefing, prompts
-from teamd.agent.briefing import Owed
-from teamd.agent.gauge import Gauge
-from teamd.agent.view import View
+from teamd.agent.course import Course
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from teamd.models import Block, Reply
     from teamd.protocol import Message
@@ -26,43 +22,16 @@ if TYPE_CHECKING:
     from teamd.tools import Result
 
 FORMAT = 1
-PAUSED = "paused"
-LIMIT = "limit"
-_THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
-class Conversation:
-    """The one conversation of one teammate.
-
-    Attributes:
-        system: the system prompt, frozen when the conversation was opened; empty before.
-        owes_reply: whether the model is to be asked: there is something it has not answered.
-        unfollowed: whether what the last reply asks for has not been done to its end.
-        stop_reason: why the last reply ended.
-        said: the text of the last reply.
-        unanswered: tool calls of the last reply that have no result yet.
-        begun: the ids of those of its calls that were begun.
-        turns: replies so far, those of earlier conversations of the name included, and those
-            that are summaries.
-        input_tokens: of all those replies, cached ones included.
-        identity: a line that says whose conversation it is.
-        owed: mail of the turn that has not ended, and notes that no reply followed yet.
-        summary: the summary that stands at the beginning of what the model sees, if any.
-        view: what the model sees; only looked at by others.
-        gauge: how much of a context that takes.
-    """
+class Conversation(Course):
+    """The one conversation of one teammate; its course is read from the transcript at first."""
 
     def __init__(self, transcript: Transcript) -> None:
+        super().__init__()
         self._transcript = transcript
-        self._seen: set[tuple[str, str, str]] = set()
-        self._length = 0
-        self._nonce = ""
-        self.turns = 0
-        self.input_tokens = 0
-        self.output_tokens = 0
-        self._begin("")
         for record in transcript.records():
-            self._apply(record)
+            self.apply(record)
 
     def open(self, system: str, **facts: Any) -> None:
         """Begin anew with this system prompt; what was before stays on disk only."""
@@ -76,7 +45,7 @@ class Conversation:
         The same id from the same sender with the same words is the same message: the id alone
         may have been given twice by a foreign program, and nothing of it may be lost.
         """
-        return _identity(message.to_json()) not in self._seen
+        return not self.has_seen(message.to_json())
 
     def deliver(self, messages: Iterable[Message], **facts: Any) -> None:
         """Put mail into the conversation."""
@@ -157,103 +126,7 @@ class Conversation:
         text = json.dumps({**record, "time": time.time()}, ensure_ascii=False)
         written: Record = json.loads(text.encode(errors="replace"))
         self._transcript.append(written)
-        self._apply(written)
-
-    def _apply(self, record: Record) -> None:
-        # A kind that a later version wrote is passed over: it is no part of the conversation here.
-        self._length += 1
-        apply = getattr(self, f"_apply_{record.get('record')}", None)
-        if apply is not None:
-            apply(record)
-
-    def _begin(self, system: str) -> None:
-        self.system = system
-        self.owes_reply = False
-        self.unfollowed = False
-        self.stop_reason = ""
-        self.said = ""
-        self.unanswered: list[Block] = []
-        self.begun: set[str] = set()
-        self.identity = ""
-        self.owed: list[Owed] = []
-        self.summary = ""
-        self.view = View()
-        self.gauge = Gauge()
-        self._reply_number = 0
-
-    def _apply_opened(self, record: Record) -> None:
-        self._begin(record["system"])
-        self._nonce = record.get("nonce", "")
-        self.identity = briefing.identity(record)
-
-    def _apply_mail(self, record: Record) -> None:
-        self._seen.update(map(_identity, record["messages"]))
-        self.owed.append(Owed(messages=tuple(record["messages"])))
-        self._tell(prompts.render_inbox(record["messages"]))
-
-    def _apply_note(self, record: Record) -> None:
-        self.unfollowed = False
-        self.owed.append(Owed(note=record["text"]))
-        self._tell(record["text"])
-
-    def _apply_started(self, record: Record) -> None:
-        self.begun.add(record["tool_use_id"])
-
-    def _apply_reply(self, record: Record) -> None:
-        self._count(record)
-        self.stop_reason = record["stop_reason"]
-        self.said = "".join(b["text"] for b in record["content"] if b["type"] == "text")
-        self.owes_reply = self.stop_reason == "pause_turn"
-        self.unfollowed = True
-        self.owed = [one for one in self.owed if not one.note]
-        content = _returnable(record["content"])
-        if content and record["stop_reason"] != "refusal":
-            self.view.reply(self.turns, content)
-            self._reply_number = self._length
-            self.unanswered = self.view.calls
-            self.begun = set()
-        # Else the API would not take it back: it takes no empty turn, and refuses a refused one.
-        asked = _input(record)
-        self.gauge.measure(asked and asked + record["usage"]["output_tokens"], self.view.bytes)
-
-    def _apply_result(self, record: Record) -> None:
-        call = record["tool_use_id"]
-        self.unanswered = [block for block in self.unanswered if block["id"] != call]
-        self.unfollowed = bool(self.unanswered)
-        self.owes_reply = True
-        self.view.answer(call, record["content"], is_error=record["is_error"])
-
-    def _apply_cleared(self, record: Record) -> None:
-        self.view.clear(record["through"])
-
-    def _apply_summary(self, record: Record) -> None:
-        if "usage" in record:
-            self._count(record)
-        self.stop_reason = ""
-        self.unfollowed = False
-        self.unanswered = []
-        self.begun = set()
-        self.summary = record["text"]
-        self.view.restart(briefing.render(record["text"], record["restated"]))
-
-    def _apply_vain(self, record: Record) -> None:
-        self._count(record)
-
-    def _apply_ended(self, record: Record) -> None:
-        if record["outcome"] != PAUSED:  # who is paused goes on where it was
-            self.owes_reply = False
-            self.unfollowed = False
-        if record["outcome"] not in (PAUSED, LIMIT):  # who was stopped has not done its work
-            self.owed = []
-
-    def _tell(self, text: str) -> None:
-        self.view.tell(text)
-        self.owes_reply = True
-
-    def _count(self, record: Record) -> None:
-        self.turns += 1
-        self.output_tokens += record["usage"]["output_tokens"]
-        self.input_tokens += _input(record)
+        self.apply(written)
 
 
 def _cost(reply: Reply) -> Record:
@@ -265,25 +138,3 @@ def _cost(reply: Reply) -> Record:
         "output_tokens": reply.usage.output_tokens,
     }
     return {"stop_reason": reply.stop_reason, "model": reply.model, "usage": usage}
-
-
-def _input(record: Record) -> int:
-    keys = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
-    return sum(int(record["usage"][key]) for key in keys)
-
-
-def _identity(message: Mapping[str, Any]) -> tuple[str, str, str]:
-    content = hashlib.sha256(message["content"].encode(errors="replace")).hexdigest()
-    return message["id"], message["from"], content
-
-
-def _returnable(content: list[Block]) -> list[Block]:
-    """What the API takes back: no blank text, and no thinking that came to nothing."""
-    kept = [block for block in content if not (block["type"] == "text" and _blank(block["text"]))]
-    while kept and kept[-1]["type"] in _THINKING:
-        kept.pop()
-    return kept
-
-
-def _blank(text: str) -> bool:
-    return not text.strip()

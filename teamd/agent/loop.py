@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from teamd.agent import prompts
 from teamd.agent.briefing import NothingOpen
 from teamd.agent.compaction import WINDOW_EXCEEDED, Compaction
-from teamd.agent.conversation import LIMIT, PAUSED
+from teamd.agent.course import LIMIT, PAUSED
 from teamd.agent.gauge import Room
 from teamd.models import Ask, UnusableError
 from teamd.protocol import moment_of

@@ -97,8 +97,7 @@ def test_each_refusal_says_what_to_mend(status: int, said: str, words: list[str]
         (400, "prompt is too long: 215001 tokens > 200000 maximum", 200_000),
         (
             400,
-            "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, "
-            "decrease input length or `max_tokens` and try again",
+            "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease",
             200_000,
         ),
         (400, "the request exceeds the available context size, try increasing it", None),
