@@ -24,6 +24,7 @@ _KEPT: Final = 3  # the last replies keep the results of their calls: they are b
 _WORTH_SHARE: Final = 0.1  # of the context; clearing less would cost more in caching than it saves
 _LEAST_EXCHANGES: Final = 3  # between two summaries, or they would be all that is done
 _HALVINGS: Final = 8  # of what is kept word for word
+_PART: Final = 3  # of what is still shown, the oldest third is left out next
 _VAIN: Final = 2  # replies without a summary in them
 _PLAUSIBLE: Final = 1000  # tokens: no model that calls tools takes less
 _NO_SUMMARY: Final = frozenset({"refusal", "pause_turn"})
@@ -129,9 +130,11 @@ class Compaction:
     def _less(self, texts: bool, skipped: int) -> tuple[bool, int]:  # noqa: FBT001 -- as they are
         """What to show of a conversation of which so much was too long to be summarised."""
         if texts:  # what no reply followed stands beside the summary, word for word
-            self._talk.clear(kept=0, least_bytes=1)
             return False, skipped
-        return False, skipped + (self._talk.view.length - skipped + 1) // 2
+        skipped += (self._talk.view.length - skipped) // _PART + 1
+        if skipped >= self._talk.view.length and self._talk.clear(kept=0, least_bytes=1):
+            return False, 0  # it is the newest results that are too long, not the old exchanges
+        return False, skipped
 
     def _fill(self, given: Ask) -> float:
         """The share of the context that the next request takes."""

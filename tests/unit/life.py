@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from teamd.agent.briefing import OpenWork
+    from teamd.agent.gauge import Room
+
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."
 TERMS = Terms(keys=(), models=(MODEL, "other"), context_tokens=1_000_000, output_tokens=100_000)
@@ -87,17 +90,17 @@ class Player:
     def __init__(self, *plays: Play, judge: Judge | None = None) -> None:
         self.asked: list[Ask] = []
         self._plays = deque(plays)
-        self._judge = judge or Judge()
+        self.judge = judge or Judge()
 
     async def reply(self, ask: Ask) -> Reply:
         """Play the next turn."""
         self.asked.append(deepcopy(ask))
-        self._judge.check(ask)
+        self.judge.check(ask)
         play = self._plays.popleft() if self._plays else say("Nothing to do.")
         if isinstance(play, Exception):
             raise play
         reply = replied(play)
-        self._judge.remember(reply)
+        self.judge.remember(reply)
         return reply
 
     async def close(self) -> None:
@@ -150,14 +153,24 @@ class Do(Tool[Nothing]):
 class Life:
     """Alice's life, from mail to mail; `again` is her next process."""
 
-    def __init__(self, folder: Path, *plays: Play, do: Do | None = None, calls: int = 50) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *plays: Play,
+        do: Do | None = None,
+        calls: int = 50,
+        room: Room | None = None,
+        open_work: OpenWork | None = None,
+    ) -> None:
         self.paths = TeamPaths(folder / ".team")
         self.post = Post(self.paths, durable=False, max_bytes=1_000_000)
         enrol(self.paths, alice=Status.IDLE)
         self.judge = Judge()
-        self.model = Player(*plays, judge=self.judge)
+        self.model: Player = Player(*plays, judge=self.judge)
         self.do = do or Do()
         self.calls = calls
+        self.room = room
+        self.open_work = open_work
         self.persona = Persona(model=MODEL, system=SYSTEM)
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
@@ -248,4 +261,6 @@ class Life:
             ),
             calls_per_wake=self.calls,
             max_tokens=1000,
+            room=self.room,
+            open_work=self.open_work,
         )
