@@ -74,6 +74,8 @@ class View:
         for call in self.calls:
             if call["id"] not in self._results:  # the API takes no call without one
                 self.answer(call["id"], prompts.INTERRUPTED_CALL, is_error=True)
+        if not self._exchanges and not self._told():
+            self.tell(briefing.GAP)  # the API takes no conversation that the model begins
         said = [self._weighed(block) for block in content]
         self._exchanges.append(_Exchange(number, self._told(), said))
         self._results, self._texts = {}, []
