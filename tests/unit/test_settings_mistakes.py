@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 ALICE = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "work"\n'
 SECONDS = "a number of seconds above 0 and up to 1000000"
+SHARE = "a number above 0 and up to 1"
 WHOLE = "a whole number of at least 1"
 NAME = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
 ADDRESS = "an address that begins with http:// or https://"
@@ -46,6 +47,11 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         ("model", 'base_url = "http://"', f'model.base_url must be {ADDRESS}, not "http://"'),
         ("model", "key_command = true", "model.key_command must be non-empty text, not true"),
         ("model", 'max_tokens = "many"', f'model.max_tokens must be {WHOLE}, not "many"'),
+        ("model", "context_tokens = 0", f"model.context_tokens must be {WHOLE}, not 0"),
+        ("model", "clear_at = 0", f"model.clear_at must be {SHARE}, not 0"),
+        ("model", "clear_at = true", f"model.clear_at must be {SHARE}, not true"),
+        ("model", "compact_at = 1.5", f"model.compact_at must be {SHARE}, not 1.5"),
+        ("model", "compact_at = nan", f"model.compact_at must be {SHARE}, not nan"),
         ("model", "max_tokens = 0", f"model.max_tokens must be {WHOLE}, not 0"),
         ("model", "max_tokens = true", f"model.max_tokens must be {WHOLE}, not true"),
         ("model", "max_tokens = 1.5", f"model.max_tokens must be {WHOLE}, not 1.5"),
