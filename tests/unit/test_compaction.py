@@ -255,6 +255,7 @@ def test_results_larger_than_the_context_are_cleared(tmp_path: Path) -> None:
     lives(life)
     assert "paused" not in life.states
     assert life.do.done == ["x"] * 60
+    assert model.summaries, "what she knew besides is not lost for them"
 
 
 def test_a_context_that_holds_nothing_is_a_pause_with_a_sentence_and_not_a_loop(

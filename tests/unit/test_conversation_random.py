@@ -106,7 +106,7 @@ class Talk:
         restated = restate(self.now.identity, NothingOpen(), owed, limit_bytes=200)
         self.now.summarise(restated, text=text, reply=reply)
         (block,) = self.now.messages()[0]["content"]
-        assert self.now.system in block["text"]
+        assert "You are 'alice', role: " in block["text"]
         assert "[cut here" in block["text"] or all(
             escape(mail["content"]) in block["text"] for one in owed for mail in one.messages
         )
