@@ -58,8 +58,8 @@ class View:
         self._texts.append(self._weighed({"type": "text", "text": text}))
 
     def answer(self, call: str, text: str, *, is_error: bool) -> None:
-        """Add the result of a call; one that the last reply did not make has no place."""
-        if any(block["id"] == call for block in self.calls):
+        """Add the result of a call of the last reply; no other has a place, and each has one."""
+        if call not in self._results and any(block["id"] == call for block in self.calls):
             self._results[call] = self._weighed(
                 {
                     "type": "tool_result",
