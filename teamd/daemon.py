@@ -13,12 +13,13 @@ from teamd.errors import StoreError, TeamError
 from teamd.journal import Journal
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
-from teamd.store import debris, files, running
+from teamd.store import debris, locks, running
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.rebuilding import opened_roster
 from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import kernel, orphans
+from teamd.supervisor.blame import Blame
 from teamd.supervisor.commands import Commands, Newcomer, Reloaded
 from teamd.supervisor.register import Register
 from teamd.supervisor.restarts import Tolerance
@@ -46,10 +47,12 @@ def serve(paths: TeamPaths, settings_file: Path, *, ready: Callable[[], None]) -
         ready: called once, when requests are served.
 
     Raises:
-        TeamError: the settings are wrong, another supervisor runs, files cannot be written.
+        TeamError: the settings are wrong, another supervisor runs, files cannot be written, locks
+            exclude nobody.
     """
     chosen = settings.load(settings_file, folder=paths.home)
     paths.create()
+    locks.check(paths.root)  # where they exclude nobody, nothing here is safe
     claim = running.claim(paths)
     journal = Journal(paths.log(TEAMD), TEAMD)
     try:
@@ -118,6 +121,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         register=register,
         journal=journal,
         tolerance=lambda: parts.tolerance,
+        blame=Blame(paths, journal),
         private=lambda: [parts.claim, watching.fileno(), *signals.descriptors],
     )
     commands = Commands(
@@ -138,7 +142,7 @@ def _serve(parts: _Parts, ready: Callable[[], None]) -> None:
         signals=signals,
         watch=watching,
         journal=journal,
-        claim_stands=lambda: files.stands_under(parts.claim, paths.supervisor),
+        claim_stands=lambda: locks.stands_under(parts.claim, paths.supervisor),
         stop_seconds=parts.settings.supervision.stop_seconds,
         alive=lambda: notify("WATCHDOG=1"),
         round_seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,

@@ -81,6 +81,19 @@ class StoreError(TeamError):
     """A shared file that could not be read or written; nothing half-written is left."""
 
 
+class Unsynced(StoreError):
+    """A line was written, and the disk failed to confirm it: whether it lasts is not known."""
+
+    def __init__(self, path: Path, why: str, *, ids: Sequence[str] = ()) -> None:
+        again = f"`--id {ids[0]}`" if len(ids) == 1 else "the same id"
+        super().__init__(
+            f"the disk failed while {path} was written ({why}): what was sent may arrive or not; "
+            f"look after the disk, then send it again with {again}, and it arrives once"
+        )
+        self.path = path
+        self.why = why
+
+
 class DamagedRoster(StoreError):
     """`config.json` is there and cannot be understood."""
 

@@ -49,7 +49,7 @@ class Outfit:
         """Whoever the settings name, asked with patience and not by too many at a time."""
         slots = self.settings.model.concurrent_calls
         turnstile = Turnstile(self._answering(), self.paths.call_slots, slots)
-        return Retrying(turnstile, Patience(), tell=self._note_retry)
+        return Retrying(turnstile, self._patience(), tell=self._note_retry)
 
     def toolbox(self) -> Toolbox:
         """All its tools, in the order in which its model reads of them."""
@@ -68,6 +68,14 @@ class Outfit:
             timeout_seconds=chosen.timeout_seconds,
             cache=chosen.cache,
             tls=self.tls,
+        )
+
+    def _patience(self) -> Patience:
+        chosen = self.settings.model
+        return Patience(
+            attempts=chosen.attempts,
+            longest_seconds=chosen.retry_seconds,
+            rest_seconds=chosen.rest_seconds,
         )
 
     def _note_retry(self, reason: str, seconds: float) -> None:

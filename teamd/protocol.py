@@ -74,6 +74,7 @@ class Message:
         timestamp: seconds since the epoch.
         extra: every other key of the line as it came: `summary`, `request_id`, `approve`,
             `reason` and those of foreign programs.
+        id_given: whether the line had an id; otherwise it gets another one each time it is read.
     """
 
     sender: str
@@ -83,6 +84,7 @@ class Message:
     id: str = field(default_factory=new_id)
     timestamp: float = field(default_factory=time.time)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    id_given: bool = field(default=True, compare=False)
 
     def encode(self) -> bytes:
         """Return the line that stands in an inbox, newline included.
@@ -107,8 +109,16 @@ class Message:
         return text.encode("utf-8", "replace") + b"\n"
 
     @classmethod
-    def decode(cls, line: bytes, *, to: str) -> Message:
+    def decode(
+        cls, line: bytes, *, to: str, nameless: str = "", undated: float | None = None
+    ) -> Message:
         """Read one line of `to`'s inbox; a foreign writer may leave out all but `content`.
+
+        Args:
+            line: as it stands there.
+            to: whose inbox it is.
+            nameless: the id of a message that came without one; by default a new one.
+            undated: the time of one that came without; by default now.
 
         Raises:
             NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object, has no text content
@@ -121,13 +131,15 @@ class Message:
         if "\0" in content:
             raise NotAMessage("its content holds a NUL character")
         fields.pop("to", None)
+        given = _text(fields.pop("id", None))
         return cls(
-            id=_text(fields.pop("id", None)) or new_id(),
+            id=given or nameless or new_id(),
+            id_given=bool(given),
             type=_text(fields.pop("type", None)) or "message",
             sender=_text(fields.pop("from", None)) or "unknown",
             to=to,
             content=_without_surrogates(content),
-            timestamp=_moment(fields.pop("timestamp", None)),
+            timestamp=_moment(fields.pop("timestamp", None), undated),
             extra=MappingProxyType(fields),
         )
 
@@ -191,6 +203,8 @@ def _without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _moment(value: object) -> float:
+def _moment(value: object, otherwise: float | None) -> float:
     """The time of a message; what is none, such as milliseconds, gives way to now."""
-    return float(value) if is_moment(value) else time.time()
+    if is_moment(value):
+        return float(value)
+    return time.time() if otherwise is None else otherwise

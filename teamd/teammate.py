@@ -22,7 +22,7 @@ from teamd.journal import Journal
 from teamd.outfit import Outfit
 from teamd.protocol import TEAMD
 from teamd.states import ChildExit
-from teamd.store import files
+from teamd.store import locks
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.roster import Roster
@@ -73,7 +73,7 @@ class Teammate:
         journal = Journal(self.paths.log(name), name)
         try:
             # A process of that name that still ends is waited for; there are never two.
-            files.hold(self.paths.lives / f"{name}.lock")
+            locks.hold(self.paths.lives / f"{name}.lock")
             return self._live(name, bell, journal)
         except StoreError as error:
             journal.error("a file could not be read or written", error)

@@ -12,9 +12,11 @@ import click
 from teamctl import output
 from teamctl.completion import boxes
 from teamctl.following import Growing
+from teamctl.unseen import Unseen
 from teamd.commandline import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
+from teamd.errors import ExitCode, LockTimeout, TeamError
 from teamd.protocol import LEAD, USER, moment_of
+from teamd.store import files
 from teamd.store.post import Post
 from teamd.store.transcript import Transcript, mail_in, parse
 from teamd.store.watch import watch
@@ -59,11 +61,10 @@ class _Looker:
 
     def __init__(self, box: Mailbox) -> None:
         self._box = box
-        self._shown: set[str] = set()
+        self._unseen = Unseen()
 
     def read(self, *, as_json: bool) -> int:
-        messages = [m for m in self._box.peek() if m.id not in self._shown]
-        self._shown.update(message.id for message in messages)
+        messages = self._unseen.among(self._box.peek())
         _show(messages, as_json=as_json)
         return len(messages)
 
@@ -73,11 +74,24 @@ class _Taker:
 
     def __init__(self, box: Mailbox, paths: TeamPaths) -> None:
         self._box = box
+        self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
         self._growing = Growing(self._kept.path)
         self._known: set[tuple[Any, ...]] = set()
 
     def read(self, *, as_json: bool) -> int:
+        try:
+            with files.locked(self._turn):
+                return self._read(as_json=as_json)
+        except LockTimeout as error:
+            if error.path != self._turn:
+                raise
+            raise TeamError(
+                "another `teamctl inbox` is showing your mail and has not been read to its end; "
+                "end it, or look with --peek"
+            ) from error
+
+    def _read(self, *, as_json: bool) -> int:
         batch = self._box.take()
         fresh = self._fresh(batch.messages)
         _show(fresh, as_json=as_json)

@@ -12,7 +12,7 @@ from teamctl import output
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import NAME, RESERVED
-from teamd.store import debris, files
+from teamd.store import debris, locks, trouble
 from teamd.store.requests import KEPT_SECONDS
 from teamd.store.roster import Roster
 
@@ -51,10 +51,10 @@ def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_r
     removed: list[tuple[Path, int]] = []
     try:
         # Under the roster's lock nobody joins the team whose old conversation is being removed.
-        with files.locked(paths.config_lock):
+        with locks.locked(paths.config_lock):
             found = _found(paths, logs=logs, transcripts=transcripts)
             for path in debris.older(found, seconds=days * _DAY_SECONDS):
-                with files.told(path), suppress(FileNotFoundError):  # a log that rotates just now
+                with trouble.told(path), suppress(FileNotFoundError):  # a log that rotates just now
                     size = path.lstat().st_size
                     if not dry_run:
                         path.unlink()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent import briefing
+from teamd.agent.complaints import context_full
 from teamd.agent.gauge import BYTES_PER_TOKEN
 from teamd.models import TooLongError, UnusableError
 
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from teamd.agent.gauge import Room
     from teamd.models import Ask, Model, Reply
 
-WINDOW_EXCEEDED: Final = "model_context_window_exceeded"
+CONTEXT_FULL: Final = "model_context_window_exceeded"
 _KEPT: Final = 3  # the last replies keep the results of their calls: they are being worked with
 _WORTH_SHARE: Final = 0.1  # of the context; clearing less would cost more in caching than it saves
 _LEAST_EXCHANGES: Final = 3  # between two summaries, or they would be all that is done
 _HALVINGS: Final = 8  # of what is kept word for word
 _PART: Final = 3  # of what is still shown, the oldest third is left out next
 _VAIN: Final = 2  # replies without a summary in them
+_FILLS: Final = 2  # replies in a row that filled the context, although a summary was made
 _PLAUSIBLE: Final = 1000  # tokens: no model that calls tools takes less
 _NO_SUMMARY: Final = frozenset({"refusal", "pause_turn"})
 _HOPELESS: Final = (
@@ -44,6 +46,7 @@ class Compaction:
         self._model = model
         self._room = room
         self._work = work
+        self._fills = 0
 
     async def reply(self, ask: Callable[[], Ask]) -> Reply:
         """Have the conversation answered, as a request that the model has room for.
@@ -69,10 +72,15 @@ class Compaction:
 
     async def _make_room(self, ask: Callable[[], Ask]) -> None:
         """Clear or summarise where the context is filling up, or the last reply has filled it."""
-        if self._talk.stop_reason == WINDOW_EXCEEDED:
+        if self._talk.stop_reason == CONTEXT_FULL:
+            self._fills += 1
+            if self._fills > _FILLS:
+                self._fills = 0  # the next mail is another try
+                raise context_full(ask().model)
             self._learn(self._talk.gauge.measured)
             await self._summarise(ask)
             return
+        self._fills = 0
         if self._fill(ask()) < self._room.clear_at:
             return
         worth = _WORTH_SHARE * self._room.context_tokens * BYTES_PER_TOKEN

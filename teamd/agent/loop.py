@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from teamd.agent import prompts
 from teamd.agent.briefing import NothingOpen
-from teamd.agent.compaction import WINDOW_EXCEEDED, Compaction
+from teamd.agent.compaction import CONTEXT_FULL, Compaction
+from teamd.agent.complaints import Complaints
 from teamd.agent.course import LIMIT, PAUSED
 from teamd.agent.gauge import Room
 from teamd.models import Ask, UnusableError
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 # A flood is read in portions that a context bears, each of them answered before the next.
 PORTION = Portion(messages=100, bytes=128 * 1024, wary=True)
-CUT_OFF_REASONS = frozenset({"max_tokens", WINDOW_EXCEEDED})
+CUT_OFF_REASONS = frozenset({"max_tokens", CONTEXT_FULL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +94,10 @@ class Loop:
         self._outside = outside
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
-        self._told: str | None = None
         self._compaction = Compaction(
             conversation, model, room=room or Room(), work=open_work or NothingOpen()
         )
+        self._complaints = Complaints(name, outside.tell_lead)
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -142,8 +143,9 @@ class Loop:
                 return
             self._outside.report(Status.WORKING)
             reply = await self._compaction.reply(self._ask)
-            self._told = None
             self._conversation.add_reply(reply)
+            if reply.stop_reason != CONTEXT_FULL:
+                self._complaints.settled()
         if await self._follow():
             return
         self._conversation.end_turn(LIMIT, "")
@@ -198,12 +200,9 @@ class Loop:
 
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try."""
-        reason = str(error)
-        self._conversation.end_turn(PAUSED, reason)
-        self._outside.report(Status.PAUSED, reason)
-        if reason != self._told:
-            self._told = reason
-            self._outside.tell_lead(f"{self._name} is paused: {reason}")
+        self._conversation.end_turn(PAUSED, str(error))
+        self._outside.report(Status.PAUSED, str(error))
+        self._complaints.make(error)
         await self._rest(error.again_in_seconds)
 
     async def _rest(self, seconds: float | None) -> None:

@@ -12,7 +12,7 @@ from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
 from teamd import credentials
 from teamd.errors import TeamError
-from teamd.models import Reply, TransientError, UnusableError, Usage
+from teamd.models import Reply, TransientError, UnusableError, Usage, shape
 from teamd.models.faults import as_model_error
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from anthropic import AsyncMessageStream
 
-    from teamd.models import Ask, Block
+    from teamd.models import Ask
 
 CONNECT_SECONDS: Final = 10.0
 _BREAKPOINT: Final = {"type": "ephemeral"}
@@ -149,14 +149,14 @@ async def _whole(stream: AsyncMessageStream) -> Reply:
         if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
             inputs[event.index] += event.delta.partial_json
     message = await stream.get_final_message()
-    if message.stop_reason is None:
+    if not isinstance(message.stop_reason, str):
         raise TransientError("the model's server ended its reply half way")
     if message.stop_reason == "tool_use":
         # The SDK makes something of half an input too, and half a call must never run.
         for whole in filter(None, inputs.values()):
             json.loads(whole)
     content = [
-        _block(block.to_dict(mode="json", exclude_none=True, warnings=False))
+        shape.checked(block.to_dict(mode="json", exclude_none=True, warnings=False))
         for block in message.content
     ]
     usage = message.usage
@@ -165,18 +165,12 @@ async def _whole(stream: AsyncMessageStream) -> Reply:
         stop_reason=message.stop_reason,
         model=message.model,
         usage=Usage(
-            input_tokens=usage.input_tokens or 0,
-            cache_read_tokens=usage.cache_read_input_tokens or 0,
-            cache_write_tokens=usage.cache_creation_input_tokens or 0,
-            output_tokens=usage.output_tokens or 0,
+            input_tokens=shape.count(usage.input_tokens),
+            cache_read_tokens=shape.count(usage.cache_read_input_tokens),
+            cache_write_tokens=shape.count(usage.cache_creation_input_tokens),
+            output_tokens=shape.count(usage.output_tokens),
         ),
     )
-
-
-def _block(block: Block) -> Block:
-    if block["type"] == "tool_use" and not isinstance(block.get("input"), dict):
-        raise TransientError("the model's server sent a tool call whose input is no object")
-    return block
 
 
 def make_tls() -> ssl.SSLContext:

@@ -73,6 +73,16 @@ class Model:
     timeout_seconds: float = field(
         default=600.0, metadata=key(Seconds(), "how long the server may be silent")
     )
+    attempts: int = field(
+        default=10, metadata=key(Whole(), "how often a request is tried; then it is paused ...")
+    )
+    rest_seconds: float = field(
+        default=300.0, metadata=key(Seconds(), "... this long, unless mail comes first")
+    )
+    retry_seconds: float = field(
+        default=60.0,
+        metadata=key(Seconds(), "the longest wait between two tries, whatever is asked"),
+    )
     concurrent_calls: int = field(
         default=8, metadata=key(Whole(), "requests at a time, over the whole team")
     )

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.store import files
+from teamd.store import files, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,6 +44,6 @@ def sweep(paths: TeamPaths) -> list[Path]:
 
 
 def _written(path: Path) -> float | None:
-    with files.told(path), suppress(FileNotFoundError):
+    with trouble.told(path), suppress(FileNotFoundError):
         return path.lstat().st_mtime
     return None

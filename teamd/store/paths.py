@@ -99,6 +99,11 @@ class TeamPaths:
         return self.root / "lives"
 
     @property
+    def reading(self) -> Path:
+        """Locked while the person's mail is being shown, so that two do not show the same."""
+        return self.inboxes / "reading.lock"
+
+    @property
     def logs(self) -> Path:
         """The folder of the logs."""
         return self.root / "logs"

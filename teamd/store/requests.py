@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
 from teamd.protocol import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
-from teamd.store import files, running
+from teamd.store import files, running, trouble
 from teamd.store.mailbox import Mailbox
 from teamd.store.watch import wait_for
 
@@ -145,7 +145,7 @@ def sweep(paths: TeamPaths) -> None:
     """Remove answers that nobody came for."""
     for reply in paths.replies.glob("*.json"):
         # Its asker may come for it after all, just now.
-        with files.told(reply), suppress(FileNotFoundError):
+        with trouble.told(reply), suppress(FileNotFoundError):
             if time.time() - reply.stat().st_mtime > KEPT_SECONDS:
                 reply.unlink()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.identity import Identity
 from teamd.states import Status
-from teamd.store import files
+from teamd.store import files, locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -165,7 +165,7 @@ class Roster:
 
     def update(self, change: Callable[[Team], Team]) -> Team:
         """Read, change and replace the roster under its lock; nothing is written for no change."""
-        with files.locked(self._paths.config_lock):
+        with locks.locked(self._paths.config_lock):
             before = files.read(self._paths.config)
             old = Team() if before is None else self._decode(before)
             if before is not None and _format(before) < FORMAT:
@@ -182,7 +182,7 @@ class Roster:
         Returns:
             Where the damaged one is now.
         """
-        with files.locked(self._paths.config_lock):
+        with locks.locked(self._paths.config_lock):
             kept = self._paths.config.with_suffix(f".damaged-{time.time_ns()}.json")
             files.replace(kept, files.read(self._paths.config) or b"")
             files.replace(self._paths.config, team.encode())

@@ -105,15 +105,18 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
     for places in (
         _queued(paths.inbox(name), inbox, batch),
         _lying(paths.taken(name), taken, Stage.TAKEN, taken=moment_of(batch)),
-        _lying(paths.rejected(name), _lines(paths.rejected(name)), Stage.REJECTED),
         _delivered(paths.delivered(name)),
+        _lying(paths.rejected(name), _lines(paths.rejected(name)), Stage.REJECTED),
     ):
         here: dict[tuple[Any, ...], Way] = {}
         for mail, facts in places:
             key = (mail.get("id"), mail.get("from", "unknown"), mail.get("content"))
             if all(isinstance(part, str) for part in key) and mail["id"].startswith(begun):
                 here.setdefault(key, _way(mail, name, facts))  # a repeated send comes behind
-        ways.update(here)
+        for key, way in here.items():
+            # A rejected one that was sent again is under way again, and what counts is that.
+            if way.stage is not Stage.REJECTED or key not in ways:
+                ways[key] = way
     return list(ways.values())
 
 

@@ -63,6 +63,7 @@ class Teammates:
         run: what a child does: gets name and bell, returns its exit code.
         register: told of every change.
         tolerance: how many crashes of one teammate are borne.
+        blame: told of every end before the next start: name, pid and exit code.
         private: the supervisor's own descriptors, which no child may keep.
     """
 
@@ -73,11 +74,13 @@ class Teammates:
         register: Register,
         journal: Journal,
         tolerance: Callable[[], Tolerance],
+        blame: Callable[[str, int, int], None],
         private: Callable[[], list[int]],
     ) -> None:
         self._run = run
         self._register = register
         self._tolerance = tolerance
+        self._blame = blame
         self._journal = journal
         self._private = private
         self._lives: dict[str, Life] = {}
@@ -118,7 +121,9 @@ class Teammates:
         ended = False
         for life in list(self._lives.values()):
             if life.child is not None and (code := life.child.reap()) is not None:
-                self._journal.note("exited", name=life.name, code=code, pid=life.child.identity.pid)
+                pid = life.child.identity.pid
+                self._journal.note("exited", name=life.name, code=code, pid=pid)
+                self._blame(life.name, pid, code)
                 life.child = None
                 ended = True
                 self._crash(life, code)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
@@ -12,6 +12,9 @@ from teamd.tools import Input, Tool, ToolError
 if TYPE_CHECKING:
     from teamd.store.mailbox import Mailbox
     from teamd.store.post import Post
+
+
+_MOST_COUNTED: Final = 100
 
 
 class SendMessageInput(Input):
@@ -79,7 +82,9 @@ class ReadInbox(Tool[ReadInboxInput]):
 
     async def call(self, arguments: ReadInboxInput) -> str:  # noqa: ARG002 -- there are none
         """Count what waits; it follows with the next request."""
-        waiting = len(self._mailbox.peek())
+        waiting = len(self._mailbox.peek(_MOST_COUNTED + 1))
         if not waiting:
             return "no new mail"
+        if waiting > _MOST_COUNTED:
+            return f"more than {_MOST_COUNTED} new messages; the first are delivered right below"
         return f"{waiting} new message{'s' if waiting > 1 else ''}, delivered right below"

@@ -198,8 +198,13 @@ def test_who_has_no_room_at_all_is_paused_says_so_and_can_be_shut_down(tmp_path:
         project.do("teamctl", "spawn", "alice", "clerk", "Go.")
         member = project.wait_for("alice", "paused")
         assert "the conversation is too long for claude-sonnet-5-5" in member["reason"]
-        assert "take a model with a larger context" in project.do("teamctl", "inbox")
+        wait_until(lambda: project.mail("lead"), what="the lead is told")
+        assert "take a model with a larger context" in project.mail("lead")
         assert 1 < len(project.refusals()) < 20
+        project.run("teamctl", "send", "alice", "Is it shorter now?")
+        wait_until(lambda: len(project.records("alice", "ended")) == 2, what="she has tried again")
+        assert 1 < len(project.refusals()) < 20
+        assert project.mail("lead").count("alice is paused: ") == 1
         project.do("teamctl", "shutdown", "alice")
         project.wait_for("alice", "shutdown")
         assert project.member("alice")["pid"] is None

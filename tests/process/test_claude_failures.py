@@ -26,6 +26,7 @@ from tests.strict.faults import (
     Status,
     Trickle,
 )
+from tests.strict.misshapen import MISSHAPEN
 from tests.strict.replies import say, use
 from tests.strict.server import StrictServer, by_name
 from tests.waiting import until
@@ -51,6 +52,7 @@ PASSING: list[Fault] = [
     Reset(),
     *(kind(after=after) for kind in (Reset, Cut, Malformed, ErrorEvent) for after in (0, 1, 4)),
     *(kind(after=6, answer=HALF) for kind in (Reset, Cut, Malformed, ErrorEvent)),
+    *MISSHAPEN,
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -279,15 +278,6 @@ def test_a_larger_model_goes_on_after_such_a_pause(tmp_path: Path) -> None:
     life.model = Tight(lambda _: say("Done."), context_tokens=CONTEXT, judge=life.judge)
     lives(life)
     assert "work" in words(life.model.asked[-1])
-
-
-def test_a_reply_that_fills_the_context_again_and_again_ends(tmp_path: Path) -> None:
-    """A server may cut off every reply; each wake is bounded all the same."""
-    full = replace(say("So"), stop_reason="model_context_window_exceeded")
-    life, model = tight(tmp_path, lambda _: full, calls=5)
-    life.send("work")
-    lives(life)
-    assert len(model.asked) <= 2 * 5
 
 
 def test_the_demand_ends_the_request_and_stays_out_of_the_conversation(tmp_path: Path) -> None:

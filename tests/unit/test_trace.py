@@ -100,6 +100,21 @@ def test_what_was_rejected_is_found(paths: TeamPaths) -> None:
     assert (way.stage, way.file) == (Stage.REJECTED, str(paths.rejected("bob")))
 
 
+def test_a_rejected_message_that_was_sent_again_is_where_it_is_now(paths: TeamPaths) -> None:
+    """A retry under the same id, after the limit was raised, say."""
+    sent = put(paths)
+    paths.inbox("bob").rename(paths.rejected("bob"))
+    put(paths, id=sent.id)
+    (way,) = trace(paths, sent.id)
+    assert (way.stage, way.position) == (Stage.QUEUED, 1)
+    box = Mailbox(paths, "bob", durable=False)
+    batch = box.take()
+    assert [way.stage for way in trace(paths, sent.id)] == [Stage.TAKEN]
+    deliver(paths, *batch.messages)
+    box.done(batch)
+    assert [way.stage for way in trace(paths, sent.id)] == [Stage.DELIVERED]
+
+
 def test_a_foreign_line_need_not_say_much(paths: TeamPaths) -> None:
     """Lines that are no message, and those without an id, are in nobody's way."""
     paths.inbox("bob").write_bytes(
