@@ -11,6 +11,7 @@ from teamd.agent.conversation import Conversation
 from teamd.agent.errands import Errands
 from teamd.agent.limits import Metered
 from teamd.agent.loop import News
+from teamd.agent.open_work import OnRecord
 from teamd.agent.partial import Audible
 from teamd.agent.prompts import render_job, subagent_prompt
 from teamd.agent.subagent import Subagent
@@ -181,6 +182,10 @@ class Outfit:
         if self.leads or not self.settings.tasks.auto_claim:
             return lambda: False
         return Errands(self._board(), self._role, self.journal).fetch
+
+    def open_work(self) -> OnRecord:
+        """What a summary of its conversation restates."""
+        return OnRecord(self._board(), self.approvals, self.name)
 
     def _answering(self) -> Model:
         chosen = self.settings.model

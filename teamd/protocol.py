@@ -22,6 +22,7 @@ USER: Final = "user"
 TEAMD: Final = "teamd"
 ALL: Final = "all"
 RESERVED: Final = frozenset({LEAD, USER, TEAMD, ALL})
+COMPACT_TYPE: Final = "compact"  # the person wants a conversation to be summed up
 STATE_TYPE: Final = "state"  # a teammate tells the supervisor how it goes
 REQUEST_TYPE: Final = "request"  # somebody asks the supervisor to do something
 TEAM_FOLDER: Final = ".team"  # in the project's folder: the team of whoever names none

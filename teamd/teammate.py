@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from teamd import credentials
 from teamd.agent.bell import Bell, SupervisorGoneError
 from teamd.agent.conversation import Conversation
+from teamd.agent.gauge import Room
+from teamd.agent.guidance import guidance
 from teamd.agent.leaving import Leaving
 from teamd.agent.loop import Loop, Persona
 from teamd.agent.outside import Outside
@@ -31,6 +33,7 @@ from teamd.store.post import Post
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from teamd.store.watch import SLOW_SECONDS
+from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     import ssl
@@ -184,6 +187,12 @@ class Teammate:
             fetch=outfit.fetch(),
             calls_per_wake=settings.limits.calls_per_wake,
             max_tokens=settings.model.max_tokens,
+            room=Room(
+                context_tokens=settings.model.context_tokens,
+                clear_at=settings.model.clear_at,
+                compact_at=settings.model.compact_at,
+            ),
+            open_work=outfit.open_work(),
         )
 
     def role(self, role: str) -> roles.Role | None:
@@ -199,17 +208,24 @@ class Teammate:
         team = Roster(self.paths).read()
         member = team.get(name)
         role = self.role(member.role) or roles.Role(name=member.role)
+        folder = self.settings().team.workspace
         prompt = system_prompt(
             name=member.name,
             role=member.role,
             team=team.name,
-            workspace=self.settings().team.workspace,
+            workspace=folder,
             leads=member.name == LEAD,
             plan=member.plan,
             instructions=role.instructions,
             skills=skills,
         )
-        return Persona(system=prompt, model=role.model, tools=role.tools)
+        return Persona(
+            system=prompt + guidance(Workspace(folder, hidden=[self.paths.root])),
+            role=member.role,
+            team=team.name,
+            model=role.model,
+            tools=role.tools,
+        )
 
     def _model_name(self, name: str, of_role: str | None) -> str:
         member = Roster(self.paths).read().get(name)

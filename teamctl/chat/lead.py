@@ -39,9 +39,9 @@ class Lead:
         warning = answer.data.get("warning")
         return None if warning is None else str(warning)
 
-    def tell(self, text: str) -> str:
+    def tell(self, text: str, *, kind: str = "message") -> str:
         """Send it what the person says; returns the message's id."""
-        message = Message(sender=USER, to=LEAD, content=text)
+        message = Message(type=kind, sender=USER, to=LEAD, content=text)
         self._post.send(message)
         return message.id
 

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent import prompts
-from teamd.agent.complaints import context_full, gist
-from teamd.agent.conversation import CONTEXT_FULL
+from teamd.agent.briefing import NothingOpen
+from teamd.agent.compaction import Compaction
+from teamd.agent.complaints import gist
+from teamd.agent.course import CONTEXT_FULL
+from teamd.agent.gauge import Room
 from teamd.agent.standing import LIMIT, PAUSED
 from teamd.models import Ask, LimitError, UnusableError
-from teamd.protocol import moment_of
+from teamd.protocol import COMPACT_TYPE, moment_of
 from teamd.states import Status
 from teamd.store.mailbox import Portion
 from teamd.tools import Result
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from teamd.agent.bell import Bell
+    from teamd.agent.briefing import OpenWork
     from teamd.agent.conversation import Conversation
     from teamd.agent.leaving import Leaving
     from teamd.agent.plans import Plans
@@ -61,6 +65,8 @@ class Persona:
     """
 
     system: str
+    role: str = ""
+    team: str = ""
     model: str | None = None
     tools: frozenset[str] | None = None
 
@@ -84,11 +90,13 @@ class Loop:
     Args:
         name: the teammate's.
         persona: asked when a conversation begins: it takes the role of that moment.
-    model_name: asked at each call, with what the conversation's role asks for.
-    news: what there is to tell, told already or not; looked at before each call.
-    fetch: looks for work where there is no mail; says whether there is some now.
+        model_name: asked at each call, with what the conversation's role asks for.
+        news: what there is to tell, told already or not; looked at before each call.
+        fetch: looks for work where there is no mail; says whether there is some now.
         calls_per_wake: how many model calls one wake may take.
         max_tokens: per reply.
+        room: how long a conversation may become.
+        open_work: what a summary of it restates.
     """
 
     def __init__(
@@ -109,6 +117,8 @@ class Loop:
         plans: Plans,
         calls_per_wake: int,
         max_tokens: int,
+        room: Room | None = None,
+        open_work: OpenWork | None = None,
     ) -> None:
         self._name = name
         self._persona = persona
@@ -116,7 +126,6 @@ class Loop:
         self._news = news
         self._conversation = conversation
         self._mailbox = mailbox
-        self._model = model
         self._toolbox = toolbox
         self._bell = bell
         self._outside = outside
@@ -127,6 +136,9 @@ class Loop:
         self._max_tokens = max_tokens
         self._doing: asyncio.Future[Any] | None = None
         self._interrupted = False
+        self._compaction = Compaction(
+            conversation, model, room=room or Room(), work=open_work or NothingOpen()
+        )
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -173,6 +185,8 @@ class Loop:
             if new_task:
                 self._plans.withdraw()
             self._leaving.close_old()
+            if any(message.type == COMPACT_TYPE for message in fresh):
+                self._compaction.want()
         self._mailbox.done(batch)
         self._tell_news()
 
@@ -189,6 +203,8 @@ class Loop:
         self._conversation.open(
             persona.system,
             name=self._name,
+            role=persona.role,
+            team=persona.team,
             model=persona.model,
             tools=None if persona.tools is None else sorted(persona.tools),
         )
@@ -203,9 +219,8 @@ class Loop:
                 return
             if self._leaving.agreed():
                 return
-            self._deliver()
             self._outside.report(Status.WORKING)
-            reply = await self._interruptible(self._model.reply(self._ask()))
+            reply = await self._interruptible(self._compaction.reply(self._ask))
             self._conversation.add_reply(reply)
         if await self._follow() or self._leaving.agreed():
             return
@@ -216,6 +231,8 @@ class Loop:
         )
 
     def _ask(self) -> Ask:
+        """The next request, with the mail of this moment in it."""
+        self._deliver()
         return Ask(
             model=self._model_name(self._conversation.model),
             system=self._conversation.system,
@@ -236,8 +253,6 @@ class Loop:
             talk.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
         if talk.stop_reason in CUT_OFF_REASONS and not calls:
             talk.add_note(prompts.CUT_OFF_REPLY)
-        if talk.stop_reason == CONTEXT_FULL:
-            raise context_full(self._model_name(talk.model))
         if talk.owes_reply:
             return False
         self._end()

@@ -120,6 +120,18 @@ class LimitError(UnusableError):
         self.lifted = lifted
 
 
+class TooLongError(UnusableError):
+    """The request is too long for the model; a shorter one may pass.
+
+    Attributes:
+        limit_tokens: what the model takes, if the server told.
+    """
+
+    def __init__(self, sentence: str, limit_tokens: int | None = None) -> None:
+        super().__init__(sentence)
+        self.limit_tokens = limit_tokens
+
+
 class Model(Protocol):
     """Something that answers."""
 
@@ -128,6 +140,7 @@ class Model(Protocol):
 
         Raises:
             TransientError: it may work in a moment.
+            TooLongError: it may work with fewer or shorter messages.
             UnusableError: a person has to do something first.
         """
 

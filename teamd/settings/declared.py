@@ -18,6 +18,7 @@ from teamd.settings.kinds import (
     Name,
     Rate,
     Seconds,
+    Share,
     Text,
     Tokens,
     Usd,
@@ -63,6 +64,15 @@ class Model:
         metadata=key(Text(), "prints the key; else $ANTHROPIC_API_KEY", "pass show anthropic"),
     )
     max_tokens: int = field(default=16000, metadata=key(Whole(), "tokens of one reply"))
+    context_tokens: int = field(
+        default=200000, metadata=key(Whole(), "what the model takes; less if its server says so")
+    )
+    clear_at: float = field(
+        default=0.6, metadata=key(Share(), "of the context: old tool results are cleared")
+    )
+    compact_at: float = field(
+        default=0.8, metadata=key(Share(), "of the context: a summary replaces the conversation")
+    )
     timeout_seconds: float = field(
         default=600.0, metadata=key(Seconds(), "how long the server may be silent")
     )
@@ -244,7 +254,6 @@ PRICES: Final = "prices"  # the tables `[prices."model-name"]`
 NOT_BUILT: Final = frozenset(
     {
         "permission",
-        "model.context_tokens",
         "tools.sandbox",
         "tools.network",
         "tools.read",

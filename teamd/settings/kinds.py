@@ -120,6 +120,20 @@ class Seconds:
         return float(value)
 
 
+class Share:
+    """A part of a whole."""
+
+    words = "a number above 0 and up to 1"
+
+    def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
+        """Return it as a float."""
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise Wrong
+        if not 0 < value <= 1:
+            raise Wrong
+        return float(value)
+
+
 class Text:
     """Words, not empty and not only white space."""
 

@@ -226,10 +226,15 @@ class Project:
 
 
 @contextmanager
-def opened(root: Path) -> Iterator[Project]:
-    """A project in an empty folder, with no teamd yet; ended and looked at in the end."""
+def opened(root: Path, **terms: Any) -> Iterator[Project]:
+    """A project in an empty folder, with no teamd yet; ended and looked at in the end.
+
+    Args:
+        root: the folder.
+        terms: of the server, such as `context_tokens`.
+    """
     stage = Stage()
-    with StrictServer(stage) as server:
+    with StrictServer(stage, **terms) as server:
         project = Project(root, server, stage)
         try:
             yield project

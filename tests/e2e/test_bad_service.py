@@ -148,19 +148,3 @@ def test_mail_ends_the_rest_of_a_paused_teammate(project: Project) -> None:
     assert "ann is paused" in project.run("teamctl", "send", "ann", "It is back.").complaint
     project.wait_for("ann", "idle", turns=1)
     assert "It is back." in project.asked("ann")[-1].asked.last_text
-
-
-def test_a_conversation_that_is_too_long_pauses_and_is_told_once(project: Project) -> None:
-    """It is asked once for each mail, and no more: a loop would cost a refused request each."""
-    project.start()
-    project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
-    project.do("teamctl", "send", "ann", "-", stdin="word " * 200_000)
-    reason = project.wait_for("ann", "paused")["reason"]
-    assert "the conversation is too long for claude-sonnet-5-5 (prompt is too long: " in reason
-    assert reason.endswith("; begin anew with --fresh")
-    assert len(project.refusals()) == 1
-    project.run("teamctl", "send", "ann", "Is it shorter now?")
-    wait_until(lambda: len(project.records("ann", "ended")) == 3, what="she has tried again")
-    assert len(project.refusals()) == 1
-    assert project.do("teamctl", "inbox").count("ann is paused: ") == 1
-    project.do("teamctl", "spawn", "ann", "clerk", "Begin anew.", "--fresh", "--wait")

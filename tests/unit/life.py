@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from teamd.agent.briefing import OpenWork
+    from teamd.agent.gauge import Room
+
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."
 TERMS = Terms(keys=(), models=(MODEL, "other"), context_tokens=1_000_000, output_tokens=100_000)
@@ -98,17 +101,17 @@ class Player:
     def __init__(self, *plays: Play, judge: Judge | None = None) -> None:
         self.asked: list[Ask] = []
         self._plays = deque(plays)
-        self._judge = judge or Judge()
+        self.judge = judge or Judge()
 
     async def reply(self, ask: Ask) -> Reply:
         """Play the next turn."""
         self.asked.append(deepcopy(ask))
-        self._judge.check(ask)
+        self.judge.check(ask)
         play = self._plays.popleft() if self._plays else say("Nothing to do.")
         if isinstance(play, Exception):
             raise play
         reply = replied(play)
-        self._judge.remember(reply)
+        self.judge.remember(reply)
         return reply
 
     async def close(self) -> None:
@@ -161,15 +164,25 @@ class Do(Tool[Nothing]):
 class Life:
     """Alice's life, from mail to mail; `again` is her next process."""
 
-    def __init__(self, folder: Path, *plays: Play, do: Do | None = None, calls: int = 50) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *plays: Play,
+        do: Do | None = None,
+        calls: int = 50,
+        room: Room | None = None,
+        open_work: OpenWork | None = None,
+    ) -> None:
         self.paths = TeamPaths(folder / ".team")
         self.post = Post(self.paths, durable=False, max_bytes=1_000_000)
         enrol(self.paths, alice=Status.IDLE)
         self.approvals = Approvals(self.paths, self.post)
         self.judge = Judge()
-        self.model = Player(*plays, judge=self.judge)
+        self.model: Player = Player(*plays, judge=self.judge)
         self.do = do or Do()
         self.calls = calls
+        self.room = room
+        self.open_work = open_work
         self.fetch: Callable[[], bool] = lambda: False
         self.persona = Persona(system=SYSTEM)
         self.model_name = MODEL
@@ -290,4 +303,6 @@ class Life:
             fetch=self.fetch,
             calls_per_wake=self.calls,
             max_tokens=1000,
+            room=self.room,
+            open_work=self.open_work,
         )

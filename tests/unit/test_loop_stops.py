@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.agent.briefing import DEMAND
 from teamd.agent.prompts import CUT_OFF_CALL, CUT_OFF_REPLY
 from tests.strict.replies import Answer, decline, say, use
 from tests.unit.life import MODEL, Life, replied
@@ -14,7 +15,6 @@ from tests.unit.life import MODEL, Life, replied
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.strict.replies import Call
 
 FULL = "model_context_window_exceeded"
 DO = ("do", {"word": "x"})
@@ -40,43 +40,51 @@ def test_a_stop_for_tools_without_any_call_ends_the_turn(tmp_path: Path) -> None
 
 
 def test_a_reply_that_was_cut_off_goes_on(tmp_path: Path) -> None:
-    cut = say("The first half", stop_reason="max_tokens")
-    life = lived(tmp_path, cut, say("the rest"), calls=2)
+    half = say("The first half", stop_reason="max_tokens")
+    life = lived(tmp_path, half, say("the rest"), calls=2)
     assert life.model.last() == [{"type": "text", "text": CUT_OFF_REPLY}]
 
 
-@pytest.mark.parametrize("calls", [(), (DO, ("do", {}))])
-def test_a_context_that_is_full_pauses_and_is_told_once(
-    tmp_path: Path, calls: tuple[Call, ...]
-) -> None:
-    """Asking again at once would only fill it more, fifty times over; mail is another try."""
-    full = say("The first half", calls=calls, stop_reason=FULL)
-    life = Life(tmp_path, full, full, say("It fits now."))
-    life.send("work")
-
-    async def scenario() -> None:
-        async with life.lived():
-            await life.rests("paused", calls=1)
-            life.send("try again")
-            await life.rests("paused", calls=2)
-            life.send("and again")
-            await life.rests(calls=3)
-
-    asyncio.run(scenario())
+def test_a_reply_that_filled_the_context_goes_on_after_a_summary(tmp_path: Path) -> None:
+    """The next request would be as full, and every reply be cut off in the same place."""
+    cut = say("The first half", calls=[DO], stop_reason=FULL)
+    life = lived(tmp_path, cut, say("I had begun."), say("the rest"), calls=3)
     assert life.do.done == []
-    (told,) = life.lead
-    assert told.startswith(f"alice is paused: the conversation is too long for {MODEL}")
-    assert told.endswith("begin anew with --fresh")
+    (block,) = life.model.last()
+    assert "I had begun." in block["text"]
+    assert "work" in block["text"]
 
 
 def test_a_context_that_is_full_is_known_to_the_next_process(tmp_path: Path) -> None:
-    """Killed before it had drawn the consequence, it does not go on to ask."""
-    life = Life(tmp_path)
+    """Killed before it had drawn the consequence, it does not ask for more of the same."""
+    life = Life(tmp_path, say("I had begun."))
     talk = life.conversation()
     talk.open("You are 'alice', role: tester.")
     talk.deliver([life.send("work")])
     talk.add_reply(replied(use(DO, stop_reason=FULL)))
-    life.live(calls=0, status="paused")
+    life.live(calls=2)
+    assert life.model.last(0)[-1] == {"type": "text", "text": DEMAND}
+    assert "I had begun." in life.model.last()[0]["text"]
+
+
+def test_a_context_that_stays_full_pauses_and_is_told_once(tmp_path: Path) -> None:
+    """Asking again and again would fill it fifty times over; mail is another try."""
+    full = say("The first half", stop_reason=FULL)
+    life = Life(tmp_path, *[full] * 9, say("It fits now."))
+    life.send("work")
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests("paused", calls=5)
+            life.send("try again")
+            await life.rests("paused", calls=9)
+            life.send("and again")
+            await life.rests(calls=11)
+
+    asyncio.run(scenario())
+    (told,) = life.lead
+    assert told.startswith(f"alice is paused: the conversation is too long for {MODEL}")
+    assert told.endswith("begin anew with --fresh")
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "end_turn", "pause_turn", "a_future_reason"])
