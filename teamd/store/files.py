@@ -7,13 +7,20 @@ import fcntl
 import os
 import stat
 import sys
+import tempfile
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-import portalocker
-
 from teamd.errors import LockTimeout, StoreError
+
+# Importing portalocker asks for a folder for temporary files, which on a full disk there is none.
+try:
+    tempfile.gettempdir()
+except FileNotFoundError:
+    tempfile.tempdir = os.path.sep
+
+import portalocker  # noqa: E402 -- see above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -173,6 +180,27 @@ def replace_by_parts(
             sync_directory(path.parent)
 
 
+def exists(path: Path) -> bool:
+    """Whether there is anything under that name."""
+    with told(path):
+        return path.exists()
+
+
+def is_directory(path: Path) -> bool:
+    """Whether it is a folder, or a link to one."""
+    with told(path):
+        return path.is_dir()
+
+
+def size(path: Path) -> int:
+    """Return a file's size in bytes, 0 where there is none."""
+    with told(path):
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:  # not written to yet, or removed a moment ago
+            return 0
+
+
 def remove(path: Path) -> None:
     """Remove a file if it is there."""
     with told(path):
@@ -273,11 +301,12 @@ def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> No
 
 def stands_under(fd: int, path: Path) -> bool:
     """Whether an open file is what stands under that name."""
-    mine = os.fstat(fd)
-    try:
-        there = path.stat()
-    except FileNotFoundError:
-        return False
+    with told(path):
+        mine = os.fstat(fd)
+        try:
+            there = path.stat()
+        except FileNotFoundError:
+            return False
     return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)
 
 

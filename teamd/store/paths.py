@@ -57,10 +57,7 @@ class TeamPaths:
 
     def has_mail(self, name: str) -> bool:
         """Whether an inbox holds anything, by its size alone."""
-        try:
-            return self.inbox(name).stat().st_size > 0
-        except FileNotFoundError:  # not written to yet, or removed a moment ago
-            return False
+        return files.size(self.inbox(name)) > 0
 
     def taken(self, name: str) -> Path:
         """What `name` took from its inbox and has not put into its conversation yet."""
@@ -125,7 +122,7 @@ class TeamPaths:
         ):
             files.make_private_directory(folder)
         ignore = self.root / ".gitignore"
-        if not ignore.exists():
+        if not files.exists(ignore):
             files.replace(ignore, b"*\n")
 
 
@@ -148,7 +145,7 @@ def discover(start: Path) -> TeamPaths | None:
     """
     for folder in (start, *start.parents):
         candidate = folder / TEAM_FOLDER
-        if candidate.is_dir():
+        if files.is_directory(candidate):
             files.check_owner(candidate)
             return TeamPaths(candidate)
     return None
@@ -167,7 +164,7 @@ def existing(team_directory: str | None) -> TeamPaths:
         if found is None:
             raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
         return found
-    if not chosen.root.is_dir():
+    if not files.is_directory(chosen.root):
         raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
     files.check_owner(chosen.root)
     return chosen
@@ -176,7 +173,7 @@ def existing(team_directory: str | None) -> TeamPaths:
 def existing_or_here(team_directory: str | None) -> TeamPaths:
     """The team that `teamd start` means: the one that is found, else a new one right here."""
     chosen = named(team_directory) or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
-    if chosen.root.exists() and not chosen.root.is_dir():
+    if files.exists(chosen.root) and not files.is_directory(chosen.root):
         raise NoTeam(f"{chosen.root} is no folder; move it away, or name another team directory")
     return chosen
 

@@ -124,15 +124,21 @@ class Supervisor:
 
     def _stop_if_gone(self) -> None:
         """Nobody can reach a supervisor whose team directory was removed: it ends by itself."""
-        if not self._stopping and not self._claim_stands():
+        try:
+            gone = not self._stopping and not self._claim_stands()
+        except StoreError:  # a look that failed tells nothing, and there is another next round
+            return
+        if gone:
             self._journal.warn("the team directory is gone")
             self._stop(signal.SIGTERM)
 
     def _obey(self) -> None:
         """Read the control inbox: requests, and what teammates say of themselves."""
-        if time.monotonic() < self._obey_at or not self._mailbox.waiting():
+        if time.monotonic() < self._obey_at:
             return
         try:
+            if not self._mailbox.waiting():
+                return
             batch = self._mailbox.take()
             self._mailbox.done(batch)  # first, so that no request runs twice, whatever comes
         except StoreError as error:  # a full disk, say: all stays where it is until there is space
@@ -201,7 +207,10 @@ class Supervisor:
             self._teammates.ring(self._teammates.names())
             return
         names = [name.removesuffix(".jsonl") for name in changed if name.endswith(".jsonl")]
-        self._teammates.ring(name for name in names if self._paths.has_mail(name))
+        try:
+            self._teammates.ring(name for name in names if self._paths.has_mail(name))
+        except StoreError:  # a look that failed: who is woken looks again itself
+            self._teammates.ring(self._teammates.names())
 
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
