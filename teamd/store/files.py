@@ -20,7 +20,7 @@ try:
 except FileNotFoundError:
     tempfile.tempdir = os.path.sep
 
-import portalocker  # noqa: E402 -- see above
+import portalocker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -143,7 +143,9 @@ def answer(paths: TeamPaths, request_id: str, given: Answer) -> None:
 
 def sweep(paths: TeamPaths) -> None:
     """Remove answers that nobody came for."""
-    for reply in paths.replies.glob("*.json"):
+    with files.told(paths.replies):
+        replies = list(paths.replies.glob("*.json"))
+    for reply in replies:
         # Its asker may come for it after all, just now.
         with files.told(reply), suppress(FileNotFoundError):
             if time.time() - reply.stat().st_mtime > KEPT_SECONDS:

@@ -69,7 +69,7 @@ class Probe:
         """Make each write a short one that can be gone on with."""
         for number in count(1) if most is None else range(1, most + 1):
             paths = self._new(operation)
-            injection = Injection(call="write", number=number, fault=SHORT)
+            injection = Injection(call="pwrite64", number=number, fault=SHORT)
             ended = run_short(operation.argv(paths), number, self._mark)
             if ended is None:
                 return

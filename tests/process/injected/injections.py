@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,7 @@ FAULTS: Final = {
     **dict.fromkeys(("ftruncate", "rename", "unlink"), _WRITES),
     **dict.fromkeys(("clone", "clone3"), (KILL, "error=EAGAIN", "error=ENOMEM")),
 }
+_SAME_LOOKS: Final = 2  # a loop looks at the same thing again and again
 _FORKS: Final = ("clone", "clone3")
 _SYNCS: Final = ("fdatasync", "fsync")
 LONGEST_SECONDS: Final = 60.0
@@ -83,15 +85,20 @@ def found_in(argv: Sequence[str], team: Path, log: Path) -> Iterator[Injection]:
     """Run a program once, and yield every fault at every call of it that touches the team."""
     ended = _strace(argv, log)
     assert ended.status == 0, f"{argv} ended without any fault: {ended}"
-    numbers: dict[str, int] = {}
+    numbers: Counter[str] = Counter()
+    looks: Counter[str] = Counter()
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         found = _CALL.match(line)
         if found is None:
             continue
         call, rest = found.groups()
-        numbers[call] = numbers.get(call, 0) + 1
+        numbers[call] += 1
         if str(team) in rest or call in _FORKS:
             what = line.replace(str(team), "TEAM")[:200]
+            if FAULTS[call] is _LOOKS:
+                looks[what] += 1
+                if looks[what] > _SAME_LOOKS:
+                    continue
             for fault in FAULTS[call]:
                 yield Injection(call=call, number=numbers[call], fault=fault, what=what)
 
@@ -113,7 +120,7 @@ def run(argv: Sequence[str], injection: Injection, team: Path, log: Path) -> End
 
 
 def run_short(argv: Sequence[str], number: int, mark: Path) -> Ended | None:
-    """Run a Python program whose Nth write is short, and the next goes on; `None`: there is none."""
+    """Run a Python program whose Nth write is short, and the next goes on; `None`: it has none."""
     mark.unlink(missing_ok=True)
     python, *program = argv
     ended = clean([python, str(HERE / "short.py"), str(number), str(mark), *program])

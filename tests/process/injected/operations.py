@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from teamd.protocol import Message
 from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from tests.process.injected import programs
-from tests.process.injected.injections import Injection, program
+from tests.process.injected.injections import FULL, Injection, program
 
 if TYPE_CHECKING:
+    from teamd.store.paths import TeamPaths
     from tests.process.injected.injections import Ended
 
 TEAMCTL: Final = str(Path(sys.executable).with_name("teamctl"))
@@ -30,7 +30,7 @@ class Operation(Protocol):
     def argv(self, paths: TeamPaths) -> list[str]:
         """The command line."""
 
-    def name(self, injection: Injection) -> str:
+    def name(self, injection: Injection, /) -> str:
         """What the table calls the operation into which the failure falls."""
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
@@ -58,7 +58,7 @@ class Send:
         words = ["send", "bob", "c", "--id", "c", "--from", "eve", "--team-dir", str(paths.root)]
         return [sys.executable, TEAMCTL, *words]
 
-    def name(self, injection: Injection) -> str:
+    def name(self, _: Injection) -> str:
         """One operation."""
         return "send"
 
@@ -101,6 +101,8 @@ class Read:
 
     def name(self, injection: Injection) -> str:
         """By the transcript's record, which stands between the two, and is neither."""
+        if injection.fault == FULL:
+            return "take to done"
         return self._part.get((injection.call, injection.number), "take")
 
     def split(self, found: list[Injection]) -> None:
@@ -136,7 +138,7 @@ class RosterWrite:
         """Change it."""
         return program("update", paths.root)
 
-    def name(self, injection: Injection) -> str:
+    def name(self, _: Injection) -> str:
         """One operation."""
         return "roster write"
 

@@ -37,7 +37,7 @@ class Spawn:
         """Serve it."""
         return program("supervise", paths.root)
 
-    def name(self, injection: Injection) -> str:
+    def name(self, _: Injection) -> str:
         """One operation."""
         return "spawn"
 
