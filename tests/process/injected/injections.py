@@ -81,13 +81,18 @@ class Ended:
         return self.status == 0
 
 
-def found_in(argv: Sequence[str], team: Path, log: Path) -> Iterator[Injection]:
-    """Run a program once, and yield every fault at every call of it that touches the team."""
+def traced(argv: Sequence[str], log: Path) -> list[str]:
+    """Run a program to its good end; its system calls, a line each."""
     ended = _strace(argv, log)
     assert ended.status == 0, f"{argv} ended without any fault: {ended}"
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def found_in(argv: Sequence[str], team: Path, log: Path) -> Iterator[Injection]:
+    """Run a program once, and yield every fault at every call of it that touches the team."""
     numbers: Counter[str] = Counter()
     looks: Counter[str] = Counter()
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in traced(argv, log):
         found = _CALL.match(line)
         if found is None:
             continue

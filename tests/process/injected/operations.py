@@ -85,12 +85,15 @@ class Read:
 
     def __init__(self, *, again: bool = False) -> None:
         self._again = again
-        self._old = ["a", "b", "c"] if again else ["a", "b"]
+        self._old = ["a", "f", "f", "b", "c"] if again else ["a", "f", "f", "b"]
 
     def prepare(self, paths: TeamPaths) -> None:
-        """Mail waits."""
+        """Mail waits; two of its lines are alike and have no id yet, and are two messages."""
         enlist(paths)
-        put(paths, "a", "b")
+        put(paths, "a")
+        with paths.inbox("bob").open("ab") as inbox:
+            inbox.write(2 * b'{"from": "eve", "content": "f"}\n')
+        put(paths, "b")
         if self._again:
             Mailbox(paths, "bob").take()
             put(paths, "c")
@@ -172,9 +175,9 @@ def put(paths: TeamPaths, *ids: str) -> None:
 
 
 def conversation(paths: TeamPaths) -> list[str]:
-    """The ids that a reader finds from now on, each once, behind those that were read already."""
+    """What a reader finds from now on, each id once, behind what was read already."""
     box = Mailbox(paths, "bob")
-    read = [record["id"] for record in Transcript(paths.transcript("bob")).records()]
-    found = [message.id for message in box.peek()]
+    read = [(r["id"], r["content"]) for r in Transcript(paths.transcript("bob")).records()]
+    found = [(message.id, message.content) for message in box.peek()]
     assert box.rejected() == 0
-    return list(dict.fromkeys([*read, *found]))
+    return list(dict([*read, *found]).values())

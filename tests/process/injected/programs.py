@@ -41,7 +41,8 @@ def read(paths: TeamPaths) -> None:
     box = Mailbox(paths, "bob")
     batch = box.take()
     if batch.messages:
-        Transcript(paths.transcript("bob")).append(*({"id": m.id} for m in batch.messages))
+        kept = [{"id": m.id, "content": m.content} for m in batch.messages]
+        Transcript(paths.transcript("bob")).append(*kept)
     box.done(batch)
 
 
