@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -23,8 +24,10 @@ from tests.process.injected.spawn import Spawn
 from tests.process.injected.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from tests.process.injected.injections import Ended
 
 T = TypeVar("T")
 
@@ -38,6 +41,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "spawn": Spawn(),
 }
 MOST_BYTES: Final = 700  # no file of these teams is longer
+MOST_WRITES: Final = 12  # in none of the operations are there more
+AT_ONCE: Final = 4
 SOME: Final = 8  # of each kind, spread evenly
 LEAST: Final = 300
 
@@ -47,50 +52,69 @@ class Probe:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._log = folder / "trace"
-        self._mark = folder / "mark"
         self._numbers = count()
         self.tally = Tally()
 
     def fail_calls(self, operation: Operation, most: int | None = None) -> None:
         """Fail each system call, or end with it; at the most so many."""
         sample = self._new(operation)
-        found = list(found_in(operation.argv(sample), sample.root, self._log))
+        found = list(found_in(operation.argv(sample), sample.root, _log(sample)))
         if isinstance(operation, Read):
             operation.split(found)
-        for injection in _spread(found, most):
+
+        def fail(paths: TeamPaths, injection: Injection) -> Ended | None:
+            return run(operation.argv(paths), injection, paths.root, _log(paths))
+
+        self._each(operation, _spread(found, most), fail)
+
+    def shorten_writes(self, operation: Operation, most: int | None = None) -> None:
+        """Make each write a short one that can be gone on with."""
+
+        def shorten(paths: TeamPaths, injection: Injection) -> Ended | None:
+            ended = run_short(operation.argv(paths), injection.number, paths.home / "mark")
+            assert ended is None or ended.status == 0, f"{injection}: {ended}"
+            return ended
+
+        numbers = range(1, (most or MOST_WRITES) + 1)
+        found = [Injection(call="pwrite64", number=number, fault=SHORT) for number in numbers]
+        self._each(operation, found, shorten)
+
+    def fill_disk(self, operation: Operation, most: int | None = None) -> None:
+        """Make each write a short one that cannot be gone on with, at each size of a file."""
+
+        def fill(paths: TeamPaths, injection: Injection) -> Ended:
+            return run_full(operation.argv(paths), injection.number)
+
+        rooms = range(0, MOST_BYTES, 23)
+        found = [Injection(call="pwrite64", number=room, fault=FULL) for room in rooms]
+        self._each(operation, _spread(found, most), fill)
+
+    def _each(
+        self,
+        operation: Operation,
+        found: Sequence[Injection],
+        run: Callable[[TeamPaths, Injection], Ended | None],
+    ) -> None:
+        def inject(injection: Injection) -> None:
             paths = self._new(operation)
-            ended = run(operation.argv(paths), injection, paths.root, self._log)
+            ended = run(paths, injection)
             if ended is not None:
                 operation.check(paths, ended, injection)
                 self.tally.note(operation.name(injection), injection.fault)
 
-    def shorten_writes(self, operation: Operation, most: int | None = None) -> None:
-        """Make each write a short one that can be gone on with."""
-        for number in count(1) if most is None else range(1, most + 1):
-            paths = self._new(operation)
-            injection = Injection(call="pwrite64", number=number, fault=SHORT)
-            ended = run_short(operation.argv(paths), number, self._mark)
-            if ended is None:
-                return
-            assert ended.status == 0, f"{injection}: {ended}"
-            operation.check(paths, ended, injection)
-            self.tally.note(operation.name(injection), SHORT)
-
-    def fill_disk(self, operation: Operation, most: int | None = None) -> None:
-        """Make each write a short one that cannot be gone on with, at each size of a file."""
-        for room in _spread(range(0, MOST_BYTES, 11), most):
-            paths = self._new(operation)
-            injection = Injection(call="write", number=room, fault=FULL)
-            ended = run_full(operation.argv(paths), room)
-            operation.check(paths, ended, injection)
-            self.tally.note(operation.name(injection), FULL)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for _ in pool.map(inject, found):
+                pass  # the first that failed is raised here
 
     def _new(self, operation: Operation) -> TeamPaths:
         # An x behind it: no team's path is the beginning of another's.
         paths = TeamPaths(self._folder / f"{next(self._numbers)}x" / ".team")
         operation.prepare(paths)
         return paths
+
+
+def _log(paths: TeamPaths) -> Path:
+    return paths.home / "trace"
 
 
 def _spread(found: Sequence[T], most: int | None) -> Sequence[T]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -126,27 +125,23 @@ def run(argv: Sequence[str], injection: Injection, team: Path, log: Path) -> End
 
 def run_short(argv: Sequence[str], number: int, mark: Path) -> Ended | None:
     """Run a Python program whose Nth write is short, and the next goes on; `None`: it has none."""
-    mark.unlink(missing_ok=True)
-    python, *program = argv
-    ended = clean([python, str(HERE / "short.py"), str(number), str(mark), *program])
+    ended = _shortened(argv, "once", number, mark)
     return ended if mark.exists() else None
 
 
 def run_full(argv: Sequence[str], most_bytes: int) -> Ended:
-    """Run a program none of whose writes gets beyond this offset of a file.
-
-    The write that would is a short one, and the next one fails: what a full disk does.
-    """
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
-
-    return clean(argv, preexec_fn=limit)
+    """Run a Python program none of whose writes gets beyond this offset of a file."""
+    return _shortened(argv, "full", most_bytes, Path())
 
 
 def program(name: str, team: Path) -> list[str]:
     """The command line of one of the programs."""
     return [sys.executable, str(HERE / "programs.py"), name, str(team)]
+
+
+def _shortened(argv: Sequence[str], how: str, number: int, mark: Path) -> Ended:
+    python, *program = argv
+    return clean([python, str(HERE / "short.py"), how, str(number), str(mark), *program])
 
 
 def _strace(argv: Sequence[str], log: Path, *options: str) -> Ended:
@@ -155,9 +150,9 @@ def _strace(argv: Sequence[str], log: Path, *options: str) -> Ended:
     return clean([STRACE, "-qq", "-y", "-o", str(log), "-e", calls, *options, "--", *argv])
 
 
-def clean(argv: Sequence[str], **options: object) -> Ended:
+def clean(argv: Sequence[str]) -> Ended:
     """Run a program as it is."""
-    done: subprocess.CompletedProcess[str] = subprocess.run(
+    done = subprocess.run(
         argv,
         check=False,
         timeout=LONGEST_SECONDS,
@@ -165,6 +160,5 @@ def clean(argv: Sequence[str], **options: object) -> Ended:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        **options,  # type: ignore[call-overload]
     )
     return Ended(status=done.returncode, complaint=done.stderr)

@@ -1,12 +1,16 @@
-"""Run a Python program whose Nth write is a short one: `python short.py N MARK PROGRAM ARGUMENT …`.
+"""Run a Python program whose writes are short: `python short.py once|full N MARK PROGRAM …`.
 
-The kernel is asked to write the first bytes only, and that is what it says it has done; the next
-write does what it is asked. The file MARK is made when it has come to that.
+`once`: the kernel is asked to write the first bytes only of the Nth write, and that is what it says
+it has done; the next write does what it is asked. The file MARK is made when it has come to that.
+
+`full`: nothing is written beyond offset N of any file. The write that would is a short one, and the
+next one fails: what a full disk does.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import runpy
 import sys
 from pathlib import Path
@@ -35,6 +39,9 @@ def shorten(number: int, mark: Path) -> None:
 
 
 if __name__ == "__main__":
-    _, number, mark, *sys.argv = sys.argv
-    shorten(int(number), Path(mark))
+    _, how, number, mark, *sys.argv = sys.argv
+    if how == "once":
+        shorten(int(number), Path(mark))
+    else:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(number), int(number)))
     runpy.run_path(sys.argv[0], run_name="__main__")

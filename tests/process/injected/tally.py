@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 
@@ -9,11 +10,13 @@ class Tally:
     """How often each failure was injected into each operation."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._made: Counter[tuple[str, str]] = Counter()
 
     def note(self, operation: str, failure: str) -> None:
         """Count one."""
-        self._made[operation, failure.partition("=")[2] or failure] += 1
+        with self._lock:
+            self._made[operation, failure.partition("=")[2] or failure] += 1
 
     @property
     def total(self) -> int:
