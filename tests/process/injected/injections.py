@@ -21,10 +21,14 @@ SHORT: Final = "short write"
 FULL: Final = "short write, then EFBIG"
 KILL: Final = "signal=KILL"
 # What each call can fail with; where it is not one that writes, a full disk is no matter.
+_STATS: Final = (
+    "error=EIO",
+)  # it is never interrupted, and to be killed there is nothing of its own
 _LOOKS: Final = (KILL, "error=EIO", "error=EINTR")
 _WRITES: Final = (KILL, "error=ENOSPC", "error=EIO", "error=EINTR")
 FAULTS: Final = {
-    **dict.fromkeys(("read", "pread64", "newfstatat", "flock", "fchmod"), _LOOKS),
+    "newfstatat": _STATS,
+    **dict.fromkeys(("read", "pread64", "flock", "fchmod"), _LOOKS),
     **dict.fromkeys(("openat", "mkdir", "write", "pwrite64", "fdatasync", "fsync"), _WRITES),
     **dict.fromkeys(("ftruncate", "rename", "unlink"), _WRITES),
     **dict.fromkeys(("clone", "clone3"), (KILL, "error=EAGAIN", "error=ENOMEM")),
@@ -99,7 +103,7 @@ def found_in(argv: Sequence[str], team: Path, log: Path) -> Iterator[Injection]:
         numbers[call] += 1
         if str(team) in rest or call in _FORKS:
             what = line.replace(str(team), "TEAM")[:200]
-            if FAULTS[call] is _LOOKS:
+            if FAULTS[call] in (_STATS, _LOOKS):
                 looks[what] += 1
                 if looks[what] > _SAME_LOOKS:
                     continue

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from teamd.protocol import Message
+from teamd.store import files
 from teamd.store.mailbox import Mailbox
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
@@ -72,6 +73,7 @@ class Send:
             assert found in (self._old, [*self._old, "c"]), str(injection)
         else:
             assert found == self._old, str(injection)
+        assert injection.deadly or not torn(paths), f"{torn(paths)!r} after {injection}"
         put(paths, "c", "d")
         assert conversation(paths) == [*self._old, "c", "d"], str(injection)
 
@@ -181,3 +183,8 @@ def conversation(paths: TeamPaths) -> list[str]:
     found = [(message.id, message.content) for message in box.peek()]
     assert box.rejected() == 0
     return list(dict([*read, *found]).values())
+
+
+def torn(paths: TeamPaths) -> bytes:
+    """The half line at the end of an inbox, if there is one."""
+    return (files.read(paths.inbox("bob")) or b"").rpartition(b"\n")[2]
