@@ -42,7 +42,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 }
 MOST_BYTES: Final = 700  # no file of these teams is longer
 MOST_WRITES: Final = 12  # in none of the operations are there more
-AT_ONCE: Final = 4
+AT_ONCE: Final = 6
 SOME: Final = 8  # of each kind, spread evenly
 LEAST: Final = 300
 
@@ -85,7 +85,7 @@ class Probe:
         def fill(paths: TeamPaths, injection: Injection) -> Ended:
             return run_full(operation.argv(paths), injection.number)
 
-        rooms = range(0, MOST_BYTES, 23)
+        rooms = range(0, MOST_BYTES, 41)
         found = [Injection(call="pwrite64", number=room, fault=FULL) for room in rooms]
         self._each(operation, _spread(found, most), fill)
 

@@ -7,6 +7,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from teamd.identity import Identity
+from teamd.protocol import LEAD, Message
+from teamd.store.mailbox import Mailbox
 from tests.process.campaign import places
 from tests.process.campaign.places import Place
 
@@ -74,8 +76,12 @@ class Person:
         return hit
 
     def be_killed_reading(self) -> bool:
-        """Kill `teamctl inbox` while it takes what it shows."""
+        """Kill `teamctl inbox` while it takes what it shows: one message at least."""
         paths = self._project.paths
+        self._count += 1
+        content = f"note-{self._count}"
+        Mailbox(paths, LEAD).put(Message(sender=self._names[0], to=LEAD, content=content))
+        self._ledger.commands.append((LEAD, content))
         with self._printed.open("ab") as printed:
             command = self._project.begin("teamctl", "inbox", stdout=printed)
         hit = self._killer.kill(
