@@ -37,13 +37,13 @@ LONG: Final = {
     Place.STREAM: 75,
     Place.TOOL: 65,
     Place.SENT: 50,
-    Place.ROSTER: 60,
-    Place.CONTROL: 10,
+    Place.ROSTER: 54,
+    Place.CONTROL: 6,
     Place.SEND: 60,
-    Place.DRAIN: 30,
-    Place.START: 10,
-    Place.BOTH: 20,
-    Place.ELSEWHERE: 20,
+    Place.DRAIN: 20,
+    Place.START: 6,
+    Place.BOTH: 10,
+    Place.ELSEWHERE: 10,
 }
 # What the long one must come to, in figures that are the claim.
 LONG_KILLS: Final = 500

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pytest
 
 from teamd.store.paths import TeamPaths
+from tests.process.injected.drain import Drain
 from tests.process.injected.injections import (
     FULL,
     SHORT,
@@ -38,6 +39,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "read": Read(),
     "read again": Read(again=True),
     "roster write": RosterWrite(),
+    "drain": Drain(),
     "spawn": Spawn(),
 }
 MOST_BYTES: Final = 700  # no file of these teams is longer

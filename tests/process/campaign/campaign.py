@@ -100,8 +100,8 @@ class Campaign:
         kill = self._chance.choice((self._kill_teammate, self._kill_sender, self._kill_supervisor))
         return kill(None)
 
-    def _kill_teammate(self, wanted: Place | None) -> bool:
-        name = self._chance.choice(NAMES)
+    def _kill_teammate(self, wanted: Place | None, name: str | None = None) -> bool:
+        name = name or self._chance.choice(NAMES)
 
         def place_of(pid: int) -> Place:
             return places.of_teammate(self._project.paths, name, pid, self._streams)
@@ -175,6 +175,8 @@ class Campaign:
             wait_until(lambda: not self._left(), what="all under the killed has ended")
             self._streams.forget(name)
             self._project.start()
+        else:  # or it would be at its long command for a minute
+            self._kill_teammate(None, name)
         return hit
 
     def _left(self) -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.strict.replies import Answer, Call
 
 RUNAWAY: Final = ["sleep", "1000"]  # gets away from the process group of its command
-_LONG: Final = f"setsid {' '.join(RUNAWAY)} & sleep 10"
+_LONG: Final = f"setsid {' '.join(RUNAWAY)} & sleep 60"
 
 
 class Play:

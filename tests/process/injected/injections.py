@@ -69,9 +69,10 @@ class Injection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a program ended: its status, negative if it was killed, and what it complained of."""
+    """How a program ended: its status, negative if it was killed, and what it said."""
 
     status: int
+    output: str
     complaint: str
 
     def check(self, injection: Injection) -> bool:
@@ -122,7 +123,9 @@ def run(argv: Sequence[str], injection: Injection, team: Path, log: Path) -> End
     ended = _strace(argv, log, "-e", rule)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     made = [line for line in lines if "(INJECTED)" in line]
-    if injection.deadly or any(str(team) in line or injection.call in _FORKS for line in made):
+    if injection.deadly:
+        return ended if ended.status == -signal.SIGKILL else None
+    if any(str(team) in line or injection.call in _FORKS for line in made):
         return ended
     return None
 
@@ -161,8 +164,7 @@ def clean(argv: Sequence[str]) -> Ended:
         check=False,
         timeout=LONGEST_SECONDS,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
     )
-    return Ended(status=done.returncode, complaint=done.stderr)
+    return Ended(status=done.returncode, output=done.stdout, complaint=done.stderr)
