@@ -7,6 +7,7 @@ import select
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from teamd.store.trouble import told
 from teamd.store.watch import watch
 
 if TYPE_CHECKING:
@@ -27,12 +28,13 @@ class Growing:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines that came since the last call."""
-        yield from self._read()
-        if self._replaced():
-            self.close()
-            with suppress(FileNotFoundError):
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        with told(self._path):
             yield from self._read()
+            if self._replaced():
+                self.close()
+                with suppress(FileNotFoundError):
+                    self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                yield from self._read()
 
     def close(self) -> None:
         """Close the file."""

@@ -1,4 +1,4 @@
-"""The one place where the parts are put together: a supervisor, and what its children run."""
+"""`teamd start`: claims a team and supervises it until a signal says to stop."""
 
 from __future__ import annotations
 
@@ -8,39 +8,24 @@ import signal
 from typing import TYPE_CHECKING
 
 from teamd import settings
-from teamd.agent.pulse import Pulse
+from teamd.assembly import assembled
 from teamd.errors import StoreError, TeamError
 from teamd.journal import Journal
 from teamd.parts import Parts, newcomer
 from teamd.protocol import TEAMD, new_id
-from teamd.service import leave_terminal, notify, watchdog_seconds
-from teamd.store import debris, locks, running, teams
-from teamd.store.approvals import Approvals
-from teamd.store.ledger import Ledger
-from teamd.store.mailbox import Mailbox
-from teamd.store.rebuilding import opened_roster
-from teamd.store.terms import terms_of
-from teamd.store.watch import SLOW_SECONDS, watch
-from teamd.supervisor import kernel, orphans
-from teamd.supervisor.blame import Blame
-from teamd.supervisor.commands import Commands
-from teamd.supervisor.control import Control
-from teamd.supervisor.handshakes import Handshakes
-from teamd.supervisor.register import Register
-from teamd.supervisor.resuming import Resuming
-from teamd.supervisor.shutdowns import Shutdowns
+from teamd.service import notify, watchdog_seconds
+from teamd.store import debris, locks, running
+from teamd.store.watch import SLOW_SECONDS
+from teamd.supervisor import kernel
 from teamd.supervisor.signals import Signals
-from teamd.supervisor.supervisor import Supervisor
-from teamd.supervisor.teammates import Teammates
 from teamd.teammate import Teammate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from teamd.assembly import Assembled
     from teamd.store.paths import TeamPaths
-    from teamd.supervisor.chores import Chores
-    from teamd.vitals import Vitals
 
 _CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -74,128 +59,23 @@ def serve(paths: TeamPaths, settings_file: Path, *, ready: Callable[[], None]) -
 
 def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     _sweep(parts.paths, parts.journal)
-    ledger = Ledger(parts.paths.ledger)
-    ledger.agree(terms_of(parts.settings))
     kernel.become_subreaper()
-    signals = Signals(*_CAUGHT)
-    watching = watch(parts.paths.inboxes)
-    chores = parts.chores()
-    register = _register(parts)
-    teammate = Teammate.prepare(parts.paths, lambda: parts.settings)
-    private = [watching.fileno(), chores.fileno(), *signals.descriptors]
-    teammates = _teammates(parts, register, teammate, private=private)
-    handshakes = Handshakes(
-        approvals=Approvals(parts.paths, parts.post),
-        teammates=teammates,
-        register=register,
-        journal=parts.journal,
-    )
-    commands = Commands(
-        teammates=teammates,
-        register=register,
-        handshakes=handshakes,
-        shutdowns=Shutdowns(handshakes, register),
-        post=parts.post,
-        journal=parts.journal,
-        caution=teammate.caution,
-        check_role=teammate.role,
-        reload=parts.reload,
-        resuming=Resuming(
-            teammates=teammates,
-            register=register,
-            ledger=ledger,
-            stop_seconds=lambda: parts.settings.supervision.stop_seconds,
-        ),
-    )
-    supervisor = Supervisor(
-        paths=parts.paths,
-        control=_control(
-            parts,
-            register=register,
-            teammates=teammates,
-            commands=commands,
-            handshakes=handshakes,
-            chores=chores,
-        ),
-        register=register,
-        teammates=teammates,
-        handshakes=handshakes,
-        chores=chores,
-        auto_claim=lambda: parts.settings.tasks.auto_claim,
-        orphans=orphans.Orphans(parts.journal, lambda: teams.supervisors(parts.paths.home)),
-        signals=signals,
-        watch=watching,
-        journal=parts.journal,
-        claim_stands=lambda: locks.stands_under(parts.claim, parts.paths.supervisor),
-        stop_seconds=parts.settings.supervision.stop_seconds,
+    made = assembled(
+        parts,
+        Teammate.prepare(parts.paths, lambda: parts.settings),
+        Signals(*_CAUGHT),
         alive=lambda: notify("WATCHDOG=1"),
         round_seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,
     )
     gc.collect()
     gc.freeze()  # a collection in a child would un-share every page it walks over
-    supervisor.resume()
-    _spawn_declared(parts, commands, register)
+    made.supervisor.resume()
+    _spawn_declared(parts, made)
     parts.journal.note("ready", pid=os.getpid(), team=str(parts.paths.root))
     ready()
-    supervisor.run()
+    made.supervisor.run()
     notify("STOPPING=1")
     parts.journal.note("stopped")
-
-
-def _register(parts: Parts) -> Register:
-    """The roster; who stands in it with a process of a dead supervisor has none any more."""
-    register = Register(
-        roster=opened_roster(parts.paths, parts.journal),
-        post=parts.post,
-        journal=parts.journal,
-        team_name=parts.paths.own_name or parts.settings.team.name,
-        log_of=parts.paths.log,
-    )
-    former = [m.process for m in register.team.members if m.process is not None]
-    seconds = parts.settings.supervision.stop_seconds
-    orphans.end_former(former, seconds=seconds, journal=parts.journal)
-    return register
-
-
-def _teammates(
-    parts: Parts, register: Register, teammate: Teammate, *, private: list[int]
-) -> Teammates:
-    silence = parts.silence  # for good: the children that run beat as often as this one wants
-
-    def live(name: str, bell: int, vitals: Vitals) -> int:
-        leave_terminal(parts.paths)  # it may be forked before `ready`, and outlive who waits for it
-        return teammate.live(name, bell, Pulse(vitals, every_seconds=silence.beat_seconds))
-
-    return Teammates(
-        run=live,
-        register=register,
-        journal=parts.journal,
-        tolerance=lambda: parts.tolerance,
-        blame=Blame(parts.paths, parts.journal),
-        silence=silence,
-        private=[parts.claim, *private],
-    )
-
-
-def _control(
-    parts: Parts,
-    *,
-    register: Register,
-    teammates: Teammates,
-    commands: Commands,
-    handshakes: Handshakes,
-    chores: Chores,
-) -> Control:
-    return Control(
-        paths=parts.paths,
-        mailbox=Mailbox(parts.paths, TEAMD, durable=False),
-        register=register,
-        teammates=teammates,
-        commands=commands,
-        handshakes=handshakes,
-        chores=chores,
-        journal=parts.journal,
-    )
 
 
 def _sweep(paths: TeamPaths, journal: Journal) -> None:
@@ -207,12 +87,12 @@ def _sweep(paths: TeamPaths, journal: Journal) -> None:
         journal.error("not swept", error)
 
 
-def _spawn_declared(parts: Parts, commands: Commands, register: Register) -> None:
+def _spawn_declared(parts: Parts, made: Assembled) -> None:
     """Spawn those of `team.toml` that the roster does not know yet."""
     for declared in parts.settings.teammates:
-        if register.team.find(declared.name) is not None:
+        if made.register.team.find(declared.name) is not None:
             continue
         try:
-            commands.spawn(newcomer(declared), new_id())
+            made.commands.spawn(newcomer(declared), new_id())
         except TeamError as error:
             parts.journal.error("not spawned", error, name=declared.name)

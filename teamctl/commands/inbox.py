@@ -83,7 +83,12 @@ class _Taker:
     def read(self, *, as_json: bool) -> int:
         try:
             with locks.locked(self._turn):
-                return self._read(as_json=as_json)
+                # What a killed reader had in hand comes alone, and the rest only once that is done
+                # with: for the one document of --json that is the next call's.
+                count = self._read(as_json=as_json)
+                if not as_json and self._box.waiting():
+                    count += self._read(as_json=False)
+                return count
         except LockTimeout as error:
             if error.path != self._turn:
                 raise

@@ -144,6 +144,27 @@ def replace_by_parts(
             sync_directory(path.parent)
 
 
+def exists(path: Path) -> bool:
+    """Whether there is anything under that name."""
+    with told(path):
+        return path.exists()
+
+
+def is_directory(path: Path) -> bool:
+    """Whether it is a folder, or a link to one."""
+    with told(path):
+        return path.is_dir()
+
+
+def size(path: Path) -> int:
+    """Return a file's size in bytes, 0 where there is none."""
+    with told(path):
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:  # not written to yet, or removed a moment ago
+            return 0
+
+
 def remove(path: Path) -> None:
     """Remove a file if it is there."""
     with told(path):
@@ -176,7 +197,7 @@ def make_private_directory(directory: Path) -> None:
 def ignore(directory: Path) -> None:
     """Have git pass a directory over, unless it holds a `.gitignore` already."""
     path = directory / ".gitignore"
-    if not path.exists():
+    if not exists(path):
         replace(path, b"*\n")
 
 

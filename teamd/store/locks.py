@@ -7,9 +7,16 @@ holder ends, however it ends.
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
+
+# Importing portalocker asks for a folder for temporary files, which on a full disk there is none.
+try:
+    tempfile.gettempdir()
+except FileNotFoundError:
+    tempfile.tempdir = os.path.sep
 
 import portalocker
 

@@ -177,9 +177,7 @@ class Mailbox:
 
     def waiting(self) -> bool:
         """Whether there is anything to take; a look at the files' sizes, no more."""
-        return any(
-            path.exists() and path.stat().st_size for path in (self._inbox, self._taken.path)
-        )
+        return any(files.size(path) for path in (self._inbox, self._taken.path))
 
     def queued(self) -> int:
         """How many messages are under way, counted by lines and without a lock: for display."""

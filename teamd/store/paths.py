@@ -69,10 +69,7 @@ class TeamPaths:
 
     def has_mail(self, name: str) -> bool:
         """Whether an inbox holds anything, by its size alone."""
-        try:
-            return self.inbox(name).stat().st_size > 0
-        except FileNotFoundError:  # not written to yet, or removed a moment ago
-            return False
+        return files.size(self.inbox(name)) > 0
 
     def taken(self, name: str) -> Path:
         """What `name` took from its inbox and has not put into its conversation yet."""
@@ -240,7 +237,7 @@ def discover(start: Path) -> TeamPaths | None:
     """
     for folder in (start, *start.parents):
         candidate = folder / TEAM_FOLDER
-        if candidate.is_dir():
+        if files.is_directory(candidate):
             files.check_owner(candidate)
             return TeamPaths(candidate)
     return None
@@ -259,7 +256,7 @@ def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
         if found is None:
             raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
         return found
-    if not chosen.root.is_dir():
+    if not files.is_directory(chosen.root):
         if team is not None:
             raise NoTeam(f"there is no team {team!r} in {chosen.home}; `teamctl create {team}`")
         raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
@@ -270,7 +267,7 @@ def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
 def existing_or_here(team_directory: str | None, team: str | None = None) -> TeamPaths:
     """The team that `teamd start` means: the one that is found, else a new one right here."""
     chosen = named(team_directory, team) or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
-    if chosen.root.exists() and not chosen.root.is_dir():
+    if files.exists(chosen.root) and not files.is_directory(chosen.root):
         raise NoTeam(f"{chosen.root} is no folder; move it away, or name another team directory")
     return chosen
 

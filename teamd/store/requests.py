@@ -194,7 +194,9 @@ def answer(paths: TeamPaths, request_id: str, given: Answer) -> None:
 
 def sweep(paths: TeamPaths) -> None:
     """Remove answers that nobody came for."""
-    for reply in paths.replies.glob("*.json"):
+    with trouble.told(paths.replies):
+        replies = list(paths.replies.glob("*.json"))
+    for reply in replies:
         # Its asker may come for it after all, just now.
         with trouble.told(reply), suppress(FileNotFoundError):
             if time.time() - reply.stat().st_mtime > KEPT_SECONDS:

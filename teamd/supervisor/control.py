@@ -76,9 +76,11 @@ class Control:
 
     def obey(self) -> None:
         """Read what has come."""
-        if self.blocked_seconds > 0 or not self._mailbox.waiting():
+        if self.blocked_seconds > 0:
             return
         try:
+            if not self._mailbox.waiting():
+                return
             batch = self._mailbox.take()
             self._mailbox.done(batch)  # first, so that no request runs twice, whatever comes
         except StoreError as error:  # a full disk, say: all stays where it is until there is space

@@ -6,6 +6,7 @@ import select
 import signal
 from typing import TYPE_CHECKING, Final
 
+from teamd.errors import StoreError
 from teamd.store.requests import Request
 from teamd.supervisor.lifecycle import State
 
@@ -129,7 +130,11 @@ class Supervisor:
 
     def _stop_if_gone(self) -> None:
         """Nobody can reach a supervisor whose team directory was removed: it ends by itself."""
-        if not self._stopping and not self._claim_stands():
+        try:
+            gone = not self._stopping and not self._claim_stands()
+        except StoreError:  # a look that failed tells nothing, and there is another next round
+            return
+        if gone:
             self._journal.warn("the team directory is gone")
             self._stop(signal.SIGTERM)
 
@@ -155,7 +160,10 @@ class Supervisor:
             self._teammates.ring(self._teammates.names())
             return
         names = [name.removesuffix(".jsonl") for name in changed if name.endswith(".jsonl")]
-        self._teammates.ring(name for name in names if self._paths.has_mail(name))
+        try:
+            self._teammates.ring(name for name in names if self._paths.has_mail(name))
+        except StoreError:  # a look that failed: who is woken looks again itself
+            self._teammates.ring(self._teammates.names())
 
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""

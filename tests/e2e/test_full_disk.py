@@ -43,6 +43,13 @@ def test_a_short_write_leaves_no_half_line(still: Project) -> None:
     assert [json.loads(line)["content"][0] for line in still.mail("ann").splitlines()] == ["x", "z"]
 
 
+def test_where_no_temporary_file_can_be_made_either_it_is_one_line(still: Project) -> None:
+    """A library looks for a folder for temporary files when it is imported, and finds none."""
+    refused = still.run("bash", "-c", "ulimit -f 0; exec teamctl send ann hello")
+    assert refused.status == 1
+    assert re.search("no space left for .*/ann.jsonl; free some", refused.complaint)
+
+
 @pytest.fixture
 def small_disk(project: Project) -> Iterator[Path]:
     """The team directory on a disk of one MiB; the path of a file that fills it."""

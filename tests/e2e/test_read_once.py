@@ -32,3 +32,16 @@ def test_the_same_id_with_other_words_is_another_message(project: Project) -> No
     for words in ("One.", "Two."):
         box.put(Message(id="1", sender="bob", to="lead", content=words))
         assert words in project.do("teamctl", "inbox")
+
+
+def test_what_a_killed_reader_had_in_hand_is_read_together_with_the_rest(project: Project) -> None:
+    """It comes in a batch of its own, and a person would take that for all there is."""
+    project.enlist("bob")
+    box = Mailbox(project.paths, "lead")
+    box.put(Message(sender="bob", to="lead", content="One."))
+    box.take()
+    box.put(Message(sender="bob", to="lead", content="Two."))
+    shown = project.do("teamctl", "inbox")
+    assert "One." in shown
+    assert "Two." in shown
+    assert project.do("teamctl", "inbox") == "no new mail\n"

@@ -26,6 +26,9 @@ SHORT: Final = {
     Place.ROSTER: 4,
     Place.CONTROL: 1,
     Place.SEND: 10,
+    Place.DRAIN: 4,
+    Place.START: 1,
+    Place.BOTH: 1,
     Place.ELSEWHERE: 4,
 }
 LONG: Final = {
@@ -34,18 +37,25 @@ LONG: Final = {
     Place.STREAM: 75,
     Place.TOOL: 65,
     Place.SENT: 50,
-    Place.ROSTER: 60,
-    Place.CONTROL: 10,
+    Place.ROSTER: 54,
+    Place.CONTROL: 6,
     Place.SEND: 60,
-    Place.ELSEWHERE: 20,
+    Place.DRAIN: 20,
+    Place.START: 6,
+    Place.BOTH: 10,
+    Place.ELSEWHERE: 10,
 }
+# What the long one must come to, in figures that are the claim.
+LONG_KILLS: Final = 500
+LONG_KILLS_EACH: Final = 50
+LONG_PLACES: Final = (Place.TAKE, Place.DELIVERED, Place.STREAM, Place.TOOL, Place.ROSTER)
 AIMED: Final = frozenset(Place) - {Place.ELSEWHERE}  # what is aimed at nothing hits anything
 
 
 @pytest.mark.parametrize(
     ("plan", "seed"),
     [
-        pytest.param(SHORT, "1", id="short"),
+        pytest.param(SHORT, "1", id="short", marks=pytest.mark.timeout(300)),
         pytest.param(LONG, "2", id="long", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
     ],
 )
@@ -79,4 +89,9 @@ def test_kills_anywhere_lose_nothing_and_double_nothing(
     assert ledger.lost() == []
     assert ledger.doubled() == []
     assert reader.torn == []
+    assert ledger.torn() == b""
+    assert campaign.unseen == []
     assert all(campaign.hits[place] >= times for place, times in plan.items() if place in AIMED)
+    if plan is LONG:
+        assert campaign.hits.total() >= LONG_KILLS
+        assert all(campaign.hits[place] >= LONG_KILLS_EACH for place in LONG_PLACES)

@@ -368,3 +368,14 @@ def test_closing_ends_idle_connections() -> None:
             run(ask(server))  # so that the idle one has been accepted before
             server.close()
             assert idle.recv(1) == b""
+
+
+def test_a_request_whose_sender_died_before_its_end_is_none() -> None:
+    """A killed client is no fault of its body: the rest of that was never sent."""
+    with StrictServer(by_name({})) as server:
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        with socket.create_connection(address) as cut:
+            cut.sendall(b"POST /v1/messages HTTP/1.1\r\ncontent-length: 100\r\n\r\n{")
+            cut.shutdown(socket.SHUT_WR)
+            assert cut.recv(1) == b""
+        assert server.refused == []

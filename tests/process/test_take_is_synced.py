@@ -14,11 +14,22 @@ import pytest
 from teamd.protocol import Message
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
-from tests.process.injections import CALLS, STRACE, program
+from tests.process.injected.injections import STRACE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+CALLS = (
+    "openat",
+    "flock",
+    "write",
+    "pwrite64",
+    "fdatasync",
+    "fsync",
+    "ftruncate",
+    "rename",
+    "unlink",
+)
 pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
 
 READS = """
@@ -56,7 +67,7 @@ def paths(tmp_path: Path) -> TeamPaths:
 def steps(paths: TeamPaths, log: Path) -> list[tuple[str, str]]:
     """What a reader changes and syncs, in order: call and file."""
     call = [str(STRACE), "-f", "-qq", "-y", "-o", str(log), "-e", f"trace={','.join(CALLS)}"]
-    subprocess.run([*call, "--", *program(READS, paths.root)], check=True, timeout=60)
+    subprocess.run([*call, "--", *_program(READS, paths.root)], check=True, timeout=60)
     found = []
     for line in log.read_text(encoding="utf-8").splitlines():
         name, rest = re.sub(r"^\d+ +", "", line).split("(", 1)
@@ -85,3 +96,7 @@ def test_what_a_killed_reader_left_is_synced_before_it_is_built_on(paths: TeamPa
     found = steps(paths, paths.home / "trace")
     assert found[:3] == recovered
     assert found[-1] == ("unlink", TAKEN)
+
+
+def _program(code: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-c", code, *map(str, arguments)]

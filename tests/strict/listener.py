@@ -98,8 +98,13 @@ class Handler(BaseHTTPRequestHandler):
         self._serve(b"")
 
     def do_POST(self) -> None:  # http.server's name
-        """Serve a request with a body."""
-        self._serve(self.rfile.read(int(self.headers.get("content-length", "0"))))
+        """Serve a request with a body, unless its client is killed before all of that was sent."""
+        length = int(self.headers.get("content-length", "0"))
+        data = self.rfile.read(length)
+        if len(data) < length:
+            self.close_connection = True
+        else:
+            self._serve(data)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # http.server's name
         """Say nothing."""

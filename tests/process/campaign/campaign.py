@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -14,15 +12,17 @@ from teamd.identity import Identity
 from teamd.store import running
 from teamd.store.mailbox import Mailbox
 from tests.process.campaign import places
+from tests.process.campaign.killer import Killer
 from tests.process.campaign.ledger import Ledger
+from tests.process.campaign.person import Person
 from tests.process.campaign.places import Place
-from tests.process.campaign.play import Play
+from tests.process.campaign.play import RUNAWAY, Play
 from tests.process.campaign.streams import Streams
-from tests.process.campaign.target import kill_at
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections import Counter
+    from collections.abc import Mapping
     from typing import Any
 
     from tests.e2e.harness import Project
@@ -38,7 +38,6 @@ TEAMMATE_PLACES: Final = (
     Place.TOOL,
     Place.SENT,
 )
-_PATIENCE_SECONDS: Final = 3.0
 _TRIES: Final = 20
 _SENDER = Path(__file__).with_name("sender.py")
 
@@ -59,9 +58,16 @@ class Campaign:
         self._play = Play(NAMES, Random(f"{seed} play"))
         self._senders: list[subprocess.Popen[str]] = []
         self._labels = 0
-        self.hits: Counter[Place] = Counter()
-        self.killed: Counter[str] = Counter()
         self.ledger = Ledger(project, NAMES)
+        self._killer = Killer(self._chance)
+        self.hits: Counter[Place] = self._killer.hits
+        self.killed: Counter[str] = self._killer.killed
+        self._person = Person(project, NAMES, self._chance, self._killer, self.ledger)
+        self._special = {
+            Place.DRAIN: self._person.be_killed_reading,
+            Place.START: self._kill_starting,
+            Place.BOTH: self._kill_both,
+        }
 
     def begin(self) -> None:
         """Start the team, and let everybody work."""
@@ -88,92 +94,98 @@ class Campaign:
         if wanted in (Place.ROSTER, Place.CONTROL):
             return self._kill_supervisor(wanted)
         if wanted is Place.SEND:
-            return self._chance.choice((self._kill_sender, self._kill_command))(wanted)
+            return self._chance.choice((self._kill_sender, self._person.be_killed_sending))(wanted)
+        if wanted in self._special:
+            return self._special[wanted]()
         kill = self._chance.choice((self._kill_teammate, self._kill_sender, self._kill_supervisor))
         return kill(None)
 
-    def _kill_teammate(self, wanted: Place | None) -> bool:
-        name = self._chance.choice(NAMES)
-
-        def who() -> Identity | None:
-            return _identity(self._project.member(name))
+    def _kill_teammate(self, wanted: Place | None, name: str | None = None) -> bool:
+        name = name or self._chance.choice(NAMES)
 
         def place_of(pid: int) -> Place:
             return places.of_teammate(self._project.paths, name, pid, self._streams)
 
-        hit = self._kill("teammate", who, place_of, wanted)
+        hit = self._killer.kill("teammate", lambda: self._process(name), place_of, wanted)
         if hit:
             self._streams.forget(name)
         return hit
 
-    def _kill_supervisor(self, wanted: Place | None) -> bool:
+    def _kill_supervisor(self, wanted: Place | None, *, again: bool = True) -> bool:
         paths = self._project.paths
-        hit = self._kill(
+        hit = self._killer.kill(
             "supervisor",
             lambda: running.supervisor(paths),
             lambda pid: places.of_supervisor(paths, pid),
             wanted,
         )
-        if hit:
+        if hit and again:
             self._project.start()
         return hit
 
     def _kill_sender(self, wanted: Place | None) -> bool:
         sender = self._chance.choice(self._senders)
-        hit = self._kill_program("sender", sender, wanted)
+        paths = self._project.paths
+        hit = self._killer.kill(
+            "sender",
+            lambda: Identity.of(sender.pid),
+            lambda pid: places.of_sender(paths, pid),
+            wanted,
+            comes_back=False,
+        )
         if hit:
             sender.wait()
             self._senders.remove(sender)
             self._begin_sender()
         return hit
 
-    def _kill_command(self, wanted: Place | None) -> bool:
-        """Kill `teamctl send`, and send the same again under the same id, as one may."""
-        self._labels += 1
-        to, content = self._chance.choice(NAMES), f"command-{self._labels}"
-        argv = ("teamctl", "send", to, content, "--id", content)
-        command = self._project.begin(*argv, stdout=subprocess.DEVNULL)
-        hit = self._kill_program("teamctl send", command, wanted)
-        status = command.wait()
-        assert status in (0, -signal.SIGKILL), f"{argv} ended with {status}"
-        if status:
-            self._project.do(*argv)
-        self.ledger.commands.append((to, content))
+    def _kill_starting(self) -> bool:
+        """Kill a supervisor that has begun to serve the team and has not said so."""
+        if not self._kill_supervisor(None, again=False):
+            return False
+        paths = self._project.paths
+        nowhere = subprocess.DEVNULL
+        command = self._project.begin("teamd", "start", stdout=nowhere, stderr=nowhere)
+        hit = self._killer.kill(
+            "supervisor",
+            lambda: running.supervisor(paths),
+            lambda pid: places.of_starting(paths, pid),
+            Place.START,
+        )
+        assert (command.wait() == 0) != hit, f"{hit}, and it ended with {command.returncode}"
+        if hit:
+            self._project.start()
         return hit
 
-    def _kill_program(
-        self, kind: str, program: subprocess.Popen[str], wanted: Place | None
-    ) -> bool:
+    def _kill_both(self) -> bool:
+        """Kill a teammate with a tool under it and its supervisor; nothing of it may run on."""
+        name = self._chance.choice(NAMES)
         paths = self._project.paths
-        return self._kill(
-            kind,
-            lambda: Identity.of(program.pid),
-            lambda pid: places.of_sender(paths, pid),
-            wanted,
-            comes_back=False,
+        self._play.long_for = name
+        hit = self._killer.kill(
+            "teammate",
+            lambda: self._process(name),
+            lambda pid: places.of_commander(paths, name, pid, self._streams, RUNAWAY),
+            Place.BOTH,
+            along=lambda: running.supervisor(paths),
         )
+        self._play.long_for = None
+        if hit:
+            self.killed["supervisor"] += 1
+            wait_until(lambda: not self._left(), what="all under the killed has ended")
+            self._streams.forget(name)
+            self._project.start()
+        else:  # or it would be at its long command for a minute
+            self._kill_teammate(None, name)
+        return hit
 
-    def _kill(
-        self,
-        kind: str,
-        who: Callable[[], Identity | None],
-        place_of: Callable[[int], Place],
-        wanted: Place | None,
-        *,
-        comes_back: bool = True,
-    ) -> bool:
-        place = kill_at(
-            who,
-            place_of,
-            wanted,
-            chance=self._chance,
-            patience_seconds=_PATIENCE_SECONDS,
-            comes_back=comes_back,
-        )
-        if place is not None:
-            self.hits[place] += 1
-            self.killed[kind] += 1
-        return place is not None
+    def _left(self) -> list[str]:
+        """Who is there besides the senders."""
+        senders = {sender.pid for sender in self._senders}
+        return [line for pid, line in self._project.survivors().items() if pid not in senders]
+
+    def _process(self, name: str) -> Identity | None:
+        return _identity(self._project.member(name))
 
     def _begin_sender(self) -> None:
         self._labels += 1
@@ -192,7 +204,12 @@ class Campaign:
         self._play.quiet = True
         for name in NAMES:
             wait_until(lambda: self._rests(name), timeout_seconds=30, what=f"{name} rests")  # noqa: B023
-        self._project.do("teamctl", "inbox")
+        self._person.read()
+
+    @property
+    def unseen(self) -> list[str]:
+        """What the person is said to have read, and was never shown."""
+        return self.ledger.unseen(self._person.printed)
 
     def _rests(self, name: str) -> bool:
         member = self._project.member(name)

@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from teamd.protocol import LEAD, TEAMD
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -57,6 +59,18 @@ class Ledger:
     def doubled(self) -> list[Sent]:
         """There more than once."""
         return sorted(sent for sent, times in self.delivered().items() if times > 1)
+
+    def unseen(self, printed: str) -> list[str]:
+        """Kept as read by the person, and never shown."""
+        shown = set(printed.split())
+        kept = (content for to, content in self.delivered() if to == LEAD)
+        return sorted(content for content in kept if content not in shown)
+
+    def torn(self) -> bytes:
+        """Lines of inboxes that were no message: half of one, or two glued together."""
+        paths = self._project.paths
+        boxes = (paths.rejected(name) for name in (*self._names, LEAD, TEAMD))
+        return b"".join(box.read_bytes() for box in boxes if box.exists())
 
     def replies(self, name: str) -> int:
         """How many replies a teammate's transcript holds."""

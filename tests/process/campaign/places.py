@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
+from teamd.protocol import LEAD, USER
+
 if TYPE_CHECKING:
     from collections import Counter
 
@@ -31,6 +33,9 @@ class Place(StrEnum):
     ROSTER = "in a roster write"
     CONTROL = "at the control inbox"
     SEND = "inside send"
+    DRAIN = "inside the person's drain"
+    START = "between a supervisor's claim and ready"
+    BOTH = "in a tool, with its supervisor"
     ELSEWHERE = "elsewhere"
 
 
@@ -62,6 +67,30 @@ def of_supervisor(paths: TeamPaths, pid: int) -> Place:
     return Place.CONTROL if paths.inbox("teamd") in held else Place.ELSEWHERE
 
 
+def of_starting(paths: TeamPaths, pid: int) -> Place:
+    """Where a supervisor is that has claimed the team: before it is ready, or not."""
+    logs = (paths.log("teamd"), paths.logs / "teamd.log.1")  # it may just have been rotated
+    ready = b'"event": "ready", "who": "teamd", "pid": %d,' % pid
+    is_ready = any(ready in _content(log) for log in logs)
+    return Place.ELSEWHERE if is_ready else Place.START
+
+
+def of_commander(
+    paths: TeamPaths, name: str, pid: int, streams: Streams, runaway: list[str]
+) -> Place:
+    """Where a teammate is: in a tool, one of whose children has got away from its group, or not."""
+    place = of_teammate(paths, name, pid, streams)
+    under = psutil.Process(pid).children(recursive=True) if place is Place.TOOL else []
+    return Place.BOTH if any(_words(process) == runaway for process in under) else Place.ELSEWHERE
+
+
+def of_reader(paths: TeamPaths, pid: int) -> Place:
+    """Where `teamctl inbox` is; it drains only if there is anything to take."""
+    files = {paths.inbox(LEAD), paths.taken(LEAD), paths.transcript(USER)}
+    drains = _open_files(pid) & files and (paths.has_mail(LEAD) or _content(paths.taken(LEAD)))
+    return Place.DRAIN if drains else Place.ELSEWHERE
+
+
 def of_sender(paths: TeamPaths, pid: int) -> Place:
     """Where a program is that sends mail."""
     sends = any(file.parent == paths.inboxes for file in _open_files(pid))
@@ -81,6 +110,13 @@ def _open_files(pid: int) -> set[Path]:
         with suppress(FileNotFoundError):
             found.add(fd.readlink())
     return found
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended meanwhile
+        return []
 
 
 def _begun(pid: int) -> float:

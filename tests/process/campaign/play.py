@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tests.strict.replies import say, use
 
@@ -13,9 +13,16 @@ if TYPE_CHECKING:
     from tests.strict.asked import Asked
     from tests.strict.replies import Answer, Call
 
+RUNAWAY: Final = ["sleep", "1000"]  # gets away from the process group of its command
+_LONG: Final = f"setsid {' '.join(RUNAWAY)} & sleep 60"
+
 
 class Play:
     """A model that is never done, until it is told to be quiet.
+
+    Attributes:
+        quiet: whether it has been told so.
+        long_for: whose commands are long ones, with a child that gets away.
 
     Args:
         names: the teammates.
@@ -28,11 +35,16 @@ class Play:
         self._count = 0
         self._lock = threading.Lock()
         self.quiet = False
+        self.long_for: str | None = None
 
     def __call__(self, asked: Asked) -> Answer:
         """Answer one request."""
         with self._lock:
-            if self.quiet or self._chance.random() < 0.2:
+            if self.quiet:
+                return say("That is all for now.")
+            if asked.name == self.long_for:
+                return use(("bash", {"command": _LONG}))
+            if self._chance.random() < 0.2:
                 return say("That is all for now.")
             return use(*(self._call(asked.name) for _ in range(self._chance.choice((1, 1, 2, 3)))))
 

@@ -26,6 +26,7 @@ def kill_at(
     chance: Random,
     patience_seconds: float,
     comes_back: bool = True,
+    along: Callable[[], Identity | None] | None = None,
 ) -> Place | None:
     """Kill a process at a place, or wherever it is when none is wanted.
 
@@ -38,6 +39,7 @@ def kill_at(
         chance: decides about the moments.
         patience_seconds: how long to try.
         comes_back: whether to go on trying when it has ended.
+        along: who is to be killed at the same moment; neither sees the other's end.
 
     Returns:
         Where it was killed; `None` if it did not come to the place in time.
@@ -51,8 +53,11 @@ def kill_at(
         if process is None or not _stop(process):
             continue
         place = place_of(process.pid)
-        if wanted in (None, place):
-            process.signal(signal.SIGKILL)
+        others = [] if along is None else [along()]
+        if wanted in (None, place) and all(other is not None and _stop(other) for other in others):
+            for victim in (*others, process):
+                assert victim is not None
+                victim.signal(signal.SIGKILL)
             return place
         process.signal(signal.SIGCONT)
     return None

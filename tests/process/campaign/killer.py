@@ -1,0 +1,53 @@
+"""Who kills, and keeps count of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.process.campaign.target import kill_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from teamd.identity import Identity
+    from tests.process.campaign.places import Place
+
+_PATIENCE_SECONDS: Final = 3.0
+
+
+class Killer:
+    """Kills at places, and counts where it did.
+
+    Attributes:
+        hits: the kills by place.
+        killed: the kills by whom they hit.
+    """
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self.hits: Counter[Place] = Counter()
+        self.killed: Counter[str] = Counter()
+
+    def kill(
+        self,
+        kind: str,
+        who: Callable[[], Identity | None],
+        place_of: Callable[[int], Place],
+        wanted: Place | None,
+        **options: Any,
+    ) -> bool:
+        """Kill one of a kind, see `kill_at`; whether it came to the place."""
+        place = kill_at(
+            who,
+            place_of,
+            wanted,
+            chance=self._chance,
+            patience_seconds=_PATIENCE_SECONDS,
+            **options,
+        )
+        if place is not None:
+            self.hits[place] += 1
+            self.killed[kind] += 1
+        return place is not None

@@ -1,0 +1,101 @@
+"""The operation that has the most steps: a supervisor starts, is asked to spawn, and ends."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import ExitCode
+from teamd.protocol import TEAMD
+from teamd.states import Status
+from teamd.store import files
+from teamd.store.mailbox import Mailbox
+from teamd.store.requests import Answer, Request
+from teamd.store.roster import Roster
+from tests.process.injected.injections import Injection, clean, program
+from tests.process.injected.operations import enlist
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from teamd.store.paths import TeamPaths
+    from teamd.store.roster import Member
+    from tests.process.injected.injections import Ended
+
+_LONG_SECONDS: Final = 600.0
+
+
+class Spawn:
+    """A supervisor's life with one request in it: acknowledged, or nothing half done."""
+
+    def prepare(self, paths: TeamPaths) -> None:
+        """The request waits."""
+        enlist(paths)
+        ask(paths, "jo")
+
+    def argv(self, paths: TeamPaths) -> list[str]:
+        """Serve it."""
+        return program("supervise", paths.root)
+
+    def name(self, _: Injection) -> str:
+        """One operation."""
+        return "spawn"
+
+    def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
+        """The roster can be read, who is at work has its prompt once, and another spawn works."""
+        ended.check(injection)
+        wait_until(lambda: not left(paths), what=f"all processes end after {injection}")
+        self._look(paths, "jo", injection)
+        assert injection.deadly or not list(paths.root.rglob(".teamd-*")), str(injection)
+        ask(paths, "kim")
+        again = clean(self.argv(paths))
+        assert again.status == 0, f"{injection}: {again}"
+        assert self._look(paths, "kim", injection), f"kim is not spawned after {injection}"
+        self._look(paths, "jo", injection)
+        assert not Mailbox(paths, TEAMD).waiting(), str(injection)
+        assert all(m.pid is None for m in Roster(paths).read().members), str(injection)
+
+    def _look(self, paths: TeamPaths, name: str, injection: Injection) -> bool:
+        """See that a spawn was made, or was not; whether it was acknowledged."""
+        member = Roster(paths).read().find(name)
+        prompts = [message.id for message in Mailbox(paths, name).peek()]
+        given = answer(paths, name)
+        well = given is not None and given.exit_code == ExitCode.DONE
+        assert prompts in ([], [name]), f"{prompts} after {injection}"
+        assert Mailbox(paths, name).rejected() == 0, str(injection)
+        if at_work(member):
+            assert prompts == [name], f"{name} works without a prompt after {injection}"
+        assert at_work(member) or not well, f"{given} and {member} after {injection}"
+        return well
+
+
+def at_work(member: Member | None) -> bool:
+    """Whether the roster says that it works."""
+    return member is not None and member.status is Status.WORKING
+
+
+def ask(paths: TeamPaths, name: str) -> None:
+    """Ask for a teammate; the request has its name as id, and so has its prompt."""
+    arguments = {"name": name, "role": "clerk", "prompt": "Go."}
+    deadline = time.time() + _LONG_SECONDS
+    request = Request(command="spawn", arguments=arguments, deadline=deadline, id=name)
+    Mailbox(paths, TEAMD, durable=False).put(request.message())
+
+
+def answer(paths: TeamPaths, name: str) -> Answer | None:
+    """What the supervisor said."""
+    content = files.read(paths.replies / f"{name}.json")
+    return None if content is None else Answer.decode(content)
+
+
+def left(paths: TeamPaths) -> list[int]:
+    """The processes that were started for a team."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(paths.root).encode() in words:
+            found.append(int(process.name))
+    return found

@@ -1,0 +1,77 @@
+"""What a kill cannot show and a power cut would: data before its name, both before the answer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.store.paths import TeamPaths
+from tests.process.injected.injections import STRACE, traced
+from tests.process.injected.operations import Read, RosterWrite, Send
+
+if TYPE_CHECKING:
+    from tests.process.injected.operations import Operation
+
+_CALL = re.compile(r"(\w+)\((?:\d+<([^>]*)>)?(.*?)(\) = .*)?$")
+_QUOTED = re.compile(r'"([^"]*)"')
+
+
+class Disk:
+    """What of a team would be lost if the power went now.
+
+    Attributes:
+        data: files with bytes that are not on disk.
+        names: files whose names are not.
+        mistakes: what was done too early.
+    """
+
+    def __init__(self, team: Path) -> None:
+        self._team = team
+        self.data: set[Path] = set()
+        self.names: set[Path] = set()
+        self.mistakes: list[str] = []
+
+    def see(self, line: str) -> None:
+        """Follow one system call."""
+        found = _CALL.match(line)
+        if found is None or str(self._team) not in line:
+            return
+        call, opened, rest, _ = found.groups()
+        path = Path(opened or "")
+        if call == "rename":
+            self._rename(*map(Path, _QUOTED.findall(rest)))
+        elif call == "openat" and "O_CREAT" in rest and "O_EXCL" not in rest:
+            self.names.add(Path(_QUOTED.findall(rest)[0]))
+        elif call in ("fsync", "fdatasync"):
+            self.data.discard(path)
+            self.names = {name for name in self.names if name.parent != path}
+        elif call in ("write", "pwrite64", "ftruncate"):
+            if call == "ftruncate" and (self.data | self.names):
+                self.mistakes.append(f"{path} is emptied while {self} is not safe")
+            self.data.add(path)
+
+    def _rename(self, old: Path, new: Path) -> None:
+        if old in self.data:
+            self.mistakes.append(f"{new} gets its name before its data is safe")
+        self.data.discard(old)
+        self.names.add(new)
+
+    def __str__(self) -> str:
+        return ", ".join(str(path.name) for path in self.data | self.names)
+
+
+@pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+@pytest.mark.parametrize(
+    "operation", [Send(first=True), Send(), Read(), Read(again=True), RosterWrite()]
+)
+def test_nothing_depends_on_what_is_not_on_disk_yet(tmp_path: Path, operation: Operation) -> None:
+    paths = TeamPaths(tmp_path / ".team")
+    operation.prepare(paths)
+    disk = Disk(paths.root)
+    for line in traced(operation.argv(paths), tmp_path / "trace"):
+        disk.see(line)
+    assert disk.mistakes == []
+    assert not disk.data | disk.names, f"{disk} is not safe at the end"
