@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from teamd.errors import BadName, NotAMessage
+from teamd.errors import BadName, BadTeamName, NotAMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,8 @@ ALL: Final = "all"
 RESERVED: Final = frozenset({LEAD, USER, TEAMD, ALL})
 STATE_TYPE: Final = "state"  # a teammate tells the supervisor how it goes
 REQUEST_TYPE: Final = "request"  # somebody asks the supervisor to do something
+TEAM_FOLDER: Final = ".team"  # in the project's folder: the team of whoever names none
+TEAMS_FOLDER: Final = ".teams"  # beside it: teams by name
 MAX_MESSAGE_BYTES: Final = 1_048_576
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
@@ -40,6 +42,17 @@ def check_name(name: str) -> str:
         raise BadName(name, "it is reserved; take another one")
     if not NAME.fullmatch(name):
         raise BadName(name, "take up to 64 of A-Z a-z 0-9 _ - with a letter or digit first")
+    return name
+
+
+def check_team_name(name: str) -> str:
+    """Return `name` if a team can have it.
+
+    Raises:
+        BadTeamName: it is not 1 to 64 of `A-Z a-z 0-9 _ -` with a letter or digit first.
+    """
+    if not NAME.fullmatch(name):
+        raise BadTeamName(name)
     return name
 
 

@@ -15,8 +15,8 @@ from teamctl.following import Growing
 from teamctl.unseen import Unseen
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, LockTimeout, TeamError
-from teamd.protocol import LEAD, USER, moment_of
-from teamd.store import files
+from teamd.protocol import USER, moment_of
+from teamd.store import locks
 from teamd.store.post import Post
 from teamd.store.transcript import Transcript, mail_in, parse
 from teamd.store.watch import watch
@@ -46,8 +46,9 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
     paths = choice.existing()
     mail = choice.settings(paths).mail
     post = Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
-    own = name is None or name.lower() in (LEAD, USER)
-    box = post.inbox(name or LEAD)
+    person = post.person()
+    box = post.inbox(name or person)
+    own = box.owner == person
     reader = _Looker(box) if peek or not own else _Taker(box, paths)
     if follow:
         _follow(reader, paths)
@@ -81,7 +82,7 @@ class _Taker:
 
     def read(self, *, as_json: bool) -> int:
         try:
-            with files.locked(self._turn):
+            with locks.locked(self._turn):
                 return self._read(as_json=as_json)
         except LockTimeout as error:
             if error.path != self._turn:

@@ -41,7 +41,7 @@ _ROTATED: Final = re.compile(r"\.log\.\d+")
 @team_options
 @pass_choice
 def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> int:
-    """Remove rotated logs, logs and conversations of names that are not in the team, and debris.
+    """Remove rotated logs, logs, conversations and jobs of names not in the team, and debris.
 
     What a member of the team has is left, whatever its status, and so are mail and your own
     conversation. Debris is what a kill left for more than an hour: answers that nobody came for,
@@ -74,6 +74,7 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
     if transcripts or everything:
         yield from _transcripts(paths, members)
     if everything:
+        yield from _jobs(paths, members)
         yield from debris.older(sorted(paths.replies.glob("*.json")), seconds=KEPT_SECONDS)
         yield from sorted(debris.aside(paths))
 
@@ -101,6 +102,12 @@ def _logs(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
 def _transcripts(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
     for path in sorted(paths.transcripts.glob("*.jsonl")):
         if NAME.fullmatch(path.stem) and path.stem.lower() not in members:
+            yield path
+
+
+def _jobs(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
+    for path in sorted(paths.all_jobs.glob("*/*")):
+        if NAME.fullmatch(path.parent.name) and path.parent.name.lower() not in members:
             yield path
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from teamd import programs
 from teamd.errors import TeamError
+from teamd.protocol import TEAM_FOLDER
 from teamd.store import running, trouble
-from teamd.store.paths import TEAM_FOLDER, TeamPaths
+from teamd.store.paths import TeamPaths
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:

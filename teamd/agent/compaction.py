@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.agent import briefing
 from teamd.agent.complaints import context_full
+from teamd.agent.course import CONTEXT_FULL
 from teamd.agent.gauge import BYTES_PER_TOKEN
 from teamd.models import TooLongError, UnusableError
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from teamd.agent.gauge import Room
     from teamd.models import Ask, Model, Reply
 
-CONTEXT_FULL: Final = "model_context_window_exceeded"
 _KEPT: Final = 3  # the last replies keep the results of their calls: they are being worked with
 _WORTH_SHARE: Final = 0.1  # of the context; clearing less would cost more in caching than it saves
 _LEAST_EXCHANGES: Final = 3  # between two summaries, or they would be all that is done

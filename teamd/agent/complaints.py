@@ -1,40 +1,21 @@
-"""What the lead is told when a teammate cannot go on: the same once, until it could again."""
+"""What a pause is about: the lead is told of each trouble once, however it is worded."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.models import UnusableError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _DIGITS: Final = re.compile(r"\d+")
+_OUTAGE: Final = "an outage"
 
 
-class Complaints:
-    """The complaints of one teammate.
-
-    Args:
-        name: the teammate's.
-        tell: reaches the lead.
-    """
-
-    def __init__(self, name: str, tell: Callable[[str], None]) -> None:
-        self._name = name
-        self._tell = tell
-        self._told: str | None = None
-
-    def make(self, error: UnusableError) -> None:
-        """Tell the lead, unless that is what was told last."""
-        if (gist := _gist(error)) != self._told:
-            self._told = gist
-            self._tell(f"{self._name} is paused: {error}")
-
-    def settled(self) -> None:
-        """It could go on: what comes now is news."""
-        self._told = None
+def gist(error: UnusableError) -> str:
+    """What two sentences on the same trouble have in common."""
+    if error.again_in_seconds is not None:
+        return _OUTAGE  # it fails in another way each time, and ends without anybody's help
+    return _DIGITS.sub("0", str(error))  # a conversation that is too long grows with each mail
 
 
 def context_full(model: str) -> UnusableError:
@@ -43,10 +24,3 @@ def context_full(model: str) -> UnusableError:
         f"the conversation is too long for {model}, whose last reply had no room to end; "
         "begin anew with --fresh"
     )
-
-
-def _gist(error: UnusableError) -> str:
-    """What two sentences on the same trouble have in common."""
-    if error.again_in_seconds is not None:
-        return ""  # an outage: it fails in another way each time, and ends without anybody's help
-    return _DIGITS.sub("0", str(error))  # a conversation that is too long grows with each mail

@@ -83,9 +83,18 @@ class Conversation(Course):
         """Tell the model something that is nobody's mail."""
         self._record({"record": "note", "text": text})
 
-    def end_turn(self, outcome: str, text: str) -> None:
+    def add_news(self, about: str, text: str) -> None:
+        """Tell the model what happened beside the conversation.
+
+        Args:
+            about: names what happened; `told` holds it from now on, through every restart.
+            text: what the model reads.
+        """
+        self._record({"record": "news", "about": about, "text": text})
+
+    def end_turn(self, outcome: str, text: str, **facts: Any) -> None:
         """Note how a turn ended: its outcome and final text, or why it is paused."""
-        self._record({"record": "ended", "outcome": outcome, "text": text})
+        self._record({"record": "ended", "outcome": outcome, "text": text, **facts})
 
     def clear(self, *, kept: int, least_bytes: int) -> bool:
         """Take old results of tools out of the model's sight, if that saves so many bytes.

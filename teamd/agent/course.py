@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PAUSED = "paused"
 LIMIT = "limit"
+CONTEXT_FULL = "model_context_window_exceeded"
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
@@ -26,12 +27,16 @@ class Course:
 
     Attributes:
         system: the system prompt, frozen when the conversation was opened; empty before.
+        tools: those of the workspace that it may use, frozen likewise; `None` for all.
+        model: the one that its role asks for, frozen likewise; `None` for that of the team.
         owes_reply: whether the model is to be asked: there is something it has not answered.
         unfollowed: whether what the last reply asks for has not been done to its end.
         stop_reason: why the last reply ended.
         said: the text of the last reply.
+        paused_about: what it was paused about last, without a reply since; the lead knows it.
         unanswered: tool calls of the last reply that have no result yet.
         begun: the ids of those of its calls that were begun.
+        told: what the model has been told of by `add_news`, whichever conversation it was in.
         turns: replies so far, those of earlier conversations of the name included, and those
             that are summaries.
         input_tokens: of all those replies, cached ones included.
@@ -44,11 +49,14 @@ class Course:
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, str, str]] = set()
+        self.told: set[str] = set()
         self._length = 0
         self._nonce = ""
         self.turns = 0
         self.input_tokens = 0
         self.output_tokens = 0
+        self.tools: frozenset[str] | None = None
+        self.model: str | None = None
         self._begin("")
 
     def apply(self, record: Record) -> None:
@@ -69,6 +77,7 @@ class Course:
         self.unfollowed = False
         self.stop_reason = ""
         self.said = ""
+        self.paused_about: str | None = None
         self.unanswered: list[Block] = []
         self.begun: set[str] = set()
         self.identity = ""
@@ -80,6 +89,9 @@ class Course:
 
     def _apply_opened(self, record: Record) -> None:
         self._begin(record["system"])
+        tools = record.get("tools")
+        self.tools = None if tools is None else frozenset(tools)
+        self.model = record.get("model")
         self._nonce = record.get("nonce", "")
         self.identity = briefing.identity(record)
 
@@ -93,6 +105,11 @@ class Course:
         self.owed.append(Owed(note=record["text"]))
         self._tell(record["text"])
 
+    def _apply_news(self, record: Record) -> None:
+        self.told.add(record["about"])
+        self.owed.append(Owed(note=record["text"]))
+        self._tell(record["text"])
+
     def _apply_started(self, record: Record) -> None:
         self.begun.add(record["tool_use_id"])
 
@@ -100,6 +117,8 @@ class Course:
         self._count(record)
         self.stop_reason = record["stop_reason"]
         self.said = "".join(b["text"] for b in record["content"] if b["type"] == "text")
+        if self.stop_reason != CONTEXT_FULL:  # such a reply came to nothing, as the one before
+            self.paused_about = None
         self.owes_reply = self.stop_reason == "pause_turn"
         self.unfollowed = True
         self.owed = [one for one in self.owed if not one.note]
@@ -137,10 +156,12 @@ class Course:
         self._count(record)
 
     def _apply_ended(self, record: Record) -> None:
-        if record["outcome"] != PAUSED:  # who is paused goes on where it was
-            self.owes_reply = False
-            self.unfollowed = False
-        if record["outcome"] not in (PAUSED, LIMIT):  # who was stopped has not done its work
+        if record["outcome"] == PAUSED:  # who is paused goes on where it was
+            self.paused_about = record.get("about", record["text"])
+            return
+        self.owes_reply = False
+        self.unfollowed = False
+        if record["outcome"] != LIMIT:  # who was stopped by it has not done its work
             self.owed = []
 
     def _tell(self, text: str) -> None:

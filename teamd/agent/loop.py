@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent import prompts
 from teamd.agent.briefing import NothingOpen
-from teamd.agent.compaction import CONTEXT_FULL, Compaction
-from teamd.agent.complaints import Complaints
-from teamd.agent.course import LIMIT, PAUSED
+from teamd.agent.compaction import Compaction
+from teamd.agent.complaints import gist
+from teamd.agent.course import CONTEXT_FULL, LIMIT, PAUSED
 from teamd.agent.gauge import Room
 from teamd.models import Ask, UnusableError
 from teamd.protocol import moment_of
@@ -20,7 +20,7 @@ from teamd.store.mailbox import Portion
 from teamd.tools import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Iterable
     from typing import Protocol
 
     from teamd.agent.bell import Bell
@@ -43,17 +43,44 @@ if TYPE_CHECKING:
 
 # A flood is read in portions that a context bears, each of them answered before the next.
 PORTION = Portion(messages=100, bytes=128 * 1024, wary=True)
+INTERRUPTED = "interrupted"
+T = TypeVar("T")
 CUT_OFF_REASONS = frozenset({"max_tokens", CONTEXT_FULL})
+
+
+class InterruptedTurnError(Exception):
+    """A person has broken off the turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persona:
-    """What the roster says of a teammate when it wakes."""
+    """What a teammate is told to be when its conversation begins.
 
-    model: str
+    Attributes:
+        role: what it is, in a word or two.
+        team: the name of its team.
+        model: the one that its role asks for; `None` for that of the team.
+        tools: those of the workspace that it may use; `None` for all.
+    """
+
     system: str
     role: str = ""
     team: str = ""
+    model: str | None = None
+    tools: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """Something that happened beside the conversation.
+
+    Attributes:
+        about: names what happened; it is told once.
+        text: what the model reads.
+    """
+
+    about: str
+    text: str
 
 
 class Loop:
@@ -61,8 +88,10 @@ class Loop:
 
     Args:
         name: the teammate's.
-        persona: asked at each wake: the model may be changed meanwhile, and a conversation that
-            begins anew takes the role of that moment.
+        persona: asked when a conversation begins: it takes the role of that moment.
+    model_name: asked at each call, with what the conversation's role asks for.
+    news: what there is to tell, told already or not; looked at before each call.
+    fetch: looks for work where there is no mail; says whether there is some now.
         calls_per_wake: how many model calls one wake may take.
         max_tokens: per reply.
         room: how long a conversation may become.
@@ -74,12 +103,15 @@ class Loop:
         *,
         name: str,
         persona: Callable[[], Persona],
+        model_name: Callable[[str | None], str],
+        news: Callable[[], Iterable[News]],
         conversation: Conversation,
         mailbox: Mailbox,
         model: Model,
         toolbox: Toolbox,
         bell: Bell,
         outside: Outside,
+        fetch: Callable[[], bool],
         calls_per_wake: int,
         max_tokens: int,
         room: Room | None = None,
@@ -87,17 +119,21 @@ class Loop:
     ) -> None:
         self._name = name
         self._persona = persona
+        self._model_name = model_name
+        self._news = news
         self._conversation = conversation
         self._mailbox = mailbox
         self._toolbox = toolbox
         self._bell = bell
         self._outside = outside
+        self._fetch = fetch
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
         self._compaction = Compaction(
             conversation, model, room=room or Room(), work=open_work or NothingOpen()
         )
-        self._complaints = Complaints(name, outside.tell_lead)
+        self._doing: asyncio.Future[Any] | None = None
+        self._interrupted = False
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -105,6 +141,8 @@ class Loop:
             self._bell.silence()  # before the look, so that no ring is lost between the two
             self._deliver()
             if not (self._conversation.owes_reply or self._conversation.unfollowed):
+                if self._fetch():
+                    continue
                 self._outside.report(Status.IDLE)
                 await self._bell.wait()
                 continue
@@ -112,6 +150,14 @@ class Loop:
                 await self._work()
             except UnusableError as error:
                 await self._pause(error)
+            except InterruptedTurnError:
+                self._break_off()
+
+    def interrupt(self) -> None:
+        """Break off the turn that is under way, if there is one; the teammate lives on."""
+        if self._doing is not None:
+            self._interrupted = True
+            self._doing.cancel()
 
     def _deliver(self) -> None:
         """Take mail and put it into the conversation, once."""
@@ -126,11 +172,19 @@ class Loop:
         if fresh:
             self._conversation.deliver(fresh, taken=moment_of(batch.id))
         self._mailbox.done(batch)
+        for news in self._news():
+            if news.about not in self._conversation.told:
+                self._conversation.add_news(news.about, news.text)
 
     def _open(self) -> None:
         persona = self._persona()
         self._conversation.open(
-            persona.system, name=self._name, role=persona.role, team=persona.team
+            persona.system,
+            name=self._name,
+            role=persona.role,
+            team=persona.team,
+            model=persona.model,
+            tools=None if persona.tools is None else sorted(persona.tools),
         )
 
     async def _work(self) -> None:
@@ -142,10 +196,8 @@ class Loop:
             if self._conversation.unfollowed and await self._follow():
                 return
             self._outside.report(Status.WORKING)
-            reply = await self._compaction.reply(self._ask)
+            reply = await self._interruptible(self._compaction.reply(self._ask))
             self._conversation.add_reply(reply)
-            if reply.stop_reason != CONTEXT_FULL:
-                self._complaints.settled()
         if await self._follow():
             return
         self._conversation.end_turn(LIMIT, "")
@@ -158,9 +210,9 @@ class Loop:
         """The next request, with the mail of this moment in it."""
         self._deliver()
         return Ask(
-            model=self._persona().model,
+            model=self._model_name(self._conversation.model),
             system=self._conversation.system,
-            tools=self._toolbox.schemas(),
+            tools=self._toolbox.schemas(self._conversation.tools),
             messages=self._conversation.messages(),
             max_tokens=self._max_tokens,
         )
@@ -171,7 +223,7 @@ class Loop:
         calls = talk.unanswered
         if calls and talk.stop_reason == "tool_use":
             for call in calls:
-                talk.add_result(call, await self._run(call))
+                talk.add_result(call, await self._interruptible(self._run(call)))
             return False
         for call in calls:
             talk.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
@@ -187,7 +239,28 @@ class Loop:
         if call["id"] in self._conversation.begun and not self._toolbox.repeats(call["name"]):
             return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
         key = self._conversation.begin_call(call)
-        return await self._toolbox.run(call["name"], call["input"], key=key)
+        granted = self._conversation.tools
+        return await self._toolbox.run(call["name"], call["input"], key=key, granted=granted)
+
+    async def _interruptible(self, work: Coroutine[Any, Any, T]) -> T:
+        self._interrupted = False
+        doing: asyncio.Future[T] = asyncio.ensure_future(work)
+        self._doing = doing
+        try:
+            return await doing
+        except asyncio.CancelledError:
+            if self._interrupted:
+                raise InterruptedTurnError from None
+            raise
+        finally:
+            doing.cancel()  # whoever is cancelled itself leaves nothing running behind
+            self._doing = None
+
+    def _break_off(self) -> None:
+        """Leave the conversation as one that the API takes, and the turn as ended."""
+        for call in self._conversation.unanswered:
+            self._conversation.add_result(call, Result(text=prompts.BROKEN_OFF_CALL, is_error=True))
+        self._conversation.end_turn(INTERRUPTED, "")
 
     def _end(self) -> None:
         reason = self._conversation.stop_reason
@@ -200,9 +273,12 @@ class Loop:
 
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try."""
-        self._conversation.end_turn(PAUSED, str(error))
+        about = gist(error)
+        told = self._conversation.paused_about  # maybe by an earlier process
+        self._conversation.end_turn(PAUSED, str(error), about=about)
         self._outside.report(Status.PAUSED, str(error))
-        self._complaints.make(error)
+        if about != told:
+            self._outside.tell_lead(f"{self._name} is paused: {error}")
         await self._rest(error.again_in_seconds)
 
     async def _rest(self, seconds: float | None) -> None:

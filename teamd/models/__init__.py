@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Block = dict[str, Any]
 
@@ -18,6 +21,7 @@ class Ask:
         tools: the `tools` of the Messages API, the same through a conversation.
         messages: the conversation as the Messages API takes it.
         max_tokens: the most that the reply may have.
+        heard: gets the text of the reply piece by piece as it comes; what it got is no reply yet.
     """
 
     model: str
@@ -25,6 +29,7 @@ class Ask:
     tools: list[dict[str, Any]]
     messages: list[dict[str, Any]]
     max_tokens: int
+    heard: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from teamd.models.faults import as_model_error
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from anthropic import AsyncMessageStream
 
@@ -68,7 +68,7 @@ class Claude:
         client = self._client or await self._connect()
         try:
             async with client.messages.stream(**self._body(ask)) as stream:
-                return await _whole(stream)
+                return await _whole(stream, ask.heard)
         except TransientError:
             raise
         # A broken stream shows as an error of the SDK, of its HTTP library, of its JSON parser or
@@ -143,11 +143,13 @@ def with_breakpoints(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return marked
 
 
-async def _whole(stream: AsyncMessageStream) -> Reply:
+async def _whole(stream: AsyncMessageStream, heard: Callable[[str], None] | None) -> Reply:
     inputs: defaultdict[int, str] = defaultdict(str)
     async for event in stream:
         if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
             inputs[event.index] += event.delta.partial_json
+        elif heard is not None and event.type == "text":
+            heard(event.text)
     message = await stream.get_final_message()
     if not isinstance(message.stop_reason, str):
         raise TransientError("the model's server ended its reply half way")

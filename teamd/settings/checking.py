@@ -28,9 +28,10 @@ class Checking:
         mistakes: a sentence each, with the key in front.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, default_folder: Path) -> None:
         self.mistakes: list[str] = []
         self._folder = folder
+        self._default_folder = default_folder
 
     def settings(self, document: dict[str, Any]) -> Settings:
         """Return what the document says; of use only if there are no mistakes."""
@@ -48,7 +49,11 @@ class Checking:
             return {}
         # A path is checked and made absolute by default as well: the workspace must be there.
         paths = {field.name: field.default for field in fields(shape)}
-        paths = {key: default for key, default in paths.items() if isinstance(default, Path)}
+        paths = {
+            key: str(self._default_folder / default)
+            for key, default in paths.items()
+            if isinstance(default, Path)
+        }
         return self._values(name, shape, paths | table)
 
     def _teammates(self, tables: object) -> tuple[Teammate, ...]:

@@ -126,6 +126,15 @@ class Supervision:
         default=10.0,
         metadata=key(Seconds(), "how long a teammate may take to end; then it is killed"),
     )
+    stuck_seconds: float = field(
+        default=300.0,
+        metadata=key(
+            Seconds(zero=True), "one at work that hangs for so long is reported to you; 0: never"
+        ),
+    )
+    stuck_restart: bool = field(
+        default=False, metadata=key(Flag(), "and it is killed, and started again as after a crash")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +149,16 @@ class Mail:
     )
     max_message_bytes: int = field(
         default=MAX_MESSAGE_BYTES, metadata=key(Whole(), "the largest message, in bytes")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """`[tasks]`: how the board is used."""
+
+    auto_claim: bool = field(
+        default=False,
+        metadata=key(Flag(), "who idles claims the next free task of its role, or of none"),
     )
 
 
@@ -180,6 +199,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     supervision: Supervision = field(default_factory=Supervision)
     mail: Mail = field(default_factory=Mail)
+    tasks: Tasks = field(default_factory=Tasks)
     tools: Tools = field(default_factory=Tools)
     teammates: tuple[Teammate, ...] = ()
 
@@ -191,6 +211,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
         "limits": Limits,
         "supervision": Supervision,
         "mail": Mail,
+        "tasks": Tasks,
         "tools": Tools,
     }
 )

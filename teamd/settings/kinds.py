@@ -70,15 +70,18 @@ class Whole:
 
 
 class Seconds:
-    """A time that something may take, whole or not."""
+    """A time that something may take, whole or not; 0 where that switches something off."""
 
-    words = f"a number of seconds above 0 and up to {MAX_SECONDS}"
+    def __init__(self, *, zero: bool = False) -> None:
+        self._zero = zero
+        least = "of at least" if zero else "above"
+        self.words = f"a number of seconds {least} 0 and up to {MAX_SECONDS}"
 
     def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
         """Return it as a float."""
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise Wrong
-        if not 0 < value <= MAX_SECONDS:
+        if not 0 <= value <= MAX_SECONDS or (value == 0 and not self._zero):
             raise Wrong
         return float(value)
 

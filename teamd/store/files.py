@@ -174,6 +174,13 @@ def make_private_directory(directory: Path) -> None:
         directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
 
 
+def ignore(directory: Path) -> None:
+    """Have git pass a directory over, unless it holds a `.gitignore` already."""
+    path = directory / ".gitignore"
+    if not path.exists():
+        replace(path, b"*\n")
+
+
 def check_owner(path: Path) -> None:
     """Refuse what belongs to another user, as git refuses another user's repository.
 

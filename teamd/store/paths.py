@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from teamd.errors import NoTeam
-from teamd.protocol import LEAD, USER
+from teamd.protocol import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, check_team_name
 from teamd.store import files
 
-TEAM_FOLDER: Final = ".team"
 SETTINGS_FILE: Final = "team.toml"
 
 
@@ -23,12 +22,20 @@ class TeamPaths:
 
     @property
     def home(self) -> Path:
-        """The folder that holds the team directory, and `team.toml`."""
-        return self.root.parent
+        """The project's folder: it holds `.team/`, `.teams/` and `team.toml`."""
+        return self.root.parent if self.own_name is None else self.root.parent.parent
+
+    @property
+    def own_name(self) -> str | None:
+        """The name of a team in `.teams/`; the settings name any other."""
+        return self.root.name if self.root.parent.name == TEAMS_FOLDER else None
 
     @property
     def settings(self) -> Path:
-        """The person's settings, unless another file is named."""
+        """The person's settings, unless another file is named; a team by name may have its own."""
+        own = self.root / SETTINGS_FILE
+        if self.own_name is not None and own.exists():
+            return own
         return self.home / SETTINGS_FILE
 
     @property
@@ -79,9 +86,31 @@ class TeamPaths:
         """The conversation of `name`."""
         return self.transcripts / f"{name}.jsonl"
 
-    def delivered(self, name: str) -> Path:
-        """Where mail to `name` stands in the end; the person's is kept once it was shown."""
-        return self.transcript(USER if name == LEAD else name)
+    def delivered(self, name: str) -> tuple[Path, ...]:
+        """Where mail to `name` may stand in the end; the person's is kept once it was shown.
+
+        The person is `lead` or, while there is an agent that leads, `user`.
+        """
+        places = {LEAD: (LEAD, USER), USER: (USER,)}.get(name, (name,))
+        return tuple(map(self.transcript, places))
+
+    def partial(self, name: str) -> Path:
+        """What `name`'s model has said so far of a reply that is under way."""
+        return self.transcripts / f"{name}.partial"
+
+    @property
+    def tasks(self) -> Path:
+        """The folder of the board, one file a task."""
+        return self.root / "tasks"
+
+    def task(self, task_id: str) -> Path:
+        """One task of the board."""
+        return self.tasks / f"{task_id}.json"
+
+    @property
+    def tasks_lock(self) -> Path:
+        """Guards every change to the board; holds the last id that was given."""
+        return self.tasks / "board.lock"
 
     @property
     def replies(self) -> Path:
@@ -104,6 +133,30 @@ class TeamPaths:
         return self.inboxes / "reading.lock"
 
     @property
+    def all_jobs(self) -> Path:
+        """The folder of everybody's background jobs."""
+        return self.root / "jobs"
+
+    def jobs(self, name: str) -> Path:
+        """The folder of `name`'s background jobs."""
+        return self.all_jobs / name
+
+    @property
+    def subagents(self) -> Path:
+        """The folder of the conversations of subagents."""
+        return self.root / "subagents"
+
+    @property
+    def agents(self) -> Path:
+        """The folder of the team's role files."""
+        return self.root / "agents"
+
+    @property
+    def skills(self) -> Path:
+        """The folder of the team's skills."""
+        return self.root / "skills"
+
+    @property
     def logs(self) -> Path:
         """The folder of the logs."""
         return self.root / "logs"
@@ -123,19 +176,25 @@ class TeamPaths:
         for folder in (
             self.inboxes,
             self.transcripts,
+            self.tasks,
             self.replies,
             self.call_slots,
             self.lives,
             self.logs,
         ):
             files.make_private_directory(folder)
-        ignore = self.root / ".gitignore"
-        if not ignore.exists():
-            files.replace(ignore, b"*\n")
+        files.ignore(self.root)
 
 
-def named(team_directory: str | None) -> TeamPaths | None:
-    """The team that `--team-dir` or `TEAMD_DIR` names, if either does."""
+def named(team_directory: str | None, team: str | None = None) -> TeamPaths | None:
+    """The team that `--team`, `--team-dir` or `TEAMD_DIR` names, if any of them does.
+
+    Raises:
+        NoTeam: nothing could be there.
+        BadTeamName: no team can have that name.
+    """
+    if team is not None:
+        return TeamPaths(project(_here()) / TEAMS_FOLDER / check_team_name(team))
     chosen = team_directory or os.environ.get("TEAMD_DIR")
     if not chosen:
         return None
@@ -143,6 +202,14 @@ def named(team_directory: str | None) -> TeamPaths | None:
         return TeamPaths(Path(chosen).expanduser().resolve())
     except (OSError, RuntimeError, ValueError) as error:  # no such user; links in a circle; a NUL
         raise NoTeam(f"{chosen!r} cannot be a team directory: {error}") from error
+
+
+def project(start: Path) -> Path:
+    """The nearest folder from `start` upwards that holds teams; `start` where there is none."""
+    for folder in (start, *start.parents):
+        if (folder / TEAM_FOLDER).is_dir() or (folder / TEAMS_FOLDER).is_dir():
+            return folder
+    return start
 
 
 def discover(start: Path) -> TeamPaths | None:
@@ -159,31 +226,40 @@ def discover(start: Path) -> TeamPaths | None:
     return None
 
 
-def existing(team_directory: str | None) -> TeamPaths:
+def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
     """The team that a command means.
 
     Raises:
         NoTeam: there is none.
         StoreError: it belongs to another user.
     """
-    chosen = named(team_directory)
+    chosen = named(team_directory, team)
     if chosen is None:
         found = discover(_here())
         if found is None:
             raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
         return found
     if not chosen.root.is_dir():
+        if team is not None:
+            raise NoTeam(f"there is no team {team!r} in {chosen.home}; `teamctl create {team}`")
         raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
     files.check_owner(chosen.root)
     return chosen
 
 
-def existing_or_here(team_directory: str | None) -> TeamPaths:
+def existing_or_here(team_directory: str | None, team: str | None = None) -> TeamPaths:
     """The team that `teamd start` means: the one that is found, else a new one right here."""
-    chosen = named(team_directory) or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
+    chosen = named(team_directory, team) or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
     if chosen.root.exists() and not chosen.root.is_dir():
         raise NoTeam(f"{chosen.root} is no folder; move it away, or name another team directory")
     return chosen
+
+
+def all_teams(folder: Path) -> list[TeamPaths]:
+    """The teams of a project: that in `.team/` first, then those in `.teams/` by name."""
+    first = TeamPaths(folder / TEAM_FOLDER)
+    others = (TeamPaths(root) for root in sorted((folder / TEAMS_FOLDER).glob("[!.]*/")))
+    return [team for team in (first, *others) if team.root.is_dir()]
 
 
 def _here() -> Path:

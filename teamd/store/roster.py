@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.identity import Identity
+from teamd.protocol import LEAD, USER
 from teamd.states import Status
 from teamd.store import files, locks
 
@@ -113,6 +114,12 @@ class Team:
     members: tuple[Member, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def person(self) -> str:
+        """The name of the person's inbox: `lead`, unless there is an agent that leads."""
+        leader = self.find(LEAD)
+        return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
+
     def find(self, name: str) -> Member | None:
         """The member of that name, compared without case."""
         return next((m for m in self.members if m.name.lower() == name.lower()), None)
@@ -162,6 +169,14 @@ class Roster:
         """
         content = files.read(self._paths.config)
         return Team() if content is None else self._decode(content)
+
+    def version(self) -> tuple[int, ...] | None:
+        """Differs whenever the file was replaced or changed; `None` where there is none."""
+        try:
+            now = self._paths.config.stat()
+        except OSError:
+            return None
+        return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
 
     def update(self, change: Callable[[Team], Team]) -> Team:
         """Read, change and replace the roster under its lock; nothing is written for no change."""

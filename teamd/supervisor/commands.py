@@ -69,6 +69,7 @@ class Commands:
 
     Args:
         caution: a sentence that whoever spawns should read, such as that there is no key.
+        check_role: raises a `TeamError` for a role whose file cannot be understood.
         reload: reads the settings again.
     """
 
@@ -80,6 +81,7 @@ class Commands:
         post: Post,
         journal: Journal,
         caution: Callable[[], str | None],
+        check_role: Callable[[str], object],
         reload: Callable[[], Reloaded],
     ) -> None:
         self._teammates = teammates
@@ -87,9 +89,12 @@ class Commands:
         self._post = post
         self._journal = journal
         self._caution = caution
+        self._check_role = check_role
         self._reload = reload
         self._known = {
             "spawn": self._answer_spawn,
+            "lead": self._answer_lead,
+            "interrupt": self._answer_interrupt,
             "shutdown": self._answer_shutdown,
             "reload": self._answer_reload,
         }
@@ -106,18 +111,27 @@ class Commands:
             raise NotAMessage(f"teamd knows no request {request.command!r}; it knows: {known}")
         command(request, reply)
 
-    def spawn(self, newcomer: Newcomer, message_id: str) -> Member:
+    def spawn(self, newcomer: Newcomer, message_id: str, *, sender: str = LEAD) -> Member:
         """Start or wake a teammate: the prompt first, then the roster, then the process.
 
+        Args:
+            newcomer: who.
+            message_id: the prompt's.
+            sender: whom the prompt is from.
+
         Raises:
-            TeamError: it works already, is being shut down, or remembers another role.
+            TeamError: it works already, is being shut down, or remembers another role; the role's
+                file cannot be understood.
         """
         member = self._register.team.find(newcomer.name)
         self._check(member, newcomer)
+        self._check_role(newcomer.role)
         self._register.check()
         name = member.name if member else newcomer.name
         extra = {"fresh": True} if newcomer.fresh else {}
-        prompt = Message(id=message_id, sender=LEAD, to=name, content=newcomer.prompt, extra=extra)
+        prompt = Message(
+            id=message_id, sender=sender, to=name, content=newcomer.prompt, extra=extra
+        )
         self._post.mailbox(name).put(prompt)
         self._register.admit(name, newcomer.role, newcomer.model)
         try:
@@ -131,11 +145,11 @@ class Commands:
         return self._register.team.get(name)
 
     def _check(self, member: Member | None, newcomer: Newcomer) -> None:
-        if member is None:
-            return
-        name = member.name
+        name = member.name if member else newcomer.name
         if self._teammates.state(name) in (State.STOPPING, State.KILLED):
             raise TeamError(f"{name} is being shut down; try again in a moment")
+        if member is None:
+            return
         if member.status is Status.WORKING:
             raise TeamError(
                 f"{name} is working already; `teamctl send {name} …` reaches it at once, "
@@ -148,12 +162,36 @@ class Commands:
             )
 
     def _answer_spawn(self, request: Request, reply: Reply) -> None:
-        member = self.spawn(Newcomer.of(request.arguments), request.id)
+        leads = request.sender.partition("@")[0] == LEAD  # an agent, here or of another team
+        sender = request.sender if leads else self._register.team.person
+        member = self.spawn(Newcomer.of(request.arguments), request.id, sender=sender)
         if member.status is Status.FAILED:
             raise TeamError(f"{member.name} could not be started: {member.reason}")
         caution = self._caution() or member.reason  # such as: no process could be forked yet
         data = {"member": member.encode(), "message_id": request.id, "warning": caution}
         reply(Answer(text=f"{member.name} ({member.role}) is at work", data=data))
+
+    def _answer_lead(self, request: Request, reply: Reply) -> None:  # noqa: ARG002 -- no arguments
+        """Have an agent that leads, from now on until it is shut down."""
+        member = self._register.team.find(LEAD)
+        if self._teammates.state(LEAD) in (State.STOPPING, State.KILLED):
+            raise TeamError("lead is being shut down; try again in a moment")
+        self._register.check()
+        if member is None or not member.status.wants_process:
+            self._register.admit(LEAD, LEAD, None)
+            self._register.publish()
+        self._teammates.start(LEAD)
+        self._register.publish()
+        member = self._register.team.get(LEAD)
+        data = {"member": member.encode(), "warning": self._caution() or member.reason}
+        reply(Answer(text="lead is there", data=data))
+
+    def _answer_interrupt(self, request: Request, reply: Reply) -> None:
+        member = self._register.team.get(_text(request.arguments, "name"))
+        if member.status is not Status.WORKING:
+            raise TeamError(f"{member.name} is {member.status}; there is nothing to interrupt")
+        self._teammates.interrupt(member.name)
+        reply(Answer(text=f"{member.name} is interrupted"))
 
     def _answer_shutdown(self, request: Request, reply: Reply) -> None:
         names = self._who(request.arguments)

@@ -20,7 +20,7 @@ _MOST_COUNTED: Final = 100
 class SendMessageInput(Input):
     """What `send_message` takes."""
 
-    to: str = Field(description="a teammate's name, or lead")
+    to: str = Field(description="a teammate's name, or lead; name@team in another team")
     content: str = Field(description="the whole message")
     summary: str | None = Field(default=None, description="what it is about, in a few words")
 
@@ -46,7 +46,7 @@ class SendMessage(Tool[SendMessageInput]):
 
     async def call_once(self, arguments: SendMessageInput, key: str) -> str:
         """Send it under an id that follows from the call."""
-        to = self._post.inbox(arguments.to).owner
+        to = self._post.address(arguments.to)
         if to.lower() == self._sender.lower():
             raise ToolError("that is you; a message to yourself is of no use")
         message = Message(

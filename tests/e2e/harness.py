@@ -148,8 +148,9 @@ class Project:
         self.paths.config.write_text(json.dumps(roster), encoding="utf-8")
 
     def write(self, name: str, text: str) -> Path:
-        """Write a file into the project's folder."""
+        """Write a file into the project's folder, and the folders above it."""
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
 

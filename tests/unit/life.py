@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from teamd.agent.bell import Bell
 from teamd.agent.conversation import Conversation
-from teamd.agent.loop import Loop, Persona
+from teamd.agent.loop import Loop, News, Persona
 from teamd.agent.outside import Outside
+from teamd.agent.pulse import Pulse
 from teamd.identity import Identity
 from teamd.models import Ask, Reply, Usage
 from teamd.protocol import TEAMD, Message
@@ -24,6 +25,7 @@ from teamd.store.post import Post
 from teamd.store.roster import Member, Roster, Team
 from teamd.store.transcript import Transcript
 from teamd.tools import Input, Tool, Toolbox
+from teamd.vitals import Vitals
 from tests.strict.issued import Issued
 from tests.strict.replies import Answer, say
 from tests.strict.rules import VERSION, Terms, check_create
@@ -40,6 +42,11 @@ MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."
 TERMS = Terms(keys=(), models=(MODEL, "other"), context_tokens=1_000_000, output_tokens=100_000)
 NEVER_SECONDS = 3600.0
+
+
+def quiet_pulse() -> Pulse:
+    """A pulse that nobody feels."""
+    return Pulse(Vitals(), every_seconds=NEVER_SECONDS)
 
 
 def replied(answer: Answer) -> Reply:
@@ -171,7 +178,11 @@ class Life:
         self.calls = calls
         self.room = room
         self.open_work = open_work
-        self.persona = Persona(model=MODEL, system=SYSTEM)
+        self.fetch: Callable[[], bool] = lambda: False
+        self.persona = Persona(system=SYSTEM)
+        self.model_name = MODEL
+        self.news: list[News] = []
+        self.more: list[Tool[Any]] = []
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -247,11 +258,13 @@ class Life:
         return Loop(
             name="alice",
             persona=lambda: self.persona,
+            model_name=lambda of_role: of_role or self.model_name,
+            news=lambda: self.news,
             conversation=conversation,
             mailbox=self.mailbox,
             model=self.model,
-            toolbox=Toolbox([self.do]),
-            bell=Bell(bell, recheck_seconds=NEVER_SECONDS),
+            toolbox=Toolbox([self.do, *self.more]),
+            bell=Bell(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             outside=Outside(
                 name="alice",
                 process=Identity.own(),
@@ -259,6 +272,7 @@ class Life:
                 supervisor=Mailbox(self.paths, TEAMD, durable=False),
                 post=self.post,
             ),
+            fetch=self.fetch,
             calls_per_wake=self.calls,
             max_tokens=1000,
             room=self.room,

@@ -98,6 +98,16 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         ("model", "script = 1", "model.script must be the path of a file, not 1"),
         ("limits", "calls_per_wake = 0", f"limits.calls_per_wake must be {WHOLE}, not 0"),
         ("supervision", "stop_seconds = -1", f"supervision.stop_seconds must be {SECONDS}, not -1"),
+        (
+            "supervision",
+            "stuck_seconds = -1",
+            f"supervision.stuck_seconds must be {SECONDS.replace('above', 'of at least')}, not -1",
+        ),
+        (
+            "supervision",
+            "stuck_restart = 1",
+            "supervision.stuck_restart must be true or false, not 1",
+        ),
         ("mail", 'durability = "no"', 'mail.durability must be "disk" or "os", not "no"'),
         ("mail", "durability = 'a\\b\"'", r'mail.durability must be "disk" or "os", not "a\\b\""'),
         ("mail", "durability = []", 'mail.durability must be "disk" or "os", not a list'),
