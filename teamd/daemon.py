@@ -15,14 +15,20 @@ from teamd.parts import Parts, newcomer
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.store import debris, locks, running, teams
+from teamd.store.approvals import Approvals
+from teamd.store.ledger import Ledger
 from teamd.store.mailbox import Mailbox
 from teamd.store.rebuilding import opened_roster
+from teamd.store.terms import terms_of
 from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import kernel, orphans
 from teamd.supervisor.blame import Blame
 from teamd.supervisor.commands import Commands
 from teamd.supervisor.control import Control
+from teamd.supervisor.handshakes import Handshakes
 from teamd.supervisor.register import Register
+from teamd.supervisor.resuming import Resuming
+from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.signals import Signals
 from teamd.supervisor.supervisor import Supervisor
 from teamd.supervisor.teammates import Teammates
@@ -68,6 +74,8 @@ def serve(paths: TeamPaths, settings_file: Path, *, ready: Callable[[], None]) -
 
 def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     _sweep(parts.paths, parts.journal)
+    ledger = Ledger(parts.paths.ledger)
+    ledger.agree(terms_of(parts.settings))
     kernel.become_subreaper()
     signals = Signals(*_CAUGHT)
     watching = watch(parts.paths.inboxes)
@@ -76,20 +84,42 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     teammate = Teammate.prepare(parts.paths, lambda: parts.settings)
     private = [watching.fileno(), chores.fileno(), *signals.descriptors]
     teammates = _teammates(parts, register, teammate, private=private)
+    handshakes = Handshakes(
+        approvals=Approvals(parts.paths, parts.post),
+        teammates=teammates,
+        register=register,
+        journal=parts.journal,
+    )
     commands = Commands(
         teammates=teammates,
         register=register,
+        handshakes=handshakes,
+        shutdowns=Shutdowns(handshakes, register),
         post=parts.post,
         journal=parts.journal,
         caution=teammate.caution,
         check_role=teammate.role,
         reload=parts.reload,
+        resuming=Resuming(
+            teammates=teammates,
+            register=register,
+            ledger=ledger,
+            stop_seconds=lambda: parts.settings.supervision.stop_seconds,
+        ),
     )
     supervisor = Supervisor(
         paths=parts.paths,
-        control=_control(parts, register, teammates, commands, chores),
+        control=_control(
+            parts,
+            register=register,
+            teammates=teammates,
+            commands=commands,
+            handshakes=handshakes,
+            chores=chores,
+        ),
         register=register,
         teammates=teammates,
+        handshakes=handshakes,
         chores=chores,
         auto_claim=lambda: parts.settings.tasks.auto_claim,
         orphans=orphans.Orphans(parts.journal, lambda: teams.supervisors(parts.paths.home)),
@@ -149,9 +179,11 @@ def _teammates(
 
 def _control(
     parts: Parts,
+    *,
     register: Register,
     teammates: Teammates,
     commands: Commands,
+    handshakes: Handshakes,
     chores: Chores,
 ) -> Control:
     return Control(
@@ -160,6 +192,7 @@ def _control(
         register=register,
         teammates=teammates,
         commands=commands,
+        handshakes=handshakes,
         chores=chores,
         journal=parts.journal,
     )

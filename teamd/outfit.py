@@ -9,26 +9,31 @@ from typing import TYPE_CHECKING
 
 from teamd.agent.conversation import Conversation
 from teamd.agent.errands import Errands
+from teamd.agent.limits import Metered
 from teamd.agent.loop import News
+from teamd.agent.open_work import OnRecord
 from teamd.agent.partial import Audible
 from teamd.agent.prompts import render_job, subagent_prompt
 from teamd.agent.subagent import Subagent
 from teamd.agent.turnstile import Turnstile
+from teamd.identity import Identity
 from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
 from teamd.protocol import LEAD
 from teamd.settings import skills
 from teamd.store import files, teams
 from teamd.store.board import Board
+from teamd.store.ledger import Ledger
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from teamd.tools import Toolbox
+from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
 from teamd.tools.background import Jobs
 from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
-from teamd.tools.lead import Broadcast, ListTeammates, SpawnTeammate
+from teamd.tools.lead import Broadcast, ListTeammates, ShutdownRequest, SpawnTeammate
 from teamd.tools.mail import ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
@@ -41,10 +46,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from teamd.agent.plans import Plans
     from teamd.journal import Journal
     from teamd.models import Model
     from teamd.settings import Settings
     from teamd.settings.skills import Skill
+    from teamd.store.approvals import Approvals
     from teamd.store.mailbox import Mailbox
     from teamd.store.paths import TeamPaths
     from teamd.store.post import Post
@@ -58,6 +65,7 @@ class Outfit:
     Attributes:
         tls: shared by all, since making one takes 20 ms.
         ring: wakes the teammate, such as when one of its jobs has ended.
+        say_answered: has the supervisor look at an answer to one of its questions.
     """
 
     name: str
@@ -67,7 +75,10 @@ class Outfit:
     journal: Journal
     post: Post
     mailbox: Mailbox
+    approvals: Approvals
+    plans: Plans
     ring: Callable[[], None]
+    say_answered: Callable[[str], None]
 
     @cached_property
     def leads(self) -> bool:
@@ -76,9 +87,16 @@ class Outfit:
 
     @cached_property
     def model(self) -> Model:
-        """Whoever the settings name, asked with patience and not by too many at a time."""
+        """Whoever the settings name, asked with patience, by few at a time, within the limits."""
         slots = self.settings.model.concurrent_calls
-        model: Model = Turnstile(self._answering(), self.paths.call_slots, slots)
+        metered = Metered(
+            self._answering(),
+            Ledger(self.paths.ledger),
+            name=self.name,
+            process=Identity.own(),
+            free=self.settings.model.script is not None,
+        )
+        model: Model = Turnstile(metered, self.paths.call_slots, slots)
         if self.leads:  # a person reads along
             model = Audible(model, self.paths.partial(self.name))
         return Retrying(model, self._patience(), tell=self._note_retry)
@@ -90,11 +108,13 @@ class Outfit:
                 self._bash,
                 *self._file_tools(),
                 *self._mail_tools(),
-                *board_tools(self._board()),
+                *board_tools(self._board(), self.plans.begin_task),
+                *self._approval_tools(),
                 *self._job_tools(),
                 self._load_skill,
                 *(self._lead_tools() if self.leads else ()),
-            ]
+            ],
+            gate=self.plans.refusal,
         )
 
     async def delegate(self, prompt: str, role: str, key: str) -> str:
@@ -163,6 +183,10 @@ class Outfit:
             return lambda: False
         return Errands(self._board(), self._role, self.journal).fetch
 
+    def open_work(self) -> OnRecord:
+        """What a summary of its conversation restates."""
+        return OnRecord(self._board(), self.approvals, self.name)
+
     def _answering(self) -> Model:
         chosen = self.settings.model
         if chosen.script is not None:
@@ -215,9 +239,12 @@ class Outfit:
 
     def _lead_tools(self) -> Iterator[Tool[Any]]:
         spawn = SpawnTeammate(self._asking)
+        roster = Roster(self.paths)
         yield spawn
-        yield ListTeammates(Roster(self.paths), self.name)
+        yield ListTeammates(roster, self.name)
         yield Broadcast(self.post, self.name)
+        yield ShutdownRequest(self._asking(None), roster)
+        yield ReviewPlan(self.approvals)
         yield Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
         yield CreateTeam(self.paths.home)
         yield DeleteTeam(self.paths.home, self._address)
@@ -230,3 +257,8 @@ class Outfit:
         if team is None:
             return Asking(self.paths, self.name)
         return Asking(teams.found(self.paths.home, team).paths, self._address)
+
+    def _approval_tools(self) -> Iterator[Tool[Any]]:
+        if not self.leads:
+            yield SubmitPlan(self.approvals, self.name, self.plans.task)
+        yield ShutdownResponse(self.approvals, self.name, self.say_answered)

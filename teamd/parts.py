@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from teamd import settings
 from teamd.protocol import TEAMD
 from teamd.store.board import Board
+from teamd.store.ledger import Ledger
 from teamd.store.post import Post
+from teamd.store.terms import terms_of
 from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor.chores import PATIENCE_SECONDS, Chores
 from teamd.supervisor.commands import Newcomer, Reloaded
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
     from teamd.journal import Journal
     from teamd.settings import Settings
     from teamd.store.paths import TeamPaths
+
+
+_IN_LEDGER: Final = (
+    "limits.teammate_tokens",
+    "limits.teammate_usd",
+    "limits.team_tokens",
+    "limits.team_usd",
+)
 
 
 @dataclass(slots=True)
@@ -67,6 +77,8 @@ class Parts:
         """Read the settings again; a child that is forked from now on follows them."""
         new = settings.load(self.settings_file, folder=self.paths.home)
         changed = settings.changes(self.settings, new)
+        # First, since it may fail, and then nothing changes.
+        Ledger(self.paths.ledger).agree(terms_of(new))
         self.settings = new
         self.journal.note("reloaded", changed=changed)
         lines = [f"{key} has changed: {_when(key)}" for key in changed]
@@ -76,7 +88,11 @@ class Parts:
 def newcomer(declared: settings.Teammate) -> Newcomer:
     """The one that a `[[teammate]]` declares."""
     return Newcomer(
-        name=declared.name, role=declared.role, prompt=declared.prompt, model=declared.model
+        name=declared.name,
+        role=declared.role,
+        prompt=declared.prompt,
+        model=declared.model,
+        plan=declared.plan,
     )
 
 
@@ -85,6 +101,8 @@ def _when(key: str) -> str:
     section = key.partition(".")[0]
     if section == "teammate":
         return "who is new is spawned now; who is known keeps role and model"
+    if key in _IN_LEDGER or section == "prices":
+        return "counts from the next model call on; `teamctl resume` for who is paused"
     if section in ("team", "supervision"):
         return "waits for `teamd restart`"
     return "counts for teammates whose process starts from now on; `teamd restart` reaches all"

@@ -14,8 +14,10 @@ from teamd.agent.bell import Bell, SupervisorGoneError
 from teamd.agent.conversation import Conversation
 from teamd.agent.gauge import Room
 from teamd.agent.guidance import guidance
+from teamd.agent.leaving import Leaving
 from teamd.agent.loop import Loop, Persona
 from teamd.agent.outside import Outside
+from teamd.agent.plans import Plans
 from teamd.agent.prompts import system_prompt
 from teamd.errors import StoreError, TeamError
 from teamd.identity import Identity
@@ -25,6 +27,7 @@ from teamd.protocol import LEAD, TEAMD
 from teamd.settings import roles
 from teamd.states import ChildExit
 from teamd.store import locks
+from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.roster import Roster
@@ -139,6 +142,20 @@ class Teammate:
             max_bytes=settings.mail.max_message_bytes,
             tell=lambda why: journal.warn("line rejected", reason=why),
         )
+        outside = Outside(
+            name=name,
+            process=Identity.own(),
+            conversation=conversation,
+            supervisor=Mailbox(self.paths, TEAMD, durable=False),
+            post=post,
+        )
+        approvals = Approvals(self.paths, post)
+        plans = Plans(
+            name=name,
+            conversation=conversation,
+            approvals=approvals,
+            planned=lambda: Roster(self.paths).read().get(name).plan,
+        )
         outfit = Outfit(
             name=name,
             paths=self.paths,
@@ -147,7 +164,10 @@ class Teammate:
             journal=journal,
             post=post,
             mailbox=mailbox,
+            approvals=approvals,
+            plans=plans,
             ring=bell.ring,
+            say_answered=outside.say_answered,
         )
         return Loop(
             name=name,
@@ -159,13 +179,11 @@ class Teammate:
             model=outfit.model,
             toolbox=outfit.toolbox(),
             bell=bell,
-            outside=Outside(
-                name=name,
-                process=Identity.own(),
-                conversation=conversation,
-                supervisor=Mailbox(self.paths, TEAMD, durable=False),
-                post=post,
+            outside=outside,
+            leaving=Leaving(
+                name=name, conversation=conversation, approvals=approvals, outside=outside
             ),
+            plans=plans,
             fetch=outfit.fetch(),
             calls_per_wake=settings.limits.calls_per_wake,
             max_tokens=settings.model.max_tokens,
@@ -174,6 +192,7 @@ class Teammate:
                 clear_at=settings.model.clear_at,
                 compact_at=settings.model.compact_at,
             ),
+            open_work=outfit.open_work(),
         )
 
     def role(self, role: str) -> roles.Role | None:
@@ -189,18 +208,19 @@ class Teammate:
         team = Roster(self.paths).read()
         member = team.get(name)
         role = self.role(member.role) or roles.Role(name=member.role)
+        folder = self.settings().team.workspace
         prompt = system_prompt(
             name=member.name,
             role=member.role,
             team=team.name,
-            workspace=self.settings().team.workspace,
+            workspace=folder,
             leads=member.name == LEAD,
+            plan=member.plan,
             instructions=role.instructions,
             skills=skills,
         )
-        rules = guidance(Workspace(self.settings().team.workspace, hidden=[self.paths.root]))
         return Persona(
-            system=prompt + rules,
+            system=prompt + guidance(Workspace(folder, hidden=[self.paths.root])),
             role=member.role,
             team=team.name,
             model=role.model,

@@ -13,7 +13,7 @@ import click
 from teamctl.chat import words
 from teamctl.chat.listening import Listening
 from teamd.errors import TeamError
-from teamd.protocol import LEAD
+from teamd.protocol import COMPACT_TYPE, LEAD
 from teamd.states import Status
 from teamd.store import files, running
 from teamd.store.roster import Roster
@@ -56,12 +56,17 @@ class _Chat:
         lines = self._typed() if sys.stdin.isatty() else self._piped()
         with self._listened():
             async for line in lines:
-                if line.startswith("/"):
+                if line.split(maxsplit=1)[:1] == ["/compact"]:
+                    await self._say("Sum up our conversation.", kind=COMPACT_TYPE)
+                elif line.startswith("/"):
                     if not words.obey(line, self._run):
                         return
                 elif line:
-                    self._listening.wait_for(self._lead.tell(line))
-                    await self._turn()
+                    await self._say(line)
+
+    async def _say(self, text: str, **more: str) -> None:
+        self._listening.wait_for(self._lead.tell(text, **more))
+        await self._turn()
 
     async def _turn(self) -> None:
         """Wait for the end of the turn that answers; Ctrl-C breaks it off, twice leaves it."""

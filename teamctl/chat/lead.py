@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import ExitCode, TeamError
@@ -40,9 +39,9 @@ class Lead:
         warning = answer.data.get("warning")
         return None if warning is None else str(warning)
 
-    def tell(self, text: str) -> str:
+    def tell(self, text: str, *, kind: str = "message") -> str:
         """Send it what the person says; returns the message's id."""
-        message = Message(sender=USER, to=LEAD, content=text)
+        message = Message(type=kind, sender=USER, to=LEAD, content=text)
         self._post.send(message)
         return message.id
 
@@ -52,8 +51,4 @@ class Lead:
         Raises:
             NoTeamd: nobody could.
         """
-        deadline = time.time() + _SECONDS
-        requests.submit(
-            self.paths,
-            Request(command="interrupt", arguments={"name": LEAD}, deadline=deadline),
-        )
+        requests.submit(self.paths, Request.within(_SECONDS, "interrupt", arguments={"name": LEAD}))

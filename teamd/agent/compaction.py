@@ -47,6 +47,11 @@ class Compaction:
         self._room = room
         self._work = work
         self._fills = 0
+        self._wanted = False
+
+    def want(self) -> None:
+        """Have the conversation summarised before its next reply, however short it is."""
+        self._wanted = True
 
     async def reply(self, ask: Callable[[], Ask]) -> Reply:
         """Have the conversation answered, as a request that the model has room for.
@@ -81,6 +86,10 @@ class Compaction:
             await self._summarise(ask)
             return
         self._fills = 0
+        wanted, self._wanted = self._wanted, False
+        if wanted and self._talk.view.length:
+            await self._summarise(ask)
+            return
         if self._fill(ask()) < self._room.clear_at:
             return
         worth = _WORTH_SHARE * self._room.context_tokens * BYTES_PER_TOKEN

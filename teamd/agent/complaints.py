@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from teamd.models import UnusableError
+from teamd.models import LimitError, UnusableError
 
 _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
@@ -13,6 +13,8 @@ _OUTAGE: Final = "an outage"
 
 def gist(error: UnusableError) -> str:
     """What two sentences on the same trouble have in common."""
+    if isinstance(error, LimitError):
+        return error.key  # others' calls change its figures
     if error.again_in_seconds is not None:
         return _OUTAGE  # it fails in another way each time, and ends without anybody's help
     return _DIGITS.sub("0", str(error))  # a conversation that is too long grows with each mail

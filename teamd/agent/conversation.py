@@ -79,9 +79,13 @@ class Conversation(Course):
             }
         )
 
-    def add_note(self, text: str) -> None:
+    def add_note(self, text: str, **facts: Any) -> None:
         """Tell the model something that is nobody's mail."""
-        self._record({"record": "note", "text": text})
+        self._record({"record": "note", "text": text, **facts})
+
+    def begin_task(self) -> None:
+        """Note that what follows is another task."""
+        self._record({"record": "task"})
 
     def add_news(self, about: str, text: str) -> None:
         """Tell the model what happened beside the conversation.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from teamd.agent import briefing, prompts
 from teamd.agent.briefing import Owed
 from teamd.agent.gauge import Gauge
+from teamd.agent.standing import LIMIT, PAUSED, Standing
 from teamd.agent.view import View
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from teamd.models import Block
     from teamd.store.transcript import Record
 
-PAUSED = "paused"
-LIMIT = "limit"
 CONTEXT_FULL = "model_context_window_exceeded"
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -36,7 +35,7 @@ class Course:
         paused_about: what it was paused about last, without a reply since; the lead knows it.
         unanswered: tool calls of the last reply that have no result yet.
         begun: the ids of those of its calls that were begun.
-        told: what the model has been told of by `add_news`, whichever conversation it was in.
+        told: what the model has been told of as news, whichever conversation it was in.
         turns: replies so far, those of earlier conversations of the name included, and those
             that are summaries.
         input_tokens: of all those replies, cached ones included.
@@ -45,24 +44,27 @@ class Course:
         summary: the summary that stands at the beginning of what the model sees, if any.
         view: what the model sees; only looked at by others.
         gauge: how much of a context that takes.
+        standing: at which task it is, and whether it rests or is asked to leave.
     """
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, str, str]] = set()
-        self.told: set[str] = set()
         self._length = 0
         self._nonce = ""
+        self.told: set[str] = set()
+        self.standing = Standing()
+        self.tools: frozenset[str] | None = None
+        self.model: str | None = None
         self.turns = 0
         self.input_tokens = 0
         self.output_tokens = 0
-        self.tools: frozenset[str] | None = None
-        self.model: str | None = None
         self._begin("")
 
     def apply(self, record: Record) -> None:
         """Take the next record into account."""
         # A kind that a later version wrote is passed over: it is no part of the conversation here.
         self._length += 1
+        self.standing.apply(record)
         apply = getattr(self, f"_apply_{record.get('record')}", None)
         if apply is not None:
             apply(record)
@@ -157,11 +159,11 @@ class Course:
 
     def _apply_ended(self, record: Record) -> None:
         if record["outcome"] == PAUSED:  # who is paused goes on where it was
-            self.paused_about = record.get("about", record["text"])
-            return
-        self.owes_reply = False
-        self.unfollowed = False
-        if record["outcome"] != LIMIT:  # who was stopped by it has not done its work
+            self.paused_about = record.get("about", record.get("text"))
+        else:
+            self.owes_reply = False
+            self.unfollowed = False
+        if record["outcome"] not in (PAUSED, LIMIT):  # who was stopped has not done its work
             self.owed = []
 
     def _tell(self, text: str) -> None:

@@ -11,10 +11,11 @@ from teamd.agent import prompts
 from teamd.agent.briefing import NothingOpen
 from teamd.agent.compaction import Compaction
 from teamd.agent.complaints import gist
-from teamd.agent.course import CONTEXT_FULL, LIMIT, PAUSED
+from teamd.agent.course import CONTEXT_FULL
 from teamd.agent.gauge import Room
-from teamd.models import Ask, UnusableError
-from teamd.protocol import moment_of
+from teamd.agent.standing import LIMIT, PAUSED
+from teamd.models import Ask, LimitError, UnusableError
+from teamd.protocol import COMPACT_TYPE, moment_of
 from teamd.states import Status
 from teamd.store.mailbox import Portion
 from teamd.tools import Result
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from teamd.agent.bell import Bell
     from teamd.agent.briefing import OpenWork
     from teamd.agent.conversation import Conversation
+    from teamd.agent.leaving import Leaving
+    from teamd.agent.plans import Plans
     from teamd.models import Block, Model
     from teamd.protocol import Message
     from teamd.store.mailbox import Mailbox
@@ -57,8 +60,6 @@ class Persona:
     """What a teammate is told to be when its conversation begins.
 
     Attributes:
-        role: what it is, in a word or two.
-        team: the name of its team.
         model: the one that its role asks for; `None` for that of the team.
         tools: those of the workspace that it may use; `None` for all.
     """
@@ -89,9 +90,9 @@ class Loop:
     Args:
         name: the teammate's.
         persona: asked when a conversation begins: it takes the role of that moment.
-    model_name: asked at each call, with what the conversation's role asks for.
-    news: what there is to tell, told already or not; looked at before each call.
-    fetch: looks for work where there is no mail; says whether there is some now.
+        model_name: asked at each call, with what the conversation's role asks for.
+        news: what there is to tell, told already or not; looked at before each call.
+        fetch: looks for work where there is no mail; says whether there is some now.
         calls_per_wake: how many model calls one wake may take.
         max_tokens: per reply.
         room: how long a conversation may become.
@@ -112,6 +113,8 @@ class Loop:
         bell: Bell,
         outside: Outside,
         fetch: Callable[[], bool],
+        leaving: Leaving,
+        plans: Plans,
         calls_per_wake: int,
         max_tokens: int,
         room: Room | None = None,
@@ -127,19 +130,26 @@ class Loop:
         self._bell = bell
         self._outside = outside
         self._fetch = fetch
+        self._leaving = leaving
+        self._plans = plans
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
+        self._doing: asyncio.Future[Any] | None = None
+        self._interrupted = False
         self._compaction = Compaction(
             conversation, model, room=room or Room(), work=open_work or NothingOpen()
         )
-        self._doing: asyncio.Future[Any] | None = None
-        self._interrupted = False
 
     async def run(self) -> None:
         """Live until cancelled."""
         while True:
             self._bell.silence()  # before the look, so that no ring is lost between the two
-            self._deliver()
+            if not self._leaving.agreed():
+                self._deliver()
+            if self._leaves():
+                self._leaving.leave()
+                await self._bell.wait()  # for the supervisor to end it
+                continue
             if not (self._conversation.owes_reply or self._conversation.unfollowed):
                 if self._fetch():
                     continue
@@ -170,11 +180,23 @@ class Loop:
             if message.extra.get("fresh") is True or not self._conversation.system:
                 self._open()
         if fresh:
-            self._conversation.deliver(fresh, taken=moment_of(batch.id))
+            new_task = self._plans.is_new_task(fresh)
+            self._conversation.deliver(fresh, taken=moment_of(batch.id), new_task=new_task)
+            if new_task:
+                self._plans.withdraw()
+            self._leaving.close_old()
+            if any(message.type == COMPACT_TYPE for message in fresh):
+                self._compaction.want()
         self._mailbox.done(batch)
+        self._tell_news()
+
+    def _tell_news(self) -> None:
         for news in self._news():
             if news.about not in self._conversation.told:
                 self._conversation.add_news(news.about, news.text)
+
+    def _leaves(self) -> bool:
+        return self._leaving.ready(more_mail=self._mailbox.waiting())
 
     def _open(self) -> None:
         persona = self._persona()
@@ -195,10 +217,12 @@ class Loop:
         for _ in range(self._calls_per_wake):
             if self._conversation.unfollowed and await self._follow():
                 return
+            if self._leaving.agreed():
+                return
             self._outside.report(Status.WORKING)
             reply = await self._interruptible(self._compaction.reply(self._ask))
             self._conversation.add_reply(reply)
-        if await self._follow():
+        if await self._follow() or self._leaving.agreed():
             return
         self._conversation.end_turn(LIMIT, "")
         self._outside.tell_lead(
@@ -272,18 +296,27 @@ class Loop:
             )
 
     async def _pause(self, error: UnusableError) -> None:
-        """Wait for a person to mend it: the next mail, or later by oneself, is the next try."""
+        """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
+
+        At a limit there is none until it was raised, and a person has said that it goes on.
+        """
         about = gist(error)
         told = self._conversation.paused_about  # maybe by an earlier process
         self._conversation.end_turn(PAUSED, str(error), about=about)
         self._outside.report(Status.PAUSED, str(error))
         if about != told:
             self._outside.tell_lead(f"{self._name} is paused: {error}")
-        await self._rest(error.again_in_seconds)
+        await self._rest(error.again_in_seconds, self._end_of(error))
 
-    async def _rest(self, seconds: float | None) -> None:
-        """Wait for mail, or for so many seconds."""
+    def _end_of(self, error: UnusableError) -> Callable[[], bool]:
+        """What ends a pause. At a limit mail waits where it is, unless it asks to shut down."""
+        if isinstance(error, LimitError):
+            return lambda: error.lifted() or self._leaving.asked()
+        return self._mailbox.waiting
+
+    async def _rest(self, seconds: float | None, over: Callable[[], bool]) -> None:
+        """Wait until it is over, or for so many seconds, or until it leaves."""
         now = asyncio.get_running_loop().time
         until = math.inf if seconds is None else now() + seconds
-        while not self._mailbox.waiting() and (left := until - now()) > 0:
+        while not (over() or self._leaves()) and (left := until - now()) > 0:
             await self._bell.wait(left)

@@ -73,7 +73,13 @@ class Reply:
 
 
 class ModelError(Exception):
-    """No reply; `str()` is a sentence for the person."""
+    """No reply; `str()` is a sentence for the person.
+
+    Attributes:
+        begun: whether the server may have begun to answer, and charges for it.
+    """
+
+    begun = False
 
 
 class TransientError(ModelError):
@@ -98,6 +104,20 @@ class UnusableError(ModelError):
     def __init__(self, sentence: str, again_in_seconds: float | None = None) -> None:
         super().__init__(sentence)
         self.again_in_seconds = again_in_seconds
+
+
+class LimitError(UnusableError):
+    """A limit is reached: only a person can raise it, and mail is no reason to try again.
+
+    Attributes:
+        key: the setting, such as `limits.team_usd`.
+        lifted: tells whether a person has let it go on.
+    """
+
+    def __init__(self, sentence: str, key: str, lifted: Callable[[], bool]) -> None:
+        super().__init__(sentence)
+        self.key = key
+        self.lifted = lifted
 
 
 class TooLongError(UnusableError):

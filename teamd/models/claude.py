@@ -13,7 +13,7 @@ from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 from teamd import credentials
 from teamd.errors import TeamError
 from teamd.models import Reply, TransientError, UnusableError, Usage, shape
-from teamd.models.faults import as_model_error
+from teamd.models.faults import as_model_error, may_have_begun
 
 if TYPE_CHECKING:
     import ssl
@@ -66,18 +66,21 @@ class Claude:
             UnusableError: no or a wrong key, an unknown model, a refused request.
         """
         client = self._client or await self._connect()
+        begun = False
         try:
             async with client.messages.stream(**self._body(ask)) as stream:
+                begun = True
                 return await _whole(stream, ask.heard)
-        except TransientError:
-            raise
         # A broken stream shows as an error of the SDK, of its HTTP library, of its JSON parser or
         # as a failed assertion within it, depending on where it broke; all of them end up here.
         except Exception as error:
             url = str(client.base_url.copy_with(userinfo=b""))  # may hold a proxy's password
             failure = as_model_error(error, model=ask.model, url=url)
+            failure.begun = begun or may_have_begun(error)
             if isinstance(failure, UnusableError):
                 await self.close()  # a key that was mended must be read anew
+            if failure is error:
+                raise
             raise failure from error
 
     async def close(self) -> None:

@@ -27,6 +27,10 @@ _OK: Final = 200
 _TOO_LARGE: Final = 413
 _SERVER_ERROR: Final = 500
 _LONGEST_MESSAGE: Final = 300
+# Of httpx2: by name, since it need not be known here.
+_UNSENT: Final = frozenset(
+    {"ConnectError", "ConnectTimeout", "PoolTimeout", "LocalProtocolError", "UnsupportedProtocol"}
+)
 # How Anthropic's, llama.cpp's, vLLM's and LiteLLM's servers say it, with a status of 400.
 _TOO_LONG: Final = re.compile(
     r"prompt is too long|exceeds? (?:the )?(?:available )?context|maximum context length"
@@ -52,6 +56,16 @@ def as_model_error(error: Exception, *, model: str, url: str) -> ModelError:
     if status == _TOO_LARGE or _TOO_LONG.search(said):
         return TooLongError(f"the conversation is too long for {model} ({said})", _limit(said))
     return UnusableError(_sentence(status, said, model=model, url=url))
+
+
+def may_have_begun(error: Exception) -> bool:
+    """Whether a request without an answer may have reached a server that charges for it.
+
+    It cannot where the server told a status instead, or was never connected to.
+    """
+    told = getattr(error, "status_code", None) is not None
+    cause = error.__cause__ or error
+    return not told and type(cause).__name__ not in _UNSENT
 
 
 def _limit(said: str) -> int | None:

@@ -16,9 +16,12 @@ from teamd.settings.kinds import (
     Flag,
     Headers,
     Name,
+    Rate,
     Seconds,
     Share,
     Text,
+    Tokens,
+    Usd,
     Variables,
     Whole,
 )
@@ -110,6 +113,17 @@ class Limits:
     calls_per_wake: int = field(
         default=50, metadata=key(Whole(), "model calls of one wake; then it is idle")
     )
+    teammate_tokens: int = field(
+        default=0, metadata=key(Tokens(), "of each, in and out, cached ones too; 0: no limit ...")
+    )
+    teammate_usd: float = field(
+        default=0.0,
+        metadata=key(Usd(), "... and its cost. All time counts: --fresh resets nothing"),
+    )
+    team_tokens: int = field(default=0, metadata=key(Tokens(), "the same of all of them together"))
+    team_usd: float = field(
+        default=0.0, metadata=key(Usd(), "raise it, then `teamctl resume NAME` for who is paused")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +202,23 @@ class Teammate:
     model: str | None = field(
         default=None, metadata=key(Text(), "else that of [model]", "claude-haiku-4-5")
     )
+    plan: bool = field(
+        default=False, metadata=key(Flag(), "it acts only on a plan that you approved")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """One `[prices."model-name"]`, in USD per million tokens."""
+
+    input: float = field(metadata=key(Rate(), "USD per million tokens that are sent"))
+    output: float = field(metadata=key(Rate(), "and per million of the reply"))
+    cache_read: float | None = field(
+        default=None, metadata=key(Rate(), "where it is left out, a tenth of input")
+    )
+    cache_write: float | None = field(
+        default=None, metadata=key(Rate(), "where it is left out, 1.25 times input")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +232,7 @@ class Settings:
     mail: Mail = field(default_factory=Mail)
     tasks: Tasks = field(default_factory=Tasks)
     tools: Tools = field(default_factory=Tools)
+    prices: Mapping[str, Price] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
 
 
@@ -216,19 +248,15 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
     }
 )
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
+PRICES: Final = "prices"  # the tables `[prices."model-name"]`
 
 # Promised, and refused until they are there: a limit that is ignored is worse than none.
 NOT_BUILT: Final = frozenset(
     {
         "permission",
-        "limits.teammate_tokens",
-        "limits.teammate_usd",
-        "limits.team_tokens",
-        "limits.team_usd",
         "tools.sandbox",
         "tools.network",
         "tools.read",
-        "teammate.plan",
         "teammate.worktree",
     }
 )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_WHOLE: Final = 2**31 - 1
+MAX_TOKENS: Final = 10**15
+MAX_USD: Final = 1_000_000_000
 MAX_SECONDS: Final = 1_000_000  # eleven days; the clocks of select(2) and poll(2) end at 24
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
@@ -67,6 +69,38 @@ class Whole:
         if value > MAX_WHOLE:
             raise Wrong(f"must be a whole number of at most {MAX_WHOLE}")
         return value
+
+
+class Tokens:
+    """A number of tokens, and 0 for no limit; over a year they are more than `Whole` takes."""
+
+    words = f"a whole number from 0, for no limit, to {MAX_TOKENS}"
+
+    def read(self, value: Any, folder: Path) -> int:  # noqa: ARG002 -- a kind's signature
+        """Return it as it is."""
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_TOKENS:
+            raise Wrong
+        return value
+
+
+class Rate:
+    """A price in USD."""
+
+    words = f"a number of USD from 0 to {MAX_USD}"
+
+    def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
+        """Return it as a float."""
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise Wrong
+        if not 0 <= value <= MAX_USD:  # so it is a number, and finite
+            raise Wrong
+        return float(value)
+
+
+class Usd(Rate):
+    """A sum of money, and 0 for no limit."""
+
+    words = f"a number of USD from 0, for no limit, to {MAX_USD}"
 
 
 class Seconds:

@@ -107,10 +107,9 @@ def read(path: Path) -> bytes | None:
             os.close(fd)
 
 
-def read_descriptor(fd: int) -> bytes:
-    """Return all bytes of an open file, from its start."""
+def read_descriptor(fd: int, offset: int = 0) -> bytes:
+    """Return all bytes of an open file, from its start or an offset on."""
     parts = []
-    offset = 0
     while part := os.pread(fd, _CHUNK, offset):
         parts.append(part)
         offset += len(part)

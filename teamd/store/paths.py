@@ -49,6 +49,11 @@ class TeamPaths:
         return self.root / "config.lock"
 
     @property
+    def ledger(self) -> Path:
+        """What model calls have taken, and may take."""
+        return self.root / "ledger.jsonl"
+
+    @property
     def supervisor(self) -> Path:
         """Locked for as long as a supervisor lives; says which process it is."""
         return self.root / "teamd.pid"
@@ -118,6 +123,20 @@ class TeamPaths:
         return self.root / "replies"
 
     @property
+    def requests(self) -> Path:
+        """The folder of questions that somebody answers, one file each."""
+        return self.root / "requests"
+
+    def request(self, question: str) -> Path:
+        """A question and its answer."""
+        return self.requests / f"{question}.json"
+
+    @property
+    def requests_lock(self) -> Path:
+        """Guards every question's read-modify-write."""
+        return self.root / "requests.lock"
+
+    @property
     def call_slots(self) -> Path:
         """The folder of locks that bound the team's concurrent model calls."""
         return self.root / "calls"
@@ -178,6 +197,7 @@ class TeamPaths:
             self.transcripts,
             self.tasks,
             self.replies,
+            self.requests,
             self.call_slots,
             self.lives,
             self.logs,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.clocks import Deadline
 from teamd.errors import NotAMessage, StoreError, TeamError
-from teamd.protocol import REQUEST_TYPE, STATE_TYPE
+from teamd.protocol import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
 from teamd.states import Status
 from teamd.store import requests
 from teamd.store.requests import Answer, Request
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
     from teamd.supervisor.chores import Chores
     from teamd.supervisor.commands import Commands
+    from teamd.supervisor.handshakes import Handshakes
     from teamd.supervisor.register import Register
     from teamd.supervisor.teammates import Teammates
 
@@ -41,6 +42,7 @@ class Control:
         register: Register,
         teammates: Teammates,
         commands: Commands,
+        handshakes: Handshakes,
         chores: Chores,
         journal: Journal,
     ) -> None:
@@ -50,6 +52,7 @@ class Control:
         self._register = register
         self._teammates = teammates
         self._commands = commands
+        self._handshakes = handshakes
         self._chores = chores
         self._journal = journal
         self._blocked = Deadline.after(0.0)
@@ -87,6 +90,8 @@ class Control:
                 self._note_state(message)
             elif message.type == REQUEST_TYPE:
                 self._serve(message)
+            elif message.type == SHUTDOWN_ANSWER_TYPE:
+                self._handshakes.hear(message.sender)
             else:
                 self._journal.warn("no request", type=message.type, sender=message.sender)
 

@@ -51,6 +51,7 @@ class Life:
 
     Attributes:
         due: when to start again, or to use force.
+        again: whether it is started again once it has ended.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Life:
     child: Child | None = None
     vigil: Vigil | None = None
     due: Deadline | None = None
+    again: bool = False
     crashes: Crashes = field(default_factory=Crashes)
     when_ended: list[Callable[[bool], None]] = field(default_factory=list)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from teamd.store.watch import Watch
     from teamd.supervisor.chores import Chores
     from teamd.supervisor.control import Control
+    from teamd.supervisor.handshakes import Handshakes
     from teamd.supervisor.orphans import Orphans
     from teamd.supervisor.register import Register
     from teamd.supervisor.signals import Signals
@@ -44,6 +45,7 @@ class Supervisor:
         control: Control,
         register: Register,
         teammates: Teammates,
+        handshakes: Handshakes,
         chores: Chores,
         auto_claim: Callable[[], bool],
         orphans: Orphans,
@@ -59,6 +61,7 @@ class Supervisor:
         self._control = control
         self._register = register
         self._teammates = teammates
+        self._handshakes = handshakes
         self._chores = chores
         self._auto_claim = auto_claim
         self._orphans = orphans
@@ -74,6 +77,7 @@ class Supervisor:
     def resume(self) -> None:
         """Begin: answer what a dead supervisor left, and start those who were at work or idle."""
         self._control.refuse_leftovers()
+        self._handshakes.resume()
         for member in self._register.team.members:
             if member.status.wants_process:
                 self._teammates.start(member.name)
@@ -92,6 +96,8 @@ class Supervisor:
             self._stop_if_gone()
             self._reconcile()
             self._teammates.look_after()
+            if not self._stopping:  # those who end now end for that, and are resumed
+                self._handshakes.look()
             self._teammates.do_due()
             self._control.publish()
             self._alive()
@@ -99,8 +105,8 @@ class Supervisor:
 
     def _wait(self) -> None:
         seconds = self._round_seconds
-        if (due := self._teammates.next_due_seconds()) is not None:
-            seconds = min(seconds, due)
+        for due in (self._teammates.next_due_seconds(), self._handshakes.next_due_seconds()):
+            seconds = seconds if due is None else min(seconds, due)
         if (blocked := self._control.blocked_seconds) > 0:
             seconds = min(seconds, blocked)
         watched = [self._signals.fileno(), self._watch.fileno(), self._chores.fileno()]

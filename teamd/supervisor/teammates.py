@@ -72,8 +72,18 @@ class Teammates:
         life.crashes.forgive()
         self._step(life, Event.WANTED)
 
+    def restart(self, name: str, *, seconds: float) -> None:
+        """Give a teammate a new process; a `stop` that comes meanwhile is the last word."""
+        self._lives.setdefault(name, Life(name)).crashes.forgive()
+        self.stop(name, seconds=seconds, again=True)
+
     def stop(
-        self, name: str, *, seconds: float, then: Callable[[bool], None] | None = None
+        self,
+        name: str,
+        *,
+        seconds: float,
+        then: Callable[[bool], None] | None = None,
+        again: bool = False,
     ) -> None:
         """End a teammate's process: politely, and by force when the time is over.
 
@@ -81,8 +91,10 @@ class Teammates:
             name: the teammate's.
             seconds: until force is used, from now; an earlier bound stays.
             then: called when it has ended, with whether it took force.
+            again: whether to start it then.
         """
         life = self._lives.setdefault(name, Life(name))
+        life.again = again
         if then is not None:
             life.when_ended.append(then)
         due = Deadline.after(seconds, clocks.awake)  # asleep, it could not end
@@ -240,3 +252,6 @@ class Teammates:
         waiting, life.when_ended = life.when_ended, []
         for then in waiting:
             then(forced)
+        again, life.again = life.again, False
+        if again:
+            self._step(life, Event.WANTED)

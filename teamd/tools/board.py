@@ -12,7 +12,7 @@ from teamd.store.tasks import TaskStatus
 from teamd.tools import Input, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from teamd.store.blocking import Tasks
     from teamd.store.board import Board, Changed
@@ -162,7 +162,11 @@ class ClaimTaskInput(Input):
 
 
 class ClaimTask(Tool[ClaimTaskInput]):
-    """Takes a task in hand."""
+    """Takes a task in hand.
+
+    Args:
+        begin_task: called once it is claimed: what follows is another task.
+    """
 
     name = "claim_task"
     description = (
@@ -172,23 +176,30 @@ class ClaimTask(Tool[ClaimTaskInput]):
     Input = ClaimTaskInput
     repeatable: ClassVar[bool] = True  # what is one's own already stays so
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, begin_task: Callable[[], None]) -> None:
         self._board = board
+        self._begin_task = begin_task
 
     async def call(self, arguments: ClaimTaskInput) -> str:
         """Claim it, atomically."""
         task = self._board.claim(arguments.task_id).task
+        self._begin_task()
         words = f"task {task.id} is yours and in progress: {task.subject}"
         return f"{words}\n\n{task.description}" if task.description else words
 
 
-def board_tools(board: Board) -> Iterator[Tool[Any]]:
-    """All of them, in the order in which a model reads of them."""
+def board_tools(board: Board, begin_task: Callable[[], None]) -> Iterator[Tool[Any]]:
+    """All of them, in the order in which a model reads of them.
+
+    Args:
+        board: in the hands of one member.
+        begin_task: called when that has claimed a task.
+    """
     yield TaskCreate(board)
     yield TaskGet(board)
     yield TaskUpdate(board)
     yield TaskList(board)
-    yield ClaimTask(board)
+    yield ClaimTask(board, begin_task)
 
 
 def _line(task: Task, tasks: Tasks) -> str:

@@ -28,7 +28,7 @@ def board(tmp_path: Path) -> Board:
 
 
 def run(board: Board, tool: str, key: str = "", **arguments: Any) -> Result:
-    return asyncio.run(Toolbox(board_tools(board)).run(tool, arguments, key=key))
+    return asyncio.run(Toolbox(board_tools(board, lambda: None)).run(tool, arguments, key=key))
 
 
 def test_a_task_is_made_claimed_and_completed(board: Board) -> None:
@@ -61,14 +61,14 @@ def test_a_call_that_is_repeated_after_a_crash_makes_one_task(board: Board) -> N
         arguments = {"status": "completed"} if tool == "task_update" else {}
         for _ in range(2):
             assert not run(board, tool, task_id="1", **arguments).is_error
-    toolbox = Toolbox(board_tools(board))
+    toolbox = Toolbox(board_tools(board, lambda: None))
     assert all(toolbox.repeats(schema["name"]) for schema in toolbox.schemas())
 
 
 def test_the_inputs_are_those_of_the_contract(board: Board) -> None:
     inputs = {
         schema["name"]: list(schema["input_schema"].get("properties", {}))
-        for schema in Toolbox(board_tools(board)).schemas()
+        for schema in Toolbox(board_tools(board, lambda: None)).schemas()
     }
     assert inputs == {
         "task_create": ["subject", "description", "blocked_by", "role"],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.agent.conversation import Conversation
-from teamd.agent.course import PAUSED
+from teamd.agent.standing import PAUSED
 from teamd.protocol import Message
 from teamd.store.transcript import Transcript
 from teamd.tools import Result

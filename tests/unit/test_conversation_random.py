@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from teamd.agent.briefing import NothingOpen, restate
 from teamd.agent.conversation import Conversation
-from teamd.agent.course import PAUSED, Course
+from teamd.agent.course import Course
+from teamd.agent.standing import PAUSED
 from teamd.models import Ask, Reply
 from teamd.protocol import Message
 from teamd.store.transcript import Transcript

@@ -45,7 +45,7 @@ VALUES = st.recursive(
 )
 TABLES = st.dictionaries(KEYS, VALUES, max_size=4)
 DOCUMENTS = st.dictionaries(
-    st.sampled_from([*SECTIONS, "teammate", "permission"]) | KEYS,
+    st.sampled_from([*SECTIONS, "teammate", "prices", "permission"]) | KEYS,
     TABLES | st.lists(TABLES, max_size=3) | VALUES,
     max_size=5,
 )

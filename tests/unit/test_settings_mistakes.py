@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALICE = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "work"\n'
+LIMITS = "calls_per_wake, teammate_tokens, teammate_usd, team_tokens, team_usd"
+TOKENS = "a whole number from 0, for no limit, to 1000000000000000"
+USD = "a number of USD from 0, for no limit, to 1000000000"
+RATE = "a number of USD from 0 to 1000000000"
 SECONDS = "a number of seconds above 0 and up to 1000000"
 SHARE = "a number above 0 and up to 1"
 WHOLE = "a whole number of at least 1"
@@ -162,9 +166,9 @@ def test_a_path_that_no_system_takes_is_a_mistake(path: str, file: Path) -> None
         ("[lmits]", "lmits {no}; did you mean limits?"),
         ("[limits]\nmax_tokens = 5", "limits.max_tokens {no}; did you mean model.max_tokens?"),
         ('name = "red"', "name {no}; did you mean team.name or model.name?"),
-        ("[limits]\nqqq = 5", "limits.qqq {no}; there are: calls_per_wake"),
+        ("[limits]\nqqq = 5", "limits.qqq {no}; there are: {limits}"),
         ("[mail]\nqqq = 5", "mail.qqq {no}; there are: durability, max_message_bytes"),
-        ('[limits]\n"a\\u001b" = 5', 'limits."a\\u001b" {no}; there are: calls_per_wake'),
+        ('[limits]\n"a\\u001b" = 5', 'limits."a\\u001b" {no}; there are: {limits}'),
         ("limits = 5", "limits must be a table, [limits], not 5"),
         ("[[limits]]", "limits must be a table, [limits], not a list"),
         ("teammate = 5", "teammate must be tables, each under a [[teammate]]"),
@@ -173,7 +177,52 @@ def test_a_path_that_no_system_takes_is_a_mistake(path: str, file: Path) -> None
     ],
 )
 def test_what_is_no_setting_is_told_with_the_nearest(text: str, sentence: str, file: Path) -> None:
-    assert mistakes(text, file) == (sentence.replace("{no}", "is not a setting"),)
+    whole = sentence.replace("{no}", "is not a setting").replace("{limits}", LIMITS)
+    assert mistakes(text, file) == (whole,)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("teammate_tokens = -1", f"limits.teammate_tokens must be {TOKENS}, not -1"),
+        ("teammate_tokens = 1.5", f"limits.teammate_tokens must be {TOKENS}, not 1.5"),
+        ("team_tokens = true", f"limits.team_tokens must be {TOKENS}, not true"),
+        ("teammate_usd = -0.1", f"limits.teammate_usd must be {USD}, not -0.1"),
+        ("team_usd = inf", f"limits.team_usd must be {USD}, not inf"),
+        ("team_usd = nan", f"limits.team_usd must be {USD}, not nan"),
+        ('team_usd = "5 $"', f'limits.team_usd must be {USD}, not "5 $"'),
+    ],
+)
+def test_a_limit_that_limits_nothing_is_refused(line: str, sentence: str, file: Path) -> None:
+    """A figure that compares with nothing, as nan does, would never be reached."""
+    assert mistakes(f"[limits]\n{line}", file) == (sentence,)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("prices = 5", 'prices must be tables, each under a [prices."model-name"]'),
+        ("[prices]\ninput = 3", 'prices must be tables, each under a [prices."model-name"]'),
+        (
+            '[prices."m"]\ninput = 3',
+            f'prices.output is missing; it must be {RATE} (in [prices."m"])',
+        ),
+        (
+            '[prices."m"]\ninput = 3\noutput = nan',
+            'prices.output must be a number of USD from 0 to 1000000000, not nan (in [prices."m"])',
+        ),
+        (
+            '[prices."m"]\ninput = 3\noutput = 4\ncache_reads = 1',
+            'prices.cache_reads is not a setting; did you mean cache_read? (in [prices."m"])',
+        ),
+        (
+            "[prices.m2.5]\ninput = 3\noutput = 4",
+            'prices.m2 must hold figures; a name with a dot stands in quotes, as [prices."m2.5"]',
+        ),
+    ],
+)
+def test_a_mistaken_price_is_told(text: str, sentence: str, file: Path) -> None:
+    assert mistakes(text, file) == (sentence,)
 
 
 @pytest.mark.parametrize("dotted", sorted(NOT_BUILT))
