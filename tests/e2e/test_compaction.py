@@ -188,7 +188,7 @@ def test_a_giant_mail_bricks_nobody(cramped: Project) -> None:
     assert cramped.records("alice", "mail")[0]["messages"][0]["content"] == giant
     assert all("prompt is too long" in refused for refused in cramped.refusals())
     cramped.do("teamctl", "send", "alice", "And now?")
-    wait_until(lambda: "And now?" in words(cramped.asked("alice")[-1].asked))
+    wait_until(lambda: "And now?" in words(cramped.asked("alice")[-1].asked), timeout_seconds=60)
 
 
 def test_who_has_no_room_at_all_is_paused_says_so_and_can_be_shut_down(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from teamd.agent.briefing import DEMAND
 from teamd.agent.gauge import Room
 from teamd.agent.loop import Persona
 from tests.strict.replies import Answer, decline, say, use
-from tests.unit.life import MODEL, SYSTEM, Life
+from tests.unit.life import SYSTEM, Life
 from tests.unit.tight import Big, Tight, demands, steps, tokens_of, words
 from tests.waiting import until
 
@@ -49,7 +49,7 @@ def tight(
     calls: int = 1000,
 ) -> tuple[Life, Tight]:
     life = Life(folder, do=Big(), calls=calls, room=room, open_work=Board())
-    life.persona = Persona(model=MODEL, system=SYSTEM, role="tester", team="default")
+    life.persona = Persona(system=SYSTEM, role="tester", team="default")
     model = Tight(answer, context_tokens=context_tokens, tells=tells, judge=life.judge)
     life.model = model
     return life, model

@@ -204,7 +204,9 @@ records = st.one_of(
         lambda text: {"record": "summary", "text": text, "restated": "You are 'alice'."}, words
     ),
     st.just({"record": "opened", "system": SYSTEM}),
-    st.sampled_from([{"record": "ended", "outcome": kind} for kind in (PAUSED, "end_turn")]),
+    st.sampled_from(
+        [{"record": "ended", "outcome": kind, "text": ""} for kind in (PAUSED, "end_turn")]
+    ),
     st.just({"record": "of a later version"}),
 )
 
