@@ -28,7 +28,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 TRACEBACK_VARIABLE: Final = "TEAMD_TRACEBACK"
 LONGEST_SECONDS: Final = 86_400
 _STANDARD_ERROR: Final = 2
-_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells say it
+INTERRUPTED: Final = 130  # 128 + SIGINT, as shells say it
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ def _explain(error: BaseException, name: str) -> int:
             error.show()
             code = ExitCode.USAGE
         case click.Abort() | KeyboardInterrupt():
-            code = _INTERRUPTED
+            code = INTERRUPTED
         case BrokenPipeError():
             _give_up_output()  # whoever read it has gone, as `head` does
             code = ExitCode.DONE

@@ -15,6 +15,7 @@ from teamd.parts import Parts, newcomer
 from teamd.protocol import TEAMD, new_id
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.store import debris, locks, running, teams
+from teamd.store.approvals import Approvals
 from teamd.store.ledger import Ledger
 from teamd.store.mailbox import Mailbox
 from teamd.store.rebuilding import opened_roster
@@ -24,8 +25,10 @@ from teamd.supervisor import kernel, orphans
 from teamd.supervisor.blame import Blame
 from teamd.supervisor.commands import Commands
 from teamd.supervisor.control import Control
+from teamd.supervisor.handshakes import Handshakes
 from teamd.supervisor.register import Register
 from teamd.supervisor.resuming import Resuming
+from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.signals import Signals
 from teamd.supervisor.supervisor import Supervisor
 from teamd.supervisor.teammates import Teammates
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.store.paths import TeamPaths
+    from teamd.supervisor.chores import Chores
     from teamd.vitals import Vitals
 
 _CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
@@ -75,14 +79,22 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     kernel.become_subreaper()
     signals = Signals(*_CAUGHT)
     watching = watch(parts.paths.inboxes)
+    chores = parts.chores()
     register = _register(parts)
     teammate = Teammate.prepare(parts.paths, lambda: parts.settings)
-    teammates = _teammates(
-        parts, register, teammate, private=[watching.fileno(), *signals.descriptors]
+    private = [watching.fileno(), chores.fileno(), *signals.descriptors]
+    teammates = _teammates(parts, register, teammate, private=private)
+    handshakes = Handshakes(
+        approvals=Approvals(parts.paths, parts.post),
+        teammates=teammates,
+        register=register,
+        journal=parts.journal,
     )
     commands = Commands(
         teammates=teammates,
         register=register,
+        handshakes=handshakes,
+        shutdowns=Shutdowns(handshakes, register),
         post=parts.post,
         journal=parts.journal,
         caution=teammate.caution,
@@ -97,9 +109,19 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     )
     supervisor = Supervisor(
         paths=parts.paths,
-        control=_control(parts, register, teammates, commands),
+        control=_control(
+            parts,
+            register=register,
+            teammates=teammates,
+            commands=commands,
+            handshakes=handshakes,
+            chores=chores,
+        ),
         register=register,
         teammates=teammates,
+        handshakes=handshakes,
+        chores=chores,
+        auto_claim=lambda: parts.settings.tasks.auto_claim,
         orphans=orphans.Orphans(parts.journal, lambda: teams.supervisors(parts.paths.home)),
         signals=signals,
         watch=watching,
@@ -155,13 +177,23 @@ def _teammates(
     )
 
 
-def _control(parts: Parts, register: Register, teammates: Teammates, commands: Commands) -> Control:
+def _control(
+    parts: Parts,
+    *,
+    register: Register,
+    teammates: Teammates,
+    commands: Commands,
+    handshakes: Handshakes,
+    chores: Chores,
+) -> Control:
     return Control(
         paths=parts.paths,
         mailbox=Mailbox(parts.paths, TEAMD, durable=False),
         register=register,
         teammates=teammates,
         commands=commands,
+        handshakes=handshakes,
+        chores=chores,
         journal=parts.journal,
     )
 

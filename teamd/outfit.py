@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from teamd.agent.conversation import Conversation
+from teamd.agent.errands import Errands
 from teamd.agent.limits import Metered
 from teamd.agent.loop import News
 from teamd.agent.partial import Audible
@@ -20,15 +21,18 @@ from teamd.models.scripted import Scripted
 from teamd.protocol import LEAD
 from teamd.settings import skills
 from teamd.store import files, teams
+from teamd.store.board import Board
 from teamd.store.ledger import Ledger
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from teamd.tools import Toolbox
+from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
 from teamd.tools.background import Jobs
+from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
-from teamd.tools.lead import Broadcast, ListTeammates, SpawnTeammate
+from teamd.tools.lead import Broadcast, ListTeammates, ShutdownRequest, SpawnTeammate
 from teamd.tools.mail import ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
@@ -41,10 +45,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from teamd.agent.plans import Plans
     from teamd.journal import Journal
     from teamd.models import Model
     from teamd.settings import Settings
     from teamd.settings.skills import Skill
+    from teamd.store.approvals import Approvals
     from teamd.store.mailbox import Mailbox
     from teamd.store.paths import TeamPaths
     from teamd.store.post import Post
@@ -58,6 +64,7 @@ class Outfit:
     Attributes:
         tls: shared by all, since making one takes 20 ms.
         ring: wakes the teammate, such as when one of its jobs has ended.
+        say_answered: has the supervisor look at an answer to one of its questions.
     """
 
     name: str
@@ -67,7 +74,10 @@ class Outfit:
     journal: Journal
     post: Post
     mailbox: Mailbox
+    approvals: Approvals
+    plans: Plans
     ring: Callable[[], None]
+    say_answered: Callable[[str], None]
 
     @cached_property
     def leads(self) -> bool:
@@ -97,10 +107,13 @@ class Outfit:
                 self._bash,
                 *self._file_tools(),
                 *self._mail_tools(),
+                *board_tools(self._board(), self.plans.begin_task),
+                *self._approval_tools(),
                 *self._job_tools(),
                 self._load_skill,
                 *(self._lead_tools() if self.leads else ()),
-            ]
+            ],
+            gate=self.plans.refusal,
         )
 
     async def delegate(self, prompt: str, role: str, key: str) -> str:
@@ -163,6 +176,12 @@ class Outfit:
             output_bytes=tools.output_bytes,
         )
 
+    def fetch(self) -> Callable[[], bool]:
+        """How it looks for work while it idles, see `Loop`."""
+        if self.leads or not self.settings.tasks.auto_claim:
+            return lambda: False
+        return Errands(self._board(), self._role, self.journal).fetch
+
     def _answering(self) -> Model:
         chosen = self.settings.model
         if chosen.script is not None:
@@ -186,6 +205,13 @@ class Outfit:
             rest_seconds=chosen.rest_seconds,
         )
 
+    def _board(self) -> Board:
+        durable = self.settings.mail.durability == "disk"
+        return Board(self.paths, self.post, self.name, durable=durable)
+
+    def _role(self) -> str:
+        return Roster(self.paths).read().get(self.name).role
+
     def _note_retry(self, reason: str, seconds: float) -> None:
         self.journal.warn(
             "model call failed, trying again", reason=reason, seconds=round(seconds, 1)
@@ -208,9 +234,12 @@ class Outfit:
 
     def _lead_tools(self) -> Iterator[Tool[Any]]:
         spawn = SpawnTeammate(self._asking)
+        roster = Roster(self.paths)
         yield spawn
-        yield ListTeammates(Roster(self.paths), self.name)
+        yield ListTeammates(roster, self.name)
         yield Broadcast(self.post, self.name)
+        yield ShutdownRequest(self._asking(None), roster)
+        yield ReviewPlan(self.approvals)
         yield Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
         yield CreateTeam(self.paths.home)
         yield DeleteTeam(self.paths.home, self._address)
@@ -223,3 +252,8 @@ class Outfit:
         if team is None:
             return Asking(self.paths, self.name)
         return Asking(teams.found(self.paths.home, team).paths, self._address)
+
+    def _approval_tools(self) -> Iterator[Tool[Any]]:
+        if not self.leads:
+            yield SubmitPlan(self.approvals, self.name, self.plans.task)
+        yield ShutdownResponse(self.approvals, self.name, self.say_answered)

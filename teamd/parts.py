@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd import settings
+from teamd.protocol import TEAMD
+from teamd.store.board import Board
 from teamd.store.ledger import Ledger
 from teamd.store.post import Post
 from teamd.store.terms import terms_of
+from teamd.store.watch import SLOW_SECONDS, watch
+from teamd.supervisor.chores import PATIENCE_SECONDS, Chores
 from teamd.supervisor.commands import Newcomer, Reloaded
 from teamd.supervisor.restarts import Tolerance
 from teamd.supervisor.vigil import Silence
@@ -57,6 +61,18 @@ class Parts:
         supervision = self.settings.supervision
         return Silence(seconds=supervision.stuck_seconds, restart=supervision.stuck_restart)
 
+    def chores(self) -> Chores:
+        """What is done for the task board."""
+        board = Board(
+            self.paths,
+            self.post,
+            TEAMD,
+            durable=self.settings.mail.durability == "disk",
+            patience_seconds=PATIENCE_SECONDS,
+        )
+        watching = watch(self.paths.tasks)
+        return Chores(board, watching, self.journal, round_seconds=SLOW_SECONDS)
+
     def reload(self) -> Reloaded:
         """Read the settings again; a child that is forked from now on follows them."""
         new = settings.load(self.settings_file, folder=self.paths.home)
@@ -72,7 +88,11 @@ class Parts:
 def newcomer(declared: settings.Teammate) -> Newcomer:
     """The one that a `[[teammate]]` declares."""
     return Newcomer(
-        name=declared.name, role=declared.role, prompt=declared.prompt, model=declared.model
+        name=declared.name,
+        role=declared.role,
+        prompt=declared.prompt,
+        model=declared.model,
+        plan=declared.plan,
     )
 
 

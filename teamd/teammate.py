@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from teamd import credentials
 from teamd.agent.bell import Bell, SupervisorGoneError
 from teamd.agent.conversation import Conversation
+from teamd.agent.leaving import Leaving
 from teamd.agent.loop import Loop, Persona
 from teamd.agent.outside import Outside
+from teamd.agent.plans import Plans
 from teamd.agent.prompts import system_prompt
 from teamd.errors import StoreError, TeamError
 from teamd.identity import Identity
@@ -23,6 +25,7 @@ from teamd.protocol import LEAD, TEAMD
 from teamd.settings import roles
 from teamd.states import ChildExit
 from teamd.store import locks
+from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.roster import Roster
@@ -136,6 +139,20 @@ class Teammate:
             max_bytes=settings.mail.max_message_bytes,
             tell=lambda why: journal.warn("line rejected", reason=why),
         )
+        outside = Outside(
+            name=name,
+            process=Identity.own(),
+            conversation=conversation,
+            supervisor=Mailbox(self.paths, TEAMD, durable=False),
+            post=post,
+        )
+        approvals = Approvals(self.paths, post)
+        plans = Plans(
+            name=name,
+            conversation=conversation,
+            approvals=approvals,
+            planned=lambda: Roster(self.paths).read().get(name).plan,
+        )
         outfit = Outfit(
             name=name,
             paths=self.paths,
@@ -144,7 +161,10 @@ class Teammate:
             journal=journal,
             post=post,
             mailbox=mailbox,
+            approvals=approvals,
+            plans=plans,
             ring=bell.ring,
+            say_answered=outside.say_answered,
         )
         return Loop(
             name=name,
@@ -156,13 +176,12 @@ class Teammate:
             model=outfit.model,
             toolbox=outfit.toolbox(),
             bell=bell,
-            outside=Outside(
-                name=name,
-                process=Identity.own(),
-                conversation=conversation,
-                supervisor=Mailbox(self.paths, TEAMD, durable=False),
-                post=post,
+            outside=outside,
+            leaving=Leaving(
+                name=name, conversation=conversation, approvals=approvals, outside=outside
             ),
+            plans=plans,
+            fetch=outfit.fetch(),
             calls_per_wake=settings.limits.calls_per_wake,
             max_tokens=settings.model.max_tokens,
         )
@@ -186,6 +205,7 @@ class Teammate:
             team=team.name,
             workspace=self.settings().team.workspace,
             leads=member.name == LEAD,
+            plan=member.plan,
             instructions=role.instructions,
             skills=skills,
         )

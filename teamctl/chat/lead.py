@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import ExitCode, TeamError
@@ -52,8 +51,4 @@ class Lead:
         Raises:
             NoTeamd: nobody could.
         """
-        deadline = time.time() + _SECONDS
-        requests.submit(
-            self.paths,
-            Request(command="interrupt", arguments={"name": LEAD}, deadline=deadline),
-        )
+        requests.submit(self.paths, Request.within(_SECONDS, "interrupt", arguments={"name": LEAD}))

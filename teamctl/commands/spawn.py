@@ -28,6 +28,11 @@ REQUEST_SECONDS: Final = 30.0
 @click.argument("prompt")
 @click.option("--model", help="Another model than that of the settings.")
 @click.option("--fresh", is_flag=True, help="Begin a new conversation; the old one stays on disk.")
+@click.option(
+    "--plan/--no-plan",
+    default=None,
+    help="It acts only once its plan is approved, or needs none  [default: as before].",
+)
 @click.option("--wait", is_flag=True, help="Wait for the end of its turn and print its last words.")
 @timeout_option
 @click.option("--save", is_flag=True, help="Write it into team.toml as well.")
@@ -42,6 +47,7 @@ def command(
     *,
     model: str | None,
     fresh: bool,
+    plan: bool | None,
     wait: bool,
     timeout: float | None,
     save: bool,
@@ -60,8 +66,10 @@ def command(
         "prompt": prompt,
         "model": model,
         "fresh": fresh,
+        "plan": plan,
     }
-    saved = _saved(choice, paths, name=name, role=role, prompt=prompt, model=model) if save else b""
+    facts = {"name": name, "role": role, "prompt": prompt, "model": model, "plan": plan or False}
+    saved = _saved(choice, paths, **facts) if save else b""
     answer = requests.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
     if answer.exit_code != ExitCode.DONE:
         raise TeamError(answer.text)

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from teamd.agent import prompts
+from teamd.agent.standing import PAUSED, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from teamd.tools import Result
 
 FORMAT = 1
-PAUSED = "paused"
 CONTEXT_FULL = "model_context_window_exceeded"
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -45,6 +45,7 @@ class Conversation:
         told: what the model has been told of by `add_news`, whichever conversation it was in.
         turns: replies so far, those of earlier conversations of the name included.
         input_tokens: of all those replies, cached ones included.
+        standing: at which task it is, and whether it rests or is asked to leave.
     """
 
     def __init__(self, transcript: Transcript) -> None:
@@ -53,6 +54,7 @@ class Conversation:
         self.told: set[str] = set()
         self._length = 0
         self._nonce = ""
+        self.standing = Standing()
         self.turns = 0
         self.input_tokens = 0
         self.output_tokens = 0
@@ -122,9 +124,13 @@ class Conversation:
             }
         )
 
-    def add_note(self, text: str) -> None:
+    def add_note(self, text: str, **facts: Any) -> None:
         """Tell the model something that is nobody's mail."""
-        self._record({"record": "note", "text": text})
+        self._record({"record": "note", "text": text, **facts})
+
+    def begin_task(self) -> None:
+        """Note that what follows is another task."""
+        self._record({"record": "task"})
 
     def add_news(self, about: str, text: str) -> None:
         """Tell the model what happened beside the conversation.
@@ -154,6 +160,7 @@ class Conversation:
     def _apply(self, record: Record) -> None:
         # A kind that a later version wrote is passed over: it is no part of the conversation here.
         self._length += 1
+        self.standing.apply(record)
         apply = getattr(self, f"_apply_{record.get('record')}", None)
         if apply is not None:
             apply(record)

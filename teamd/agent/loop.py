@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent import prompts
 from teamd.agent.complaints import context_full, gist
-from teamd.agent.conversation import CONTEXT_FULL, PAUSED
+from teamd.agent.conversation import CONTEXT_FULL
+from teamd.agent.standing import LIMIT, PAUSED
 from teamd.models import Ask, LimitError, UnusableError
 from teamd.protocol import moment_of
 from teamd.states import Status
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from teamd.agent.bell import Bell
     from teamd.agent.conversation import Conversation
+    from teamd.agent.leaving import Leaving
+    from teamd.agent.plans import Plans
     from teamd.models import Block, Model
     from teamd.protocol import Message
     from teamd.store.mailbox import Mailbox
@@ -81,8 +84,9 @@ class Loop:
     Args:
         name: the teammate's.
         persona: asked when a conversation begins: it takes the role of that moment.
-        model_name: asked at each call, with what the conversation's role asks for.
-        news: what there is to tell, told already or not; looked at before each call.
+    model_name: asked at each call, with what the conversation's role asks for.
+    news: what there is to tell, told already or not; looked at before each call.
+    fetch: looks for work where there is no mail; says whether there is some now.
         calls_per_wake: how many model calls one wake may take.
         max_tokens: per reply.
     """
@@ -100,6 +104,9 @@ class Loop:
         toolbox: Toolbox,
         bell: Bell,
         outside: Outside,
+        fetch: Callable[[], bool],
+        leaving: Leaving,
+        plans: Plans,
         calls_per_wake: int,
         max_tokens: int,
     ) -> None:
@@ -113,6 +120,9 @@ class Loop:
         self._toolbox = toolbox
         self._bell = bell
         self._outside = outside
+        self._fetch = fetch
+        self._leaving = leaving
+        self._plans = plans
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
         self._doing: asyncio.Future[Any] | None = None
@@ -122,8 +132,15 @@ class Loop:
         """Live until cancelled."""
         while True:
             self._bell.silence()  # before the look, so that no ring is lost between the two
-            self._deliver()
+            if not self._leaving.agreed():
+                self._deliver()
+            if self._leaves():
+                self._leaving.leave()
+                await self._bell.wait()  # for the supervisor to end it
+                continue
             if not (self._conversation.owes_reply or self._conversation.unfollowed):
+                if self._fetch():
+                    continue
                 self._outside.report(Status.IDLE)
                 await self._bell.wait()
                 continue
@@ -151,11 +168,21 @@ class Loop:
             if message.extra.get("fresh") is True or not self._conversation.system:
                 self._open()
         if fresh:
-            self._conversation.deliver(fresh, taken=moment_of(batch.id))
+            new_task = self._plans.is_new_task(fresh)
+            self._conversation.deliver(fresh, taken=moment_of(batch.id), new_task=new_task)
+            if new_task:
+                self._plans.withdraw()
+            self._leaving.close_old()
         self._mailbox.done(batch)
+        self._tell_news()
+
+    def _tell_news(self) -> None:
         for news in self._news():
             if news.about not in self._conversation.told:
                 self._conversation.add_news(news.about, news.text)
+
+    def _leaves(self) -> bool:
+        return self._leaving.ready(more_mail=self._mailbox.waiting())
 
     def _open(self) -> None:
         persona = self._persona()
@@ -174,13 +201,15 @@ class Loop:
         for _ in range(self._calls_per_wake):
             if self._conversation.unfollowed and await self._follow():
                 return
+            if self._leaving.agreed():
+                return
             self._deliver()
             self._outside.report(Status.WORKING)
             reply = await self._interruptible(self._model.reply(self._ask()))
             self._conversation.add_reply(reply)
-        if await self._follow():
+        if await self._follow() or self._leaving.agreed():
             return
-        self._conversation.end_turn("limit", "")
+        self._conversation.end_turn(LIMIT, "")
         self._outside.tell_lead(
             f"{self._name} stopped after {self._calls_per_wake} model calls without ending its "
             f"turn and is idle now; send {self._name} a message to let it go on"
@@ -262,12 +291,17 @@ class Loop:
         self._outside.report(Status.PAUSED, str(error))
         if about != told:
             self._outside.tell_lead(f"{self._name} is paused: {error}")
-        over = error.lifted if isinstance(error, LimitError) else self._mailbox.waiting
-        await self._rest(error.again_in_seconds, over)
+        await self._rest(error.again_in_seconds, self._end_of(error))
+
+    def _end_of(self, error: UnusableError) -> Callable[[], bool]:
+        """What ends a pause. At a limit mail waits where it is, unless it asks to shut down."""
+        if isinstance(error, LimitError):
+            return lambda: error.lifted() or self._leaving.asked()
+        return self._mailbox.waiting
 
     async def _rest(self, seconds: float | None, over: Callable[[], bool]) -> None:
-        """Wait until it is over, or for so many seconds."""
+        """Wait until it is over, or for so many seconds, or until it leaves."""
         now = asyncio.get_running_loop().time
         until = math.inf if seconds is None else now() + seconds
-        while not over() and (left := until - now()) > 0:
+        while not (over() or self._leaves()) and (left := until - now()) > 0:
             await self._bell.wait(left)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamd.protocol import LEAD, STATE_TYPE, TEAMD, USER, Message
+from teamd.protocol import LEAD, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, USER, Message
 
 if TYPE_CHECKING:
     from teamd.agent.conversation import Conversation
@@ -60,6 +60,18 @@ class Outside:
                 to=TEAMD,
                 content=str(status),
                 extra={**facts, **process},
+            )
+        )
+
+    def say_answered(self, request_id: str) -> None:
+        """Have the supervisor look at an answer; it believes the store, not this."""
+        self._supervisor.put(
+            Message(
+                type=SHUTDOWN_ANSWER_TYPE,
+                sender=self._name,
+                to=TEAMD,
+                content="answered",
+                extra={"request_id": request_id},
             )
         )
 

@@ -28,6 +28,22 @@ SKILLS = (
     "with load_skill first:"
 )
 
+_PLAN_RULE = """\
+Plan: you work by plan. For each task read what you need, then submit a plan with submit_plan and \
+end your turn; the answer comes as mail. Until your plan is approved, bash, write_file, edit_file \
+and background_run are refused. Every new task from 'lead' needs a new plan."""
+
+IDLE_SO_LEFT = "idle, and no mail waits"
+PAUSED_SO_LEFT = "paused"
+LEFT = (
+    "<note>You agreed to shutdown_request {ids} and were shut down here. If you read this, you "
+    "were woken again: that request is done with, there is nothing to answer.</note>"
+)
+CLOSED = (
+    "<note>shutdown_request {ids} is no longer open: you were shut down since, and woken again. "
+    "There is nothing to answer.</note>"
+)
+
 
 def system_prompt(
     *,
@@ -36,11 +52,14 @@ def system_prompt(
     team: str,
     workspace: Path,
     leads: bool = False,
+    plan: bool = False,
     instructions: str = "",
     skills: Iterable[Skill] = (),
 ) -> str:
     """What a teammate is told once, at the beginning of its conversation."""
     parts = [(_lead if leads else _place)(name, role, team, workspace)]
+    if plan:
+        parts.append(_PLAN_RULE)
     if instructions:
         parts.append(f"Your role, {role}, is described so:\n\n{instructions}")
     if listed := [f"- {skill.name}: {skill.description}" for skill in skills]:

@@ -157,6 +157,16 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """`[tasks]`: how the board is used."""
+
+    auto_claim: bool = field(
+        default=False,
+        metadata=key(Flag(), "who idles claims the next free task of its role, or of none"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """`[tools]`: what a teammate's tools may take."""
 
@@ -181,6 +191,9 @@ class Teammate:
     prompt: str = field(metadata=key(Text(), "what it is to do first"))
     model: str | None = field(
         default=None, metadata=key(Text(), "else that of [model]", "claude-haiku-4-5")
+    )
+    plan: bool = field(
+        default=False, metadata=key(Flag(), "it acts only on a plan that you approved")
     )
 
 
@@ -207,6 +220,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     supervision: Supervision = field(default_factory=Supervision)
     mail: Mail = field(default_factory=Mail)
+    tasks: Tasks = field(default_factory=Tasks)
     tools: Tools = field(default_factory=Tools)
     prices: Mapping[str, Price] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
@@ -219,6 +233,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
         "limits": Limits,
         "supervision": Supervision,
         "mail": Mail,
+        "tasks": Tasks,
         "tools": Tools,
     }
 )
@@ -233,7 +248,6 @@ NOT_BUILT: Final = frozenset(
         "tools.sandbox",
         "tools.network",
         "tools.read",
-        "teammate.plan",
         "teammate.worktree",
     }
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Final
 
 import tomli_w
@@ -91,9 +91,10 @@ def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:
 
 def _appendix(old: bytes, teammate: Teammate, path: Path) -> bytes:
     """The table as it follows the old bytes, with the line ends that those have."""
-    given = {key: value for key, value in asdict(teammate).items() if value is not None}
+    default = {one.name: one.default for one in fields(teammate)}
+    given = {key: value for key, value in asdict(teammate).items() if value != default[key]}
     # In a text over several lines TOML reads \r\n as \n, so one that holds it stays on one line.
-    over_lines = not any("\r\n" in value for value in given.values())
+    over_lines = not any("\r\n" in str(value) for value in given.values())
     text = "[[teammate]]\n" + tomli_w.dumps(given, multiline_strings=over_lines)
     if old:
         text = ("\n" if old.endswith(b"\n") else "\n\n") + text

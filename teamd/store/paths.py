@@ -104,9 +104,37 @@ class TeamPaths:
         return self.transcripts / f"{name}.partial"
 
     @property
+    def tasks(self) -> Path:
+        """The folder of the board, one file a task."""
+        return self.root / "tasks"
+
+    def task(self, task_id: str) -> Path:
+        """One task of the board."""
+        return self.tasks / f"{task_id}.json"
+
+    @property
+    def tasks_lock(self) -> Path:
+        """Guards every change to the board; holds the last id that was given."""
+        return self.tasks / "board.lock"
+
+    @property
     def replies(self) -> Path:
         """The folder of the supervisor's answers, one file a request."""
         return self.root / "replies"
+
+    @property
+    def requests(self) -> Path:
+        """The folder of questions that somebody answers, one file each."""
+        return self.root / "requests"
+
+    def request(self, question: str) -> Path:
+        """A question and its answer."""
+        return self.requests / f"{question}.json"
+
+    @property
+    def requests_lock(self) -> Path:
+        """Guards every question's read-modify-write."""
+        return self.root / "requests.lock"
 
     @property
     def call_slots(self) -> Path:
@@ -167,7 +195,9 @@ class TeamPaths:
         for folder in (
             self.inboxes,
             self.transcripts,
+            self.tasks,
             self.replies,
+            self.requests,
             self.call_slots,
             self.lives,
             self.logs,

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
 
 FORMAT: Final = 1
-_KINDS: Final = {"name": str, "role": str, "pid": int | None, "started": int | float | None}
+_KINDS: Final = {
+    "name": str,
+    "role": str,
+    "pid": int | None,
+    "started": int | float | None,
+    "plan": bool,
+}
 COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
@@ -35,6 +41,7 @@ class Member:
         since: seconds since the epoch when that process was forked.
         turns: model calls so far.
         input_tokens: all of them, cached ones included.
+        plan: whether it acts only once a plan of its own is approved.
         reason: why it is paused or failed, in a sentence.
         extra: keys of other programs, kept as they came.
     """
@@ -51,6 +58,7 @@ class Member:
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    plan: bool = False
     reason: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -77,6 +85,7 @@ class Member:
             "turns": self.turns,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
+            "plan": self.plan,
             "reason": self.reason,
         }
 
@@ -101,6 +110,7 @@ class Member:
             turns=rest.pop("turns", 0),
             input_tokens=rest.pop("input_tokens", 0),
             output_tokens=rest.pop("output_tokens", 0),
+            plan=rest.pop("plan", False),
             reason=rest.pop("reason", None),
             extra=MappingProxyType(rest),
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
-from teamd.protocol import LEAD, Message, check_name, new_id
+from teamd.errors import NotAMessage, StoreError, TeamError
+from teamd.protocol import LEAD, PROMPT_KEY, Message, check_name, new_id
 from teamd.states import Status
 from teamd.store.requests import Answer
 from teamd.supervisor.lifecycle import State
@@ -18,24 +18,29 @@ if TYPE_CHECKING:
     from teamd.store.post import Post
     from teamd.store.requests import Request
     from teamd.store.roster import Member
+    from teamd.supervisor.handshakes import Handshakes
     from teamd.supervisor.register import Register
     from teamd.supervisor.resuming import Resuming
+    from teamd.supervisor.shutdowns import Shutdowns
     from teamd.supervisor.teammates import Teammates
 
     Reply = Callable[[Answer], None]
 
-LONGEST_SECONDS: Final = 86_400
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newcomer:
-    """Who is to be spawned, and what for."""
+    """Who is to be spawned, and what for.
+
+    Attributes:
+        plan: whether it works by plan; `None` for as before.
+    """
 
     name: str
     role: str
     prompt: str
     model: str | None = None
     fresh: bool = False
+    plan: bool | None = None
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Newcomer:
@@ -48,12 +53,14 @@ class Newcomer:
         model = arguments.get("model")
         if not (model is None or isinstance(model, str)):
             raise NotAMessage("a model is named by a text")
+        plan = arguments.get("plan")
         return cls(
             name=check_name(_text(arguments, "name")),
             role=_text(arguments, "role"),
             prompt=_text(arguments, "prompt"),
             model=model,
             fresh=arguments.get("fresh") is True,
+            plan=plan if isinstance(plan, bool) else None,
         )
 
 
@@ -79,6 +86,8 @@ class Commands:
         *,
         teammates: Teammates,
         register: Register,
+        handshakes: Handshakes,
+        shutdowns: Shutdowns,
         post: Post,
         journal: Journal,
         caution: Callable[[], str | None],
@@ -88,6 +97,7 @@ class Commands:
     ) -> None:
         self._teammates = teammates
         self._register = register
+        self._handshakes = handshakes
         self._post = post
         self._journal = journal
         self._caution = caution
@@ -98,7 +108,7 @@ class Commands:
             "spawn": self._answer_spawn,
             "lead": self._answer_lead,
             "interrupt": self._answer_interrupt,
-            "shutdown": self._answer_shutdown,
+            "shutdown": shutdowns.answer,
             "resume": self._answer_resume,
             "reload": self._answer_reload,
         }
@@ -132,12 +142,13 @@ class Commands:
         self._check_role(newcomer.role)
         self._register.check()
         name = member.name if member else newcomer.name
-        extra = {"fresh": True} if newcomer.fresh else {}
+        self._handshakes.forget(name)
+        extra = {PROMPT_KEY: True, **({"fresh": True} if newcomer.fresh else {})}
         prompt = Message(
             id=message_id, sender=sender, to=name, content=newcomer.prompt, extra=extra
         )
         self._post.mailbox(name).put(prompt)
-        self._register.admit(name, newcomer.role, newcomer.model)
+        self._register.admit(name, newcomer.role, newcomer.model, plan=newcomer.plan)
         try:
             self._register.publish()
         except StoreError as error:  # who has no process must not pass for being at work
@@ -150,7 +161,8 @@ class Commands:
 
     def _check(self, member: Member | None, newcomer: Newcomer) -> None:
         name = member.name if member else newcomer.name
-        if self._teammates.state(name) in (State.STOPPING, State.KILLED):
+        stopping = self._teammates.state(name) in (State.STOPPING, State.KILLED)
+        if stopping or self._handshakes.pending(name):
             raise TeamError(f"{name} is being shut down; try again in a moment")
         if member is None:
             return
@@ -180,11 +192,13 @@ class Commands:
     def _answer_lead(self, request: Request, reply: Reply) -> None:  # noqa: ARG002 -- no arguments
         """Have an agent that leads, from now on until it is shut down."""
         member = self._register.team.find(LEAD)
-        if self._teammates.state(LEAD) in (State.STOPPING, State.KILLED):
+        stopping = self._teammates.state(LEAD) in (State.STOPPING, State.KILLED)
+        if stopping or self._handshakes.pending(LEAD):
             raise TeamError("lead is being shut down; try again in a moment")
         self._register.check()
         if member is None or not member.status.wants_process:
-            self._register.admit(LEAD, LEAD, None)
+            self._handshakes.forget(LEAD)
+            self._register.admit(LEAD, LEAD, None, plan=None)
             self._register.publish()
         self._teammates.start(LEAD)
         self._register.publish()
@@ -198,32 +212,6 @@ class Commands:
             raise TeamError(f"{member.name} is {member.status}; there is nothing to interrupt")
         self._teammates.interrupt(member.name)
         reply(Answer(text=f"{member.name} is interrupted"))
-
-    def _answer_shutdown(self, request: Request, reply: Reply) -> None:
-        names = self._who(request.arguments)
-        seconds = _seconds(request.arguments)
-        forced: dict[str, bool] = {}
-
-        def ended(name: str) -> Callable[[bool], None]:
-            def note(took_force: bool) -> None:  # noqa: FBT001 -- a callback's fact
-                forced[name] = took_force
-                self._register.change(name, status=Status.SHUTDOWN, reason=None)
-                if len(forced) == len(names):
-                    reply(_shutdown_answer(forced))
-
-            return note
-
-        for name in names:
-            self._journal.note("shutting down", name=name, seconds=seconds)
-            self._teammates.stop(name, seconds=seconds, then=ended(name))
-        if not names:
-            reply(Answer(text="nobody is running"))
-
-    def _who(self, arguments: Mapping[str, Any]) -> list[str]:
-        team = self._register.team
-        if arguments.get("all") is True:
-            return [m.name for m in team.members if m.status is not Status.SHUTDOWN]
-        return [team.get(_text(arguments, "name")).name]
 
     def _answer_resume(self, request: Request, reply: Reply) -> None:
         name = self._register.team.get(_text(request.arguments, "name")).name
@@ -242,28 +230,8 @@ class Commands:
         reply(Answer(text="\n".join(lines) or "nothing has changed", data={"lines": lines}))
 
 
-def _shutdown_answer(forced: Mapping[str, bool]) -> Answer:
-    lines = [
-        f"{name} did not end in time and was killed" if took else f"{name} is shut down"
-        for name, took in forced.items()
-    ]
-    code = ExitCode.DEADLINE if any(forced.values()) else ExitCode.DONE
-    return Answer(text="\n".join(lines), exit_code=code, data={"forced": dict(forced)})
-
-
 def _text(arguments: Mapping[str, Any], key: str) -> str:
     value = arguments.get(key)
     if not isinstance(value, str) or not value.strip():
         raise NotAMessage(f"a {key} is needed, as a text that is not empty")
     return value
-
-
-def _seconds(arguments: Mapping[str, Any]) -> float:
-    value = arguments.get("seconds")
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value <= LONGEST_SECONDS
-    ):
-        raise NotAMessage(f"a shutdown takes 0 to {LONGEST_SECONDS} seconds")
-    return float(value)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.clocks import Deadline
 from teamd.errors import NotAMessage, StoreError, TeamError
-from teamd.protocol import REQUEST_TYPE, STATE_TYPE
+from teamd.protocol import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
 from teamd.states import Status
 from teamd.store import requests
 from teamd.store.requests import Answer, Request
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from teamd.protocol import Message
     from teamd.store.mailbox import Mailbox
     from teamd.store.paths import TeamPaths
+    from teamd.supervisor.chores import Chores
     from teamd.supervisor.commands import Commands
+    from teamd.supervisor.handshakes import Handshakes
     from teamd.supervisor.register import Register
     from teamd.supervisor.teammates import Teammates
 
@@ -40,6 +42,8 @@ class Control:
         register: Register,
         teammates: Teammates,
         commands: Commands,
+        handshakes: Handshakes,
+        chores: Chores,
         journal: Journal,
     ) -> None:
         self.closing = False
@@ -48,6 +52,8 @@ class Control:
         self._register = register
         self._teammates = teammates
         self._commands = commands
+        self._handshakes = handshakes
+        self._chores = chores
         self._journal = journal
         self._blocked = Deadline.after(0.0)
         self._given: dict[str, Answer] = {}
@@ -84,6 +90,8 @@ class Control:
                 self._note_state(message)
             elif message.type == REQUEST_TYPE:
                 self._serve(message)
+            elif message.type == SHUTDOWN_ANSWER_TYPE:
+                self._handshakes.hear(message.sender)
             else:
                 self._journal.warn("no request", type=message.type, sender=message.sender)
 
@@ -99,11 +107,15 @@ class Control:
             self._reply(request, Answer.to_error(TeamError(text)))
 
     def publish(self) -> None:
-        """Write down in the roster what has changed; what cannot be written is tried again."""
+        """Write down in the roster what has changed, and see to the tasks of who has gone.
+
+        What cannot be written is tried again.
+        """
         try:
             self._register.publish()
         except StoreError as error:
             self._journal.error("roster not written", error)
+        self._chores.look(self._register.team)
 
     def _serve(self, message: Message) -> None:
         try:

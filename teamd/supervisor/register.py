@@ -49,9 +49,16 @@ class Register:
         """Change a member from the next `publish` on."""
         self._apply(lambda team: _changed(team, name, values))
 
-    def admit(self, name: str, role: str, model: str | None) -> None:
-        """Add a member or give it a new role and model; it is at work from now on."""
-        self._apply(lambda team: _admitted(team, name, role, model))
+    def admit(self, name: str, role: str, model: str | None, *, plan: bool | None = None) -> None:
+        """Add a member or give it a new role and model; it is at work from now on.
+
+        Args:
+            name: the member's.
+            role: its role.
+            model: its own, if any.
+            plan: whether it works by plan; `None` for as before.
+        """
+        self._apply(lambda team: _admitted(team, name, role, model, plan=plan))
 
     def publish(self) -> None:
         """Write what has changed, if anything has.
@@ -154,7 +161,7 @@ def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:
     return team if member is None else team.with_member(replace(member, **values))
 
 
-def _admitted(team: Team, name: str, role: str, model: str | None) -> Team:
+def _admitted(team: Team, name: str, role: str, model: str | None, *, plan: bool | None) -> Team:
     member = team.find(name) or Member(
         name=name,
         agent_id=f"{name}@{team.name}",
@@ -163,4 +170,4 @@ def _admitted(team: Team, name: str, role: str, model: str | None) -> Team:
         color=COLOURS[len(team.members) % len(COLOURS)],
     )
     at_work = replace(member, role=role, model=model, status=Status.WORKING, reason=None)
-    return team.with_member(at_work)
+    return team.with_member(at_work if plan is None else replace(at_work, plan=plan))

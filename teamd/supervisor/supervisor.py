@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from teamd.journal import Journal
     from teamd.store.paths import TeamPaths
     from teamd.store.watch import Watch
+    from teamd.supervisor.chores import Chores
     from teamd.supervisor.control import Control
+    from teamd.supervisor.handshakes import Handshakes
     from teamd.supervisor.orphans import Orphans
     from teamd.supervisor.register import Register
     from teamd.supervisor.signals import Signals
@@ -30,6 +32,8 @@ class Supervisor:
 
     Args:
         claim_stands: whether what makes this the team's supervisor is still there.
+        chores: its look at the board.
+        auto_claim: whether idle teammates look at the board themselves.
         stop_seconds: how long teammates have to end by themselves.
         alive: called each round, at least every `round_seconds`: the watchdog's sign of life.
     """
@@ -41,6 +45,9 @@ class Supervisor:
         control: Control,
         register: Register,
         teammates: Teammates,
+        handshakes: Handshakes,
+        chores: Chores,
+        auto_claim: Callable[[], bool],
         orphans: Orphans,
         signals: Signals,
         watch: Watch,
@@ -54,6 +61,9 @@ class Supervisor:
         self._control = control
         self._register = register
         self._teammates = teammates
+        self._handshakes = handshakes
+        self._chores = chores
+        self._auto_claim = auto_claim
         self._orphans = orphans
         self._signals = signals
         self._watch = watch
@@ -67,6 +77,7 @@ class Supervisor:
     def resume(self) -> None:
         """Begin: answer what a dead supervisor left, and start those who were at work or idle."""
         self._control.refuse_leftovers()
+        self._handshakes.resume()
         for member in self._register.team.members:
             if member.status.wants_process:
                 self._teammates.start(member.name)
@@ -85,6 +96,8 @@ class Supervisor:
             self._stop_if_gone()
             self._reconcile()
             self._teammates.look_after()
+            if not self._stopping:  # those who end now end for that, and are resumed
+                self._handshakes.look()
             self._teammates.do_due()
             self._control.publish()
             self._alive()
@@ -92,11 +105,12 @@ class Supervisor:
 
     def _wait(self) -> None:
         seconds = self._round_seconds
-        if (due := self._teammates.next_due_seconds()) is not None:
-            seconds = min(seconds, due)
+        for due in (self._teammates.next_due_seconds(), self._handshakes.next_due_seconds()):
+            seconds = seconds if due is None else min(seconds, due)
         if (blocked := self._control.blocked_seconds) > 0:
             seconds = min(seconds, blocked)
-        select.select([self._signals.fileno(), self._watch.fileno()], [], [], seconds)
+        watched = [self._signals.fileno(), self._watch.fileno(), self._chores.fileno()]
+        select.select(watched, [], [], seconds)
 
     def _heed_signals(self) -> None:
         for number in self._signals.take():
@@ -129,7 +143,13 @@ class Supervisor:
                 self._teammates.stop(name, seconds=self._stop_seconds)
 
     def _ring(self) -> None:
-        """Wake those who have mail; where hints were lost, wake everybody."""
+        """Wake those who have mail; where hints were lost, wake everybody.
+
+        A change of the board wakes everybody, if they look for tasks there: who idles since a
+        moment ago has not been heard yet, and who works takes no notice.
+        """
+        if self._chores.board_changed() and self._auto_claim():
+            self._teammates.ring(self._teammates.names())
         changed = self._watch.changed()
         if changed is None:
             self._teammates.ring(self._teammates.names())
@@ -140,4 +160,5 @@ class Supervisor:
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
         if self._teammates.reap():
+            self._chores.be_due()
             self._orphans.end(spare=self._teammates.pids())

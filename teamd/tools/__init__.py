@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 
 class ToolError(Exception):
@@ -65,10 +65,18 @@ class Result:
 
 
 class Toolbox:
-    """The tools of one teammate, by name, in a fixed order."""
+    """The tools of one teammate, by name, in a fixed order.
 
-    def __init__(self, tools: Iterable[Tool[Any]]) -> None:
+    Args:
+        tools: each by a name of its own.
+        gate: says in a sentence why a tool may not be used now; `None` where it may.
+    """
+
+    def __init__(
+        self, tools: Iterable[Tool[Any]], *, gate: Callable[[str], str | None] | None = None
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._gate = gate
         # Made once: they are sent with every request, and must be the same bytes each time.
         self._schemas = [
             {
@@ -120,6 +128,8 @@ class Toolbox:
         except ValidationError as error:
             return Result(text=_clean(_explain(tool, error)), is_error=True)
         try:
+            if self._gate is not None and (why := self._gate(name)) is not None:
+                return Result(text=_clean(why), is_error=True)
             text = await tool.call_once(checked, key)
         # The edge of every tool: what one did not foresee is the model's to hear, not the end of
         # the teammate. A cancellation is no Exception and passes.

@@ -41,13 +41,7 @@ class Asking:
         Raises:
             TeamError: it was refused, or there was no answer in time.
         """
-        request = Request(
-            command=command,
-            arguments=arguments,
-            deadline=time.time() + timeout_seconds,
-            id=key or new_id(),
-            sender=self._sender,
-        )
+        request = self._request(command, arguments, key, timeout_seconds)
         found = requests.collect(self._paths, request.id)
         if found is None:
             requests.submit(self._paths, request)
@@ -55,6 +49,23 @@ class Asking:
         if found.exit_code != ExitCode.DONE:
             raise TeamError(found.text)
         return found
+
+    def begin(
+        self, command: str, arguments: Mapping[str, Any], *, key: str, seconds: float
+    ) -> None:
+        """Have something begun whose end is told in another way.
+
+        Raises:
+            NoTeamd: there is nobody to ask.
+        """
+        requests.submit(self._paths, self._request(command, arguments, key, seconds))
+
+    def _request(
+        self, command: str, arguments: Mapping[str, Any], key: str, seconds: float
+    ) -> Request:
+        return Request.within(
+            seconds, command, arguments=arguments, id=key or new_id(), sender=self._sender
+        )
 
     async def _collected(self, request: Request, seconds: float) -> Answer:
         pause = _FIRST_PAUSE_SECONDS

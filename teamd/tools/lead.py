@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
 from teamd.protocol import Message, new_id
+from teamd.states import Status
 from teamd.tools import Input, Tool, ToolError
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from teamd.store.post import Post
     from teamd.store.roster import Roster
     from teamd.tools.asking import Asking
+
+_ANSWER_SECONDS: Final = 60.0  # that a teammate has for its answer
+_BEGIN_SECONDS: Final = 30.0  # until the supervisor must have begun
 
 
 class SpawnTeammateInput(Input):
@@ -120,3 +124,39 @@ class Broadcast(Tool[BroadcastInput]):
         if not sent:
             raise ToolError("there is nobody to send to; list_teammates shows who is in the team")
         return f"sent to {', '.join(one.to for one in sent)}"
+
+
+class ShutdownRequestInput(Input):
+    """What `shutdown_request` takes."""
+
+    teammate: str = Field(description="its name")
+
+
+class ShutdownRequest(Tool[ShutdownRequestInput]):
+    """Asks a teammate to shut down."""
+
+    name: ClassVar[str] = "shutdown_request"
+    description: ClassVar[str] = (
+        "Ask a teammate to shut down. It approves, or rejects with a reason; the answer comes as "
+        "mail. One that does not answer within a minute is ended. It can be spawned again, and "
+        "remembers everything then."
+    )
+    Input = ShutdownRequestInput
+    repeatable: ClassVar[bool] = True  # a teammate is asked once at a time
+
+    def __init__(self, asking: Asking, roster: Roster) -> None:
+        self._asking = asking
+        self._roster = roster
+
+    async def call(self, arguments: ShutdownRequestInput) -> str:
+        """Have it asked."""
+        return await self.call_once(arguments, new_id())
+
+    async def call_once(self, arguments: ShutdownRequestInput, key: str) -> str:
+        """Have it asked, by a request whose id follows from the call."""
+        member = self._roster.read().get(arguments.teammate)
+        if member.status is Status.SHUTDOWN:
+            return f"{member.name} is shut down already"
+        facts = {"name": member.name, "seconds": _ANSWER_SECONDS}
+        self._asking.begin("shutdown", facts, key=key, seconds=_BEGIN_SECONDS)
+        return f"{member.name} is asked; the answer comes as mail"

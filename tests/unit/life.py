@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from teamd.agent.bell import Bell
 from teamd.agent.conversation import Conversation
+from teamd.agent.leaving import Leaving
 from teamd.agent.loop import Loop, News, Persona
 from teamd.agent.outside import Outside
+from teamd.agent.plans import Plans
 from teamd.agent.pulse import Pulse
 from teamd.identity import Identity
 from teamd.models import Ask, Reply, Usage
-from teamd.protocol import TEAMD, Message
+from teamd.protocol import STATE_TYPE, TEAMD, Message
 from teamd.states import Status
+from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
 from teamd.store.roster import Member, Roster, Team
 from teamd.store.transcript import Transcript
 from teamd.tools import Input, Tool, Toolbox
+from teamd.tools.approval import ShutdownResponse, SubmitPlan
 from teamd.vitals import Vitals
 from tests.strict.issued import Issued
 from tests.strict.replies import Answer, say
@@ -161,10 +165,12 @@ class Life:
         self.paths = TeamPaths(folder / ".team")
         self.post = Post(self.paths, durable=False, max_bytes=1_000_000)
         enrol(self.paths, alice=Status.IDLE)
+        self.approvals = Approvals(self.paths, self.post)
         self.judge = Judge()
         self.model = Player(*plays, judge=self.judge)
         self.do = do or Do()
         self.calls = calls
+        self.fetch: Callable[[], bool] = lambda: False
         self.persona = Persona(system=SYSTEM)
         self.model_name = MODEL
         self.news: list[News] = []
@@ -172,6 +178,15 @@ class Life:
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
         self._task: asyncio.Task[None] | None = None
+
+    def plans(self, conversation: Conversation) -> Plans:
+        """Her plans; whether she works by plan, the roster tells."""
+        return Plans(
+            name="alice",
+            conversation=conversation,
+            approvals=self.approvals,
+            planned=lambda: Roster(self.paths).read().get("alice").plan,
+        )
 
     def conversation(self) -> Conversation:
         """The conversation as it stands on disk."""
@@ -197,7 +212,8 @@ class Life:
     @property
     def states(self) -> list[str]:
         """What she has reported, oldest first."""
-        return [m.content for m in Mailbox(self.paths, TEAMD, durable=False).peek()]
+        said = Mailbox(self.paths, TEAMD, durable=False).peek()
+        return [m.content for m in said if m.type == STATE_TYPE]
 
     @property
     def lead(self) -> list[str]:
@@ -241,6 +257,18 @@ class Life:
 
     def _loop(self, bell: int) -> Loop:
         conversation = self.conversation()
+        outside = Outside(
+            name="alice",
+            process=Identity.own(),
+            conversation=conversation,
+            supervisor=Mailbox(self.paths, TEAMD, durable=False),
+            post=self.post,
+        )
+        plans = self.plans(conversation)
+        approval_tools: list[Tool[Any]] = [
+            SubmitPlan(self.approvals, "alice", plans.task),
+            ShutdownResponse(self.approvals, "alice", outside.say_answered),
+        ]
         return Loop(
             name="alice",
             persona=lambda: self.persona,
@@ -249,15 +277,17 @@ class Life:
             conversation=conversation,
             mailbox=self.mailbox,
             model=self.model,
-            toolbox=Toolbox([self.do, *self.more]),
+            toolbox=Toolbox([self.do, *self.more, *approval_tools], gate=plans.refusal),
             bell=Bell(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
-            outside=Outside(
+            outside=outside,
+            leaving=Leaving(
                 name="alice",
-                process=Identity.own(),
                 conversation=conversation,
-                supervisor=Mailbox(self.paths, TEAMD, durable=False),
-                post=self.post,
+                approvals=self.approvals,
+                outside=outside,
             ),
+            plans=plans,
+            fetch=self.fetch,
             calls_per_wake=self.calls,
             max_tokens=1000,
         )

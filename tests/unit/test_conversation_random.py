@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.agent.conversation import PAUSED, Conversation
+from teamd.agent.conversation import Conversation
+from teamd.agent.standing import PAUSED
 from teamd.models import Ask, Reply
 from teamd.protocol import Message
 from teamd.store.transcript import Transcript

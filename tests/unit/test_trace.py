@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,7 +85,7 @@ def test_a_broadcast_has_a_way_to_each_receiver(paths: TeamPaths) -> None:
     put(paths, to="ann", type="broadcast", id=sent.id)
     put(paths, to=LEAD, type="broadcast", id=sent.id)
     deliver(paths, sent, to="bob")
-    deliver(paths, sent, to=USER)
+    deliver(paths, replace(sent, to=LEAD), to=USER)
     assert [(way.to, str(way.stage)) for way in trace(paths, sent.id)] == [
         ("ann", "queued"),
         ("bob", "delivered"),
