@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 MAX_TOKENS = 300
 # A first call fits under it; after one that took a lot, no second does.
 ROOM_FOR_ONE: Final[Mapping[str, float]] = {"teammate_tokens": 20_000}
-# What `prices.toml` says of the default model, in USD per million tokens.
+# A price of our own, under which a game is over after a few calls, whatever the cache saves.
+DEAR = '[prices."claude-sonnet-5-5"]\ninput = 0.1\noutput = 100.0\n'
 RATES = {
-    "input_tokens": 2.0,
-    "cache_creation_input_tokens": 2.5,
-    "cache_read_input_tokens": 0.1,
-    "output_tokens": 10.0,
+    "input_tokens": 0.1,
+    "cache_creation_input_tokens": 0.125,
+    "cache_read_input_tokens": 0.01,
+    "output_tokens": 100.0,
 }
 
 
@@ -43,7 +44,7 @@ def play_for_ever(project: Project) -> None:
             if asked.last_results:
                 return say("Sent.")
             ball = {"to": other, "content": f"ball {len(asked.messages)}"}
-            return say("Back to you.", calls=[("send_message", ball)])
+            return say("Back to you. " * 20, calls=[("send_message", ball)])
 
         return answer
 
@@ -87,11 +88,20 @@ def wait_for_the_stop(project: Project) -> str:
     """Wait until one is paused and the other has nothing to do; who is paused."""
 
     def stopped() -> bool:
-        states = {project.member(name).get("status") for name in ("alice", "bob")}
-        return states in ({"paused"}, {"paused", "idle"})
+        done = paused(project)
+        resting = [name for name in ("alice", "bob") if name not in done]
+        return bool(done) and all(rests(project, name) for name in resting)
 
     wait_until(stopped, timeout_seconds=60, what="the game has ended")
     return paused(project)[0]
+
+
+def rests(project: Project, name: str) -> bool:
+    """Whether a teammate has nothing to do: looked for in the order in which mail moves on."""
+    if project.mail(name) or project.paths.taken(name).exists():
+        return False
+    records = project.records(name)
+    return bool(records) and records[-1]["record"] == "ended"
 
 
 def last_refusal(project: Project, name: str) -> Any:
@@ -103,8 +113,8 @@ def last_refusal(project: Project, name: str) -> Any:
     [
         ("teammate_tokens", 16_000),
         ("team_tokens", 32_000),
-        ("teammate_usd", 0.03),
-        ("team_usd", 0.045),
+        ("teammate_usd", 0.09),
+        ("team_usd", 0.15),
     ],
 )
 def test_a_game_for_ever_ends_within_the_limit_and_less_than_one_call_short_of_it(
@@ -112,7 +122,7 @@ def test_a_game_for_ever_ends_within_the_limit_and_less_than_one_call_short_of_i
 ) -> None:
     """It must never be exceeded, and be of use up to the last call that fits."""
     who, unit = key.split("_")
-    configure(project, {key: most})
+    configure(project, {key: most}, DEAR)
     play_for_ever(project)
     project.start()
     spawn_both(project)
@@ -136,7 +146,7 @@ def test_a_game_for_ever_ends_within_the_limit_and_less_than_one_call_short_of_i
     assert f"{name} stays paused: limits.{key} is reached" in refused.complaint
     assert len(project.server.requests) == calls
 
-    configure(project, {key: most * 3 // 2 if unit == "tokens" else most * 1.5})
+    configure(project, {key: most * 3 // 2 if unit == "tokens" else most * 1.5}, DEAR)
     assert project.do("teamctl", "resume", name) == f"{name} goes on\n"
     wait_until(lambda: len(project.server.requests) > calls, what="the game goes on")
     again = wait_for_the_stop(project)
@@ -330,7 +340,7 @@ def test_usage_shows_each_teammate_and_all_with_and_without_limits(project: Proj
     empty = project.run("teamctl", "usage")
     assert empty.status == 1
     assert empty.complaint.endswith("or above it; `teamd start` makes one here")
-    configure(project, {"teammate_tokens": 100_000, "team_usd": 2.0})
+    configure(project, {"teammate_tokens": 100_000, "team_usd": 2.0}, DEAR)
     project.start()
     for name in ("ann", "bob"):
         project.do("teamctl", "spawn", name, "coder", "Go.", "--wait")
