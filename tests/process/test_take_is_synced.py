@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
