@@ -1,4 +1,4 @@
-"""Names of teammates for the shell's completion."""
+"""Names of teammates, and ids of tasks, for the shell's completion."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from teamd.errors import TeamError
 from teamd.protocol import LEAD, TEAMD
 from teamd.store import paths
+from teamd.store.board_files import ids_in
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
@@ -28,9 +29,23 @@ def logs(context: click.Context, parameter: click.Parameter, begun: str) -> list
     return [name for name in (*_members(context), TEAMD) if name.startswith(begun)]
 
 
-def _members(context: click.Context) -> list[str]:
+def tasks(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
+    """The ids of the board that begin so."""
     named = context.find_root().params.get("team_dir")
     try:
-        return [member.name for member in Roster(paths.existing(named)).read().members]
+        return [task for task in ids_in(paths.existing(named).tasks) if task.startswith(begun)]
+    except TeamError:
+        return []
+
+
+def _members(context: click.Context) -> list[str]:
+    options = context.find_root().params
+    try:
+        return [
+            member.name
+            for member in Roster(paths.existing(options.get("team_dir"), options.get("team")))
+            .read()
+            .members
+        ]
     except TeamError:
         return []  # whoever presses Tab wants no error

@@ -7,7 +7,7 @@ import select
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from teamd.store import files
+from teamd.store.trouble import told
 from teamd.store.watch import watch
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Growing:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines that came since the last call."""
-        with files.told(self._path):
+        with told(self._path):
             yield from self._read()
             if self._replaced():
                 self.close()

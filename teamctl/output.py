@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from teamd.protocol import Message
+    from teamd.store.entries import Account
 
 STATUS_COLOURS: Final = {
     "working": "green",
@@ -108,6 +109,21 @@ def duration(seconds: float) -> str:
 def ago(moment: float | None) -> str:
     """How long ago a moment was, in seconds since the epoch."""
     return "-" if moment is None else duration(time.time() - moment)
+
+
+def known_usd(account: Account) -> float | None:
+    """What it has cost as far as that is known; `None` where nothing of it is."""
+    unknown = account.unpriced_calls and not account.usd
+    return None if unknown else float(account.usd)
+
+
+def cost(account: Account) -> str:
+    """A cost as `$12.30` or `$0.0042`; `?` where it is not known, `>$1.00` where only a part is."""
+    usd = known_usd(account)
+    if usd is None:
+        return "?"
+    digits = 2 if usd >= 1 or not usd else 4
+    return f"{'>' if account.unpriced_calls else ''}${usd:.{digits}f}"
 
 
 def count(number: float) -> str:

@@ -11,7 +11,7 @@ from teamctl import output
 from teamctl.following import Growing
 from teamd.commandline import Seconds
 from teamd.errors import TeamError
-from teamd.protocol import LEAD, Message
+from teamd.protocol import Message
 from teamd.store import running
 from teamd.store.transcript import mail_in, parse
 from teamd.store.watch import wait_for
@@ -74,16 +74,17 @@ class Receipt:
     """What becomes of one message that was sent.
 
     Args:
+        post: of the receiver's team.
         message: as it was sent, `to` being the name that the roster has.
         told: what its sender knows already of why it has to wait.
     """
 
-    def __init__(self, paths: TeamPaths, post: Post, message: Message, *, told: str | None) -> None:
-        self._paths = paths
+    def __init__(self, post: Post, message: Message, *, told: str | None) -> None:
+        self._paths = paths = post.paths
         self._post = post
         self._message = Message.decode(message.encode(), to=message.to)  # as its receiver reads it
         self._told = told
-        self._arrival = Arrival(paths.delivered(message.to), self._is_it)
+        self._arrivals = [Arrival(path, self._is_it) for path in paths.delivered(message.to)]
         self._rejected = Growing(paths.rejected(message.to))
 
     def look(self) -> Record | None:
@@ -92,8 +93,9 @@ class Receipt:
         Raises:
             TeamError: it was rejected, or its receiver is in the team no more.
         """
-        for record in self._arrival.records():
-            return record
+        for arrival in self._arrivals:
+            for record in arrival.records():
+                return record
         if any(self._is_it(parse(line) or {}) for line in self._rejected.lines()):
             to = self._message.to
             raise TeamError(
@@ -105,10 +107,11 @@ class Receipt:
 
     def _is_it(self, mail: Record) -> bool:
         wanted = (self._message.id, self._message.sender, self._message.content)
-        return (mail.get("id"), mail.get("from"), mail.get("content")) == wanted
+        sender = str(mail.get("from")).partition("@")[0]  # from another team it has its own behind
+        return (mail.get("id"), sender, mail.get("content")) == wanted
 
     def _obstacle(self) -> str | None:
-        if self._message.to == LEAD:  # a person, who reads when it is time
+        if self._message.to == self._post.person():  # who reads when it is time
             return None
         if running.supervisor(self._paths) is None:
             return (

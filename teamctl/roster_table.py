@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
 from teamd.store import running
+from teamd.store.entries import NOTHING
+from teamd.store.ledger import Ledger
 from teamd.store.mailbox import Mailbox
 from teamd.store.roster import Roster
 
@@ -18,15 +20,16 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from teamd.store.entries import Account
     from teamd.store.paths import TeamPaths
     from teamd.store.roster import Member, Team
 
 HEADINGS: Final = (
-    "NAME", "ROLE", "STATUS", "PID", "UP", "CPU", "MEM", "MAIL", "TURNS", "IN", "OUT",
+    "NAME", "ROLE", "STATUS", "PID", "UP", "CPU", "MEM", "MAIL", "TURNS", "IN", "OUT", "COST",
 )  # fmt: skip
 NUMBERS: Final = HEADINGS[3:]
 ELASTIC: Final = {"NAME": 12, "ROLE": 8}  # cut with an ellipsis, down to so many characters
-DISPENSABLE: Final = ("OUT", "IN", "CPU", "MEM", "PID", "UP", "TURNS", "ROLE", "MAIL")
+DISPENSABLE: Final = ("OUT", "IN", "CPU", "MEM", "PID", "UP", "TURNS", "COST", "ROLE", "MAIL")
 _GAP: Final = 2
 
 
@@ -40,6 +43,7 @@ class Row:
     memory_bytes: int | None
     queued: int
     rejected: int
+    account: Account
 
     def to_json(self) -> dict[str, Any]:
         """The member as `--json` shows it."""
@@ -52,12 +56,14 @@ class Row:
             "memory_bytes": self.memory_bytes,
             "queued": self.queued,
             "rejected": self.rejected,
+            "usd": output.known_usd(self.account),
         }
 
 
 def rows(paths: TeamPaths, team: Team) -> list[Row]:
     """Measure every member."""
-    return [_measured(paths, member) for member in team.members]
+    used = Ledger(paths.ledger).read().used
+    return [_measured(paths, member, used.get(member.name, NOTHING)) for member in team.members]
 
 
 def drawn(paths: TeamPaths) -> Group:
@@ -117,7 +123,7 @@ def _width(cell: Text | str) -> int:
     return cell_len(str(cell))
 
 
-def _measured(paths: TeamPaths, member: Member) -> Row:
+def _measured(paths: TeamPaths, member: Member, account: Account) -> Row:
     box = Mailbox(paths, member.name)
     alive = member.process is not None and member.process.alive
     cpu, memory = _usage(member) if alive else (None, None)
@@ -128,6 +134,7 @@ def _measured(paths: TeamPaths, member: Member) -> Row:
         memory_bytes=memory,
         queued=box.queued(),
         rejected=box.rejected(),
+        account=account,
     )
 
 
@@ -159,4 +166,5 @@ def _cells(row: Row) -> list[Any]:
         output.count(member.turns),
         output.count(member.input_tokens),
         output.count(member.output_tokens),
+        output.cost(row.account),
     ]

@@ -28,23 +28,24 @@ F = TypeVar("F", bound="Callable[..., Any]")
 TRACEBACK_VARIABLE: Final = "TEAMD_TRACEBACK"
 LONGEST_SECONDS: Final = 86_400
 _STANDARD_ERROR: Final = 2
-_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells say it
+INTERRUPTED: Final = 130  # 128 + SIGINT, as shells say it
 
 
 @dataclass(slots=True)
 class Choice:
-    """The team that the options name; both are `None` for the one of the current folder."""
+    """The team that the options name; all are `None` for the one of the current folder."""
 
     team_dir: str | None = None
+    team: str | None = None
     config: str | None = None
 
     def existing(self) -> TeamPaths:
         """The team that is meant, which must be there."""
-        return paths.existing(self.team_dir)
+        return paths.existing(self.team_dir, self.team)
 
     def existing_or_here(self) -> TeamPaths:
         """The team that is meant, or the place for a new one."""
-        return paths.existing_or_here(self.team_dir)
+        return paths.existing_or_here(self.team_dir, self.team)
 
     def settings_file(self, team: TeamPaths) -> Path:
         """The file whose settings apply; it may be missing unless `--config` names it.
@@ -67,14 +68,19 @@ class Choice:
 
 
 def team_options(command: F) -> F:
-    """Add `--team-dir` and `--config`; they may stand before or behind the command's name."""
+    """Add the options that name a team; they may stand before or behind the command's name."""
 
     @functools.wraps(command)
-    def with_choice(*args: Any, team_dir: str | None, config: str | None, **kwargs: Any) -> Any:
+    def with_choice(
+        *args: Any, team_dir: str | None, team: str | None, config: str | None, **kwargs: Any
+    ) -> Any:
         context = click.get_current_context()
         choice = context.ensure_object(Choice)
         choice.team_dir = team_dir or choice.team_dir
+        choice.team = team or choice.team
         choice.config = config or choice.config
+        if choice.team_dir and choice.team:
+            raise click.UsageError("--team and --team-dir name a team each: take one of them")
         return command(*args, **kwargs)
 
     directory = click.option(
@@ -82,10 +88,11 @@ def team_options(command: F) -> F:
         metavar="DIR",
         help="The team directory [default: $TEAMD_DIR, else .team/ here or above].",
     )
+    name = click.option("--team", metavar="NAME", help="The team .teams/NAME/ of this project.")
     config = click.option(
         "--config", metavar="FILE", help="The settings [default: team.toml beside .team/]."
     )
-    return directory(config(with_choice))  # type: ignore[return-value] # click keeps the callable
+    return name(directory(config(with_choice)))  # type: ignore[return-value] # click keeps the callable
 
 
 class Seconds(click.ParamType[float]):
@@ -169,7 +176,7 @@ def _explain(error: BaseException, name: str) -> int:
             error.show()
             code = ExitCode.USAGE
         case click.Abort() | KeyboardInterrupt():
-            code = _INTERRUPTED
+            code = INTERRUPTED
         case BrokenPipeError():
             _give_up_output()  # whoever read it has gone, as `head` does
             code = ExitCode.DONE

@@ -34,6 +34,27 @@ class BadName(TeamError):
         self.name = name
 
 
+class BadTeamName(TeamError):
+    """A name that no team can have."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name!r} cannot be a team's name; "
+            "take up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
+        )
+        self.name = name
+
+
+class UnknownTeam(TeamError):
+    """A name that no team here has."""
+
+    def __init__(self, name: str, teams: Iterable[str]) -> None:
+        self.name = name
+        self.teams = tuple(teams)
+        known = f"there are: {', '.join(self.teams)}" if self.teams else "there is none"
+        super().__init__(f"no team named {name!r}; {known}; `teamctl create {name}` makes it")
+
+
 class UnknownTeammate(TeamError):
     """A name that is in no roster."""
 
@@ -79,6 +100,19 @@ class SettingsError(TeamError):
 
 class StoreError(TeamError):
     """A shared file that could not be read or written; nothing half-written is left."""
+
+
+class Unsynced(StoreError):
+    """A line was written, and the disk failed to confirm it: whether it lasts is not known."""
+
+    def __init__(self, path: Path, why: str, *, ids: Sequence[str] = ()) -> None:
+        again = f"`--id {ids[0]}`" if len(ids) == 1 else "the same id"
+        super().__init__(
+            f"the disk failed while {path} was written ({why}): what was sent may arrive or not; "
+            f"look after the disk, then send it again with {again}, and it arrives once"
+        )
+        self.path = path
+        self.why = why
 
 
 class DamagedRoster(StoreError):

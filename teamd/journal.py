@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from io import FileIO, TextIOWrapper
 from logging.handlers import RotatingFileHandler
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any, Final
 
 MAX_BYTES: Final = 5_000_000
 KEPT_FILES: Final = 3
@@ -49,6 +48,26 @@ class Journal:
 
 
 class _PrivateRotatingFile(RotatingFileHandler):
+    """Goes on in a new file when another process, or a person, has moved this one away."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is not None and not self._stands(self.stream):
+            self.stream.close()
+            self.stream = None
+        super().emit(record)
+
+    def doRollover(self) -> None:  # noqa: N802 -- logging's name
+        # Another process may have done it a moment ago, or the folder be read-only: the line is
+        # worth more than the limit.
+        with suppress(OSError):
+            super().doRollover()
+
+    def _stands(self, stream: TextIOWrapper) -> bool:
+        with suppress(OSError):
+            mine, there = os.fstat(stream.fileno()), Path(self.baseFilename).stat()
+            return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)
+        return False
+
     def _open(self) -> TextIOWrapper:
         fd = os.open(
             self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE

@@ -4,37 +4,68 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from teamd.agent.conversation import Conversation
+from teamd.agent.errands import Errands
+from teamd.agent.limits import Metered
+from teamd.agent.loop import News
+from teamd.agent.open_work import OnRecord
+from teamd.agent.partial import Audible
+from teamd.agent.prompts import render_job, subagent_prompt
+from teamd.agent.subagent import Subagent
 from teamd.agent.turnstile import Turnstile
+from teamd.identity import Identity
 from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
+from teamd.protocol import LEAD
+from teamd.settings import skills
+from teamd.store import files, teams
+from teamd.store.board import Board
+from teamd.store.ledger import Ledger
+from teamd.store.roster import Roster
+from teamd.store.transcript import Transcript
 from teamd.tools import Toolbox
+from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
+from teamd.tools.asking import Asking
+from teamd.tools.background import Jobs
+from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
+from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
+from teamd.tools.lead import Broadcast, ListTeammates, ShutdownRequest, SpawnTeammate
 from teamd.tools.mail import ReadInbox, SendMessage
 from teamd.tools.shell import Bash
+from teamd.tools.skills import LoadSkill
+from teamd.tools.task import Task
+from teamd.tools.teams import CreateTeam, DeleteTeam
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
+    from teamd.agent.plans import Plans
     from teamd.journal import Journal
     from teamd.models import Model
     from teamd.settings import Settings
+    from teamd.settings.skills import Skill
+    from teamd.store.approvals import Approvals
     from teamd.store.mailbox import Mailbox
     from teamd.store.paths import TeamPaths
     from teamd.store.post import Post
     from teamd.tools import Tool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Outfit:
     """The model and the tools of one teammate.
 
     Attributes:
         tls: shared by all, since making one takes 20 ms.
+        ring: wakes the teammate, such as when one of its jobs has ended.
+        say_answered: has the supervisor look at an answer to one of its questions.
     """
 
     name: str
@@ -44,16 +75,117 @@ class Outfit:
     journal: Journal
     post: Post
     mailbox: Mailbox
+    approvals: Approvals
+    plans: Plans
+    ring: Callable[[], None]
+    say_answered: Callable[[str], None]
 
+    @cached_property
+    def leads(self) -> bool:
+        """Whether it is the agent that leads: by who it is, not by what anybody asks."""
+        return self.name == LEAD
+
+    @cached_property
     def model(self) -> Model:
-        """Whoever the settings name, asked with patience and not by too many at a time."""
+        """Whoever the settings name, asked with patience, by few at a time, within the limits."""
         slots = self.settings.model.concurrent_calls
-        turnstile = Turnstile(self._answering(), self.paths.call_slots, slots)
-        return Retrying(turnstile, Patience(), tell=self._note_retry)
+        metered = Metered(
+            self._answering(),
+            Ledger(self.paths.ledger),
+            name=self.name,
+            process=Identity.own(),
+            free=self.settings.model.script is not None,
+        )
+        model: Model = Turnstile(metered, self.paths.call_slots, slots)
+        if self.leads:  # a person reads along
+            model = Audible(model, self.paths.partial(self.name))
+        return Retrying(model, self._patience(), tell=self._note_retry)
 
     def toolbox(self) -> Toolbox:
         """All its tools, in the order in which its model reads of them."""
-        return Toolbox([*self._workspace_tools(), *self._mail_tools()])
+        return Toolbox(
+            [
+                self._bash,
+                *self._file_tools(),
+                *self._mail_tools(),
+                *board_tools(self._board(), self.plans.begin_task),
+                *self._approval_tools(),
+                *self._job_tools(),
+                self._load_skill,
+                *(self._lead_tools() if self.leads else ()),
+            ],
+            gate=self.plans.refusal,
+        )
+
+    async def delegate(self, prompt: str, role: str, key: str) -> str:
+        """Have a subagent do a task; returns the text of its last turn.
+
+        Args:
+            prompt: the whole task.
+            role: in a word or two.
+            key: the tool call's; names the file of the conversation.
+
+        Raises:
+            ToolError: it came to no end.
+            UnusableError: the model cannot be asked.
+        """
+        files.make_private_directory(self.paths.subagents)
+        path = self.paths.subagents / f"{self.name}-{key}.jsonl"
+        subagent = Subagent(
+            conversation=Conversation(Transcript(path, durable=False)),
+            model=self.model,
+            model_name=self.settings.model.name,
+            toolbox=Toolbox([self._bash, *self._file_tools(), self._load_skill]),
+            calls=self.settings.limits.calls_per_wake,
+            max_tokens=self.settings.model.max_tokens,
+        )
+        workspace = self.settings.team.workspace
+        system = subagent_prompt(of=self.name, role=role, workspace=workspace)
+        return await subagent.run(system, prompt)
+
+    def skills(self) -> list[Skill]:
+        """Those that it may load; what is wrong with others stands in its log."""
+        folders = [self.paths.skills, self.settings.team.workspace / ".claude" / "skills"]
+        found, mistakes = skills.find(folders)
+        for mistake in mistakes:
+            self.journal.error("no skill", mistake)
+        return found
+
+    def news(self) -> Iterator[News]:
+        """What has happened beside its conversation, told already or not: jobs that ended."""
+        for job in self._jobs.all():
+            if not job.runs:
+                # A number alone may come again, once the files of a folder were removed.
+                about = f"job {job.id} of {job.started}"
+                yield News(about=about, text=render_job(job.id, job.state, job.what))
+
+    @cached_property
+    def _load_skill(self) -> LoadSkill:
+        return LoadSkill(self.skills, output_bytes=self.settings.tools.output_bytes)
+
+    @cached_property
+    def _jobs(self) -> Jobs:
+        return Jobs(self.paths.jobs(self.name), ring=self.ring)
+
+    @cached_property
+    def _bash(self) -> Bash:
+        tools = self.settings.tools
+        return Bash(
+            workspace=self.settings.team.workspace,
+            environment={key: os.environ[key] for key in tools.env if key in os.environ},
+            timeout_seconds=tools.bash_timeout_seconds,
+            output_bytes=tools.output_bytes,
+        )
+
+    def fetch(self) -> Callable[[], bool]:
+        """How it looks for work while it idles, see `Loop`."""
+        if self.leads or not self.settings.tasks.auto_claim:
+            return lambda: False
+        return Errands(self._board(), self._role, self.journal).fetch
+
+    def open_work(self) -> OnRecord:
+        """What a summary of its conversation restates."""
+        return OnRecord(self._board(), self.approvals, self.name)
 
     def _answering(self) -> Model:
         chosen = self.settings.model
@@ -70,25 +202,63 @@ class Outfit:
             tls=self.tls,
         )
 
+    def _patience(self) -> Patience:
+        chosen = self.settings.model
+        return Patience(
+            attempts=chosen.attempts,
+            longest_seconds=chosen.retry_seconds,
+            rest_seconds=chosen.rest_seconds,
+        )
+
+    def _board(self) -> Board:
+        durable = self.settings.mail.durability == "disk"
+        return Board(self.paths, self.post, self.name, durable=durable)
+
+    def _role(self) -> str:
+        return Roster(self.paths).read().get(self.name).role
+
     def _note_retry(self, reason: str, seconds: float) -> None:
         self.journal.warn(
             "model call failed, trying again", reason=reason, seconds=round(seconds, 1)
         )
 
-    def _workspace_tools(self) -> Iterator[Tool[Any]]:
-        tools = self.settings.tools
-        folder = self.settings.team.workspace
-        workspace = Workspace(folder, hidden=[self.paths.root])
-        yield Bash(
-            workspace=folder,
-            environment={key: os.environ[key] for key in tools.env if key in os.environ},
-            timeout_seconds=tools.bash_timeout_seconds,
-            output_bytes=tools.output_bytes,
-        )
-        yield ReadFile(workspace=workspace, output_bytes=tools.output_bytes)
+    def _file_tools(self) -> Iterator[Tool[Any]]:
+        workspace = Workspace(self.settings.team.workspace, hidden=[self.paths.root])
+        yield ReadFile(workspace=workspace, output_bytes=self.settings.tools.output_bytes)
         yield WriteFile(workspace=workspace)
         yield EditFile(workspace=workspace)
 
     def _mail_tools(self) -> Iterator[Tool[Any]]:
         yield SendMessage(self.post, self.name)
         yield ReadInbox(self.mailbox)
+
+    def _job_tools(self) -> Iterator[Tool[Any]]:
+        yield BackgroundRun(self._jobs, self._bash.start)
+        yield CheckBackground(self._jobs, output_bytes=self.settings.tools.output_bytes)
+        yield StopBackground(self._jobs)
+
+    def _lead_tools(self) -> Iterator[Tool[Any]]:
+        spawn = SpawnTeammate(self._asking)
+        roster = Roster(self.paths)
+        yield spawn
+        yield ListTeammates(roster, self.name)
+        yield Broadcast(self.post, self.name)
+        yield ShutdownRequest(self._asking(None), roster)
+        yield ReviewPlan(self.approvals)
+        yield Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
+        yield CreateTeam(self.paths.home)
+        yield DeleteTeam(self.paths.home, self._address)
+
+    @property
+    def _address(self) -> str:
+        return f"{self.name}@{Roster(self.paths).read().name}"
+
+    def _asking(self, team: str | None) -> Asking:
+        if team is None:
+            return Asking(self.paths, self.name)
+        return Asking(teams.found(self.paths.home, team).paths, self._address)
+
+    def _approval_tools(self) -> Iterator[Tool[Any]]:
+        if not self.leads:
+            yield SubmitPlan(self.approvals, self.name, self.plans.task)
+        yield ShutdownResponse(self.approvals, self.name, self.say_answered)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from teamd.errors import BadName, NotAMessage
+from teamd.errors import BadName, BadTeamName, NotAMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +22,16 @@ USER: Final = "user"
 TEAMD: Final = "teamd"
 ALL: Final = "all"
 RESERVED: Final = frozenset({LEAD, USER, TEAMD, ALL})
+COMPACT_TYPE: Final = "compact"  # the person wants a conversation to be summed up
 STATE_TYPE: Final = "state"  # a teammate tells the supervisor how it goes
 REQUEST_TYPE: Final = "request"  # somebody asks the supervisor to do something
+TEAM_FOLDER: Final = ".team"  # in the project's folder: the team of whoever names none
+TEAMS_FOLDER: Final = ".teams"  # beside it: teams by name
+SHUTDOWN_TYPE: Final = "shutdown_request"
+SHUTDOWN_ANSWER_TYPE: Final = "shutdown_response"
+PLAN_TYPE: Final = "plan_approval_request"
+PLAN_ANSWER_TYPE: Final = "plan_approval_response"
+PROMPT_KEY: Final = "prompt"  # true in a spawn's message: what it says is a new task
 MAX_MESSAGE_BYTES: Final = 1_048_576
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
@@ -40,6 +48,17 @@ def check_name(name: str) -> str:
         raise BadName(name, "it is reserved; take another one")
     if not NAME.fullmatch(name):
         raise BadName(name, "take up to 64 of A-Z a-z 0-9 _ - with a letter or digit first")
+    return name
+
+
+def check_team_name(name: str) -> str:
+    """Return `name` if a team can have it.
+
+    Raises:
+        BadTeamName: it is not 1 to 64 of `A-Z a-z 0-9 _ -` with a letter or digit first.
+    """
+    if not NAME.fullmatch(name):
+        raise BadTeamName(name)
     return name
 
 
@@ -74,6 +93,7 @@ class Message:
         timestamp: seconds since the epoch.
         extra: every other key of the line as it came: `summary`, `request_id`, `approve`,
             `reason` and those of foreign programs.
+        id_given: whether the line had an id; otherwise it gets another one each time it is read.
     """
 
     sender: str
@@ -83,6 +103,7 @@ class Message:
     id: str = field(default_factory=new_id)
     timestamp: float = field(default_factory=time.time)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    id_given: bool = field(default=True, compare=False)
 
     def encode(self) -> bytes:
         """Return the line that stands in an inbox, newline included.
@@ -107,8 +128,16 @@ class Message:
         return text.encode("utf-8", "replace") + b"\n"
 
     @classmethod
-    def decode(cls, line: bytes, *, to: str) -> Message:
+    def decode(
+        cls, line: bytes, *, to: str, nameless: str = "", undated: float | None = None
+    ) -> Message:
         """Read one line of `to`'s inbox; a foreign writer may leave out all but `content`.
+
+        Args:
+            line: as it stands there.
+            to: whose inbox it is.
+            nameless: the id of a message that came without one; by default a new one.
+            undated: the time of one that came without; by default now.
 
         Raises:
             NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object, has no text content
@@ -121,13 +150,15 @@ class Message:
         if "\0" in content:
             raise NotAMessage("its content holds a NUL character")
         fields.pop("to", None)
+        given = _text(fields.pop("id", None))
         return cls(
-            id=_text(fields.pop("id", None)) or new_id(),
+            id=given or nameless or new_id(),
+            id_given=bool(given),
             type=_text(fields.pop("type", None)) or "message",
             sender=_text(fields.pop("from", None)) or "unknown",
             to=to,
             content=_without_surrogates(content),
-            timestamp=_moment(fields.pop("timestamp", None)),
+            timestamp=_moment(fields.pop("timestamp", None), undated),
             extra=MappingProxyType(fields),
         )
 
@@ -191,6 +222,8 @@ def _without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _moment(value: object) -> float:
+def _moment(value: object, otherwise: float | None) -> float:
     """The time of a message; what is none, such as milliseconds, gives way to now."""
-    return float(value) if is_moment(value) else time.time()
+    if is_moment(value):
+        return float(value)
+    return time.time() if otherwise is None else otherwise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from dataclasses import dataclass
@@ -11,28 +12,50 @@ from typing import TYPE_CHECKING
 from teamd import credentials
 from teamd.agent.bell import Bell, SupervisorGoneError
 from teamd.agent.conversation import Conversation
+from teamd.agent.gauge import Room
+from teamd.agent.guidance import guidance
+from teamd.agent.leaving import Leaving
 from teamd.agent.loop import Loop, Persona
 from teamd.agent.outside import Outside
+from teamd.agent.plans import Plans
 from teamd.agent.prompts import system_prompt
 from teamd.errors import StoreError, TeamError
 from teamd.identity import Identity
 from teamd.journal import Journal
 from teamd.outfit import Outfit
-from teamd.protocol import TEAMD
+from teamd.protocol import LEAD, TEAMD
+from teamd.settings import roles
 from teamd.states import ChildExit
-from teamd.store import files
+from teamd.store import locks
+from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from teamd.store.watch import SLOW_SECONDS
+from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from teamd.agent.pulse import Pulse
     from teamd.settings import Settings
+    from teamd.settings.skills import Skill
     from teamd.store.paths import TeamPaths
+
+# However long it lasts, and however often it is met: no fault of the teammate.
+_MACHINES_TROUBLE = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +88,33 @@ class Teammate:
             return None
         return None if credentials.at_hand() or claude.finds_key() else credentials.MISSING
 
-    def live(self, name: str, bell: int) -> int:
+    def live(self, name: str, bell: int, pulse: Pulse) -> int:
         """Be that teammate until told to stop; returns the exit code."""
         journal = Journal(self.paths.log(name), name)
         try:
             # A process of that name that still ends is waited for; there are never two.
-            files.hold(self.paths.lives / f"{name}.lock")
-            return self._live(name, bell, journal)
+            locks.hold(self.paths.lives / f"{name}.lock")
+            return self._live(name, bell, pulse, journal)
         except StoreError as error:
             journal.error("a file could not be read or written", error)
             return ChildExit.IO
         except TeamError as error:
             journal.error("refused", error)
             return ChildExit.SETTINGS
+        except OSError as error:
+            journal.error("crashed", error)
+            return ChildExit.IO if error.errno in _MACHINES_TROUBLE else ChildExit.CRASHED
         except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
             journal.error("crashed", error)
             return ChildExit.CRASHED
 
-    def _live(self, name: str, bell: int, journal: Journal) -> int:
+    def _live(self, name: str, bell: int, pulse: Pulse, journal: Journal) -> int:
         # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
-        life = loop.create_task(self._loop(name, bell, journal).run())
+        loop.call_soon(pulse.beat)
+        bells = Bell(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
+        life = loop.create_task(self._life(name, bells, journal))
         loop.add_signal_handler(signal.SIGTERM, life.cancel)
         journal.note("begins", pid=os.getpid())
         try:
@@ -97,7 +125,12 @@ class Teammate:
             journal.warn("stops: its supervisor has gone")
         return ChildExit.STOPPED
 
-    def _loop(self, name: str, bell: int, journal: Journal) -> Loop:
+    async def _life(self, name: str, bell: Bell, journal: Journal) -> None:
+        loop = self._loop(name, bell, journal)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, loop.interrupt)
+        await loop.run()
+
+    def _loop(self, name: str, bell: Bell, journal: Journal) -> Loop:
         settings = self.settings()
         durable = settings.mail.durability == "disk"
         post = Post(self.paths, durable=durable, max_bytes=settings.mail.max_message_bytes)
@@ -109,6 +142,20 @@ class Teammate:
             max_bytes=settings.mail.max_message_bytes,
             tell=lambda why: journal.warn("line rejected", reason=why),
         )
+        outside = Outside(
+            name=name,
+            process=Identity.own(),
+            conversation=conversation,
+            supervisor=Mailbox(self.paths, TEAMD, durable=False),
+            post=post,
+        )
+        approvals = Approvals(self.paths, post)
+        plans = Plans(
+            name=name,
+            conversation=conversation,
+            approvals=approvals,
+            planned=lambda: Roster(self.paths).read().get(name).plan,
+        )
         outfit = Outfit(
             name=name,
             paths=self.paths,
@@ -117,36 +164,69 @@ class Teammate:
             journal=journal,
             post=post,
             mailbox=mailbox,
+            approvals=approvals,
+            plans=plans,
+            ring=bell.ring,
+            say_answered=outside.say_answered,
         )
         return Loop(
             name=name,
-            persona=lambda: self._persona(name),
+            persona=lambda: self._persona(name, outfit.skills()),
+            model_name=lambda of_role: self._model_name(name, of_role),
+            news=outfit.news,
             conversation=conversation,
             mailbox=mailbox,
-            model=outfit.model(),
+            model=outfit.model,
             toolbox=outfit.toolbox(),
-            bell=Bell(bell, recheck_seconds=SLOW_SECONDS),
-            outside=Outside(
-                name=name,
-                process=Identity.own(),
-                conversation=conversation,
-                supervisor=Mailbox(self.paths, TEAMD, durable=False),
-                post=post,
+            bell=bell,
+            outside=outside,
+            leaving=Leaving(
+                name=name, conversation=conversation, approvals=approvals, outside=outside
             ),
+            plans=plans,
+            fetch=outfit.fetch(),
             calls_per_wake=settings.limits.calls_per_wake,
             max_tokens=settings.model.max_tokens,
+            room=Room(
+                context_tokens=settings.model.context_tokens,
+                clear_at=settings.model.clear_at,
+                compact_at=settings.model.compact_at,
+            ),
+            open_work=outfit.open_work(),
         )
 
-    def _persona(self, name: str) -> Persona:
+    def role(self, role: str) -> roles.Role | None:
+        """The file of a role, if there is one.
+
+        Raises:
+            SettingsError: there is one, and it cannot be understood.
+        """
+        workspace = self.settings().team.workspace
+        return roles.find(role, [self.paths.agents, workspace / ".claude" / "agents"])
+
+    def _persona(self, name: str, skills: Sequence[Skill]) -> Persona:
         team = Roster(self.paths).read()
         member = team.get(name)
-        settings = self.settings()
-        return Persona(
-            model=member.model or settings.model.name,
-            system=system_prompt(
-                name=member.name,
-                role=member.role,
-                team=team.name,
-                workspace=settings.team.workspace,
-            ),
+        role = self.role(member.role) or roles.Role(name=member.role)
+        folder = self.settings().team.workspace
+        prompt = system_prompt(
+            name=member.name,
+            role=member.role,
+            team=team.name,
+            workspace=folder,
+            leads=member.name == LEAD,
+            plan=member.plan,
+            instructions=role.instructions,
+            skills=skills,
         )
+        return Persona(
+            system=prompt + guidance(Workspace(folder, hidden=[self.paths.root])),
+            role=member.role,
+            team=team.name,
+            model=role.model,
+            tools=role.tools,
+        )
+
+    def _model_name(self, name: str, of_role: str | None) -> str:
+        member = Roster(self.paths).read().get(name)
+        return member.model or of_role or self.settings().model.name

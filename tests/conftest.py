@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.e2e.harness import opened
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.e2e.harness import Project
+
+settings.register_profile("teamd", deadline=None)  # a busy machine fails no test
+settings.load_profile("teamd")
 
 
 @pytest.fixture

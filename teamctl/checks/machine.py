@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import resource
 import shutil
 import sys
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamctl.checks import Finding, Level
 from teamd.errors import StoreError
-from teamd.store import files
+from teamd.store import locks
 from teamd.store.watch import BLIND_SECONDS, watch
 
 if TYPE_CHECKING:
@@ -78,24 +77,12 @@ def _space(place: Path) -> Finding:
 
 
 def _locks(paths: TeamPaths) -> Finding:
-    """Two descriptors of one file exclude each other, or nothing here is safe."""
-    probe = paths.root / "doctor.lock"
     try:
-        first = files.try_lock(probe)
-        second = files.try_lock(probe)
-        for fd in (first, second):
-            if fd is not None:
-                os.close(fd)
-        files.remove(probe)
+        locks.check(paths.root)
     except StoreError as error:
-        return Finding(Level.FAIL, str(error), "see that the team directory can be written")
-    if first is not None and second is None:
-        return Finding(Level.OK, "locks work in the team directory")
-    return Finding(
-        Level.FAIL,
-        f"locks exclude nobody in {paths.root}: its file system has no working flock",
-        "put the team on a local disk, with --team-dir or TEAMD_DIR",
-    )
+        what, _, remedy = str(error).partition("; ")
+        return Finding(Level.FAIL, what, remedy or "see that the team directory can be written")
+    return Finding(Level.OK, "locks work in the team directory")
 
 
 def _watching(paths: TeamPaths) -> Finding:

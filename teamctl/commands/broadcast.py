@@ -7,22 +7,24 @@ import click
 from teamctl.input import text_or_stdin
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
-from teamd.protocol import LEAD, Message
+from teamd.protocol import Message
 from teamd.store.post import Post
 
 
 @click.command()
 @click.argument("text")
-@click.option("--from", "sender", default=LEAD, show_default=True, help="Whom it is from.")
+@click.option("--from", "sender", help="Whom it is from  [default: you].")
 @team_options
 @pass_choice
-def command(choice: Choice, text: str, sender: str) -> int:
+def command(choice: Choice, text: str, sender: str | None) -> int:
     """Send TEXT to every teammate but the sender and those that are shut down."""
     paths = choice.existing()
     mail = choice.settings(paths).mail
     post = Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
     sent = post.broadcast(
-        Message(type="broadcast", sender=sender, to="all", content=text_or_stdin(text))
+        Message(
+            type="broadcast", sender=sender or post.person(), to="all", content=text_or_stdin(text)
+        )
     )
     if not sent:
         raise TeamError("there is nobody to send to; `teamctl team` shows who is in the team")

@@ -12,9 +12,11 @@ import click
 from teamctl import output
 from teamctl.completion import boxes
 from teamctl.following import Growing
+from teamctl.unseen import Unseen
 from teamd.commandline import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
-from teamd.protocol import LEAD, USER, moment_of
+from teamd.errors import ExitCode, LockTimeout, TeamError
+from teamd.protocol import USER, moment_of
+from teamd.store import locks
 from teamd.store.post import Post
 from teamd.store.transcript import Transcript, mail_in, parse
 from teamd.store.watch import watch
@@ -44,8 +46,9 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
     paths = choice.existing()
     mail = choice.settings(paths).mail
     post = Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
-    own = name is None or name.lower() in (LEAD, USER)
-    box = post.inbox(name or LEAD)
+    person = post.person()
+    box = post.inbox(name or person)
+    own = box.owner == person
     reader = _Looker(box) if peek or not own else _Taker(box, paths)
     if follow:
         _follow(reader, paths)
@@ -59,11 +62,10 @@ class _Looker:
 
     def __init__(self, box: Mailbox) -> None:
         self._box = box
-        self._shown: set[str] = set()
+        self._unseen = Unseen()
 
     def read(self, *, as_json: bool) -> int:
-        messages = [m for m in self._box.peek() if m.id not in self._shown]
-        self._shown.update(message.id for message in messages)
+        messages = self._unseen.among(self._box.peek())
         _show(messages, as_json=as_json)
         return len(messages)
 
@@ -73,6 +75,7 @@ class _Taker:
 
     def __init__(self, box: Mailbox, paths: TeamPaths) -> None:
         self._box = box
+        self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
         self._growing = Growing(self._kept.path)
         self._known: set[tuple[Any, ...]] = set()
@@ -80,8 +83,18 @@ class _Taker:
     def read(self, *, as_json: bool) -> int:
         # What a killed reader had in hand comes alone, and the rest only once that is done with:
         # for the one document of --json that is the next call's.
-        count = self._read(as_json=as_json)
-        return count if as_json or not self._box.waiting() else count + self._read(as_json=False)
+        try:
+            with locks.locked(self._turn):
+                count = self._read(as_json=as_json)
+                rest = not as_json and self._box.waiting()
+                return count + self._read(as_json=False) if rest else count
+        except LockTimeout as error:
+            if error.path != self._turn:
+                raise
+            raise TeamError(
+                "another `teamctl inbox` is showing your mail and has not been read to its end; "
+                "end it, or look with --peek"
+            ) from error
 
     def _read(self, *, as_json: bool) -> int:
         batch = self._box.take()

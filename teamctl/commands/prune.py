@@ -12,7 +12,7 @@ from teamctl import output
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import NAME, RESERVED
-from teamd.store import debris, files
+from teamd.store import debris, locks, trouble
 from teamd.store.requests import KEPT_SECONDS
 from teamd.store.roster import Roster
 
@@ -41,7 +41,7 @@ _ROTATED: Final = re.compile(r"\.log\.\d+")
 @team_options
 @pass_choice
 def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> int:
-    """Remove rotated logs, logs and conversations of names that are not in the team, and debris.
+    """Remove rotated logs, logs, conversations and jobs of names not in the team, and debris.
 
     What a member of the team has is left, whatever its status, and so are mail and your own
     conversation. Debris is what a kill left for more than an hour: answers that nobody came for,
@@ -51,10 +51,10 @@ def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_r
     removed: list[tuple[Path, int]] = []
     try:
         # Under the roster's lock nobody joins the team whose old conversation is being removed.
-        with files.locked(paths.config_lock):
+        with locks.locked(paths.config_lock):
             found = _found(paths, logs=logs, transcripts=transcripts)
             for path in debris.older(found, seconds=days * _DAY_SECONDS):
-                with files.told(path), suppress(FileNotFoundError):  # a log that rotates just now
+                with trouble.told(path), suppress(FileNotFoundError):  # a log that rotates just now
                     size = path.lstat().st_size
                     if not dry_run:
                         path.unlink()
@@ -74,6 +74,7 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
     if transcripts or everything:
         yield from _transcripts(paths, members)
     if everything:
+        yield from _jobs(paths, members)
         yield from debris.older(sorted(paths.replies.glob("*.json")), seconds=KEPT_SECONDS)
         yield from sorted(debris.aside(paths))
 
@@ -101,6 +102,12 @@ def _logs(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
 def _transcripts(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
     for path in sorted(paths.transcripts.glob("*.jsonl")):
         if NAME.fullmatch(path.stem) and path.stem.lower() not in members:
+            yield path
+
+
+def _jobs(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
+    for path in sorted(paths.all_jobs.glob("*/*")):
+        if NAME.fullmatch(path.parent.name) and path.parent.name.lower() not in members:
             yield path
 
 

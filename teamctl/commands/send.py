@@ -12,14 +12,14 @@ from teamctl.input import text_or_stdin
 from teamctl.receipts import Receipt, timeout_option, wait_for_conversation
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import DeadlinePassed, ExitCode
-from teamd.protocol import LEAD, Message, new_id
+from teamd.protocol import Message, new_id
 from teamd.store.post import Post
 
 
 @click.command()
 @click.argument("name", shell_complete=boxes)
 @click.argument("text")
-@click.option("--from", "sender", default=LEAD, show_default=True, help="Whom it is from.")
+@click.option("--from", "sender", help="Whom it is from  [default: you].")
 @click.option("--type", "kind", default="message", show_default=True, help="The message's type.")
 @click.option("--id", "message_id", help="The same id twice is one message: for a safe retry.")
 @click.option("--summary", help="What it is about, in a few words.")
@@ -33,7 +33,7 @@ def command(
     name: str,
     text: str,
     *,
-    sender: str,
+    sender: str | None,
     kind: str,
     message_id: str | None,
     summary: str | None,
@@ -52,7 +52,7 @@ def command(
     message = Message(
         id=message_id or new_id(),
         type=kind,
-        sender=sender,
+        sender=sender or post.person(),
         to=name,
         content=text_or_stdin(text),
         extra={} if summary is None else {"summary": summary},
@@ -63,8 +63,9 @@ def command(
     if sent.warning:
         output.warn(sent.warning)
     if wait:
-        receipt = Receipt(paths, post, replace(message, to=sent.to), told=sent.warning)
-        if wait_for_conversation(paths, receipt.look, seconds=timeout) is None:
+        there, to = post.at(sent.to)
+        receipt = Receipt(there, replace(message, to=to), told=sent.warning)
+        if wait_for_conversation(there.paths, receipt.look, seconds=timeout) is None:
             raise DeadlinePassed(
                 f"{sent.to} has not taken it within {timeout:g} s; the message is safe and will be "
                 f"delivered: `teamctl trace {message.id}` shows where it is"

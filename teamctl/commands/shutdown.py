@@ -1,48 +1,76 @@
-"""`teamctl shutdown`: end a teammate, or all of them."""
+"""`teamctl shutdown`: ask a teammate to end, or all of them, and say what became of it."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from teamctl import output
 from teamctl.completion import teammates
-from teamd.commandline import Choice, Seconds, pass_choice, team_options
+from teamd.commandline import INTERRUPTED, Choice, Seconds, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.store import requests
 
+if TYPE_CHECKING:
+    from teamd.store.requests import Answer
+
 GRACE_SECONDS: Final = 10.0
-_MARGIN_SECONDS: Final = 10.0  # between the kill and the answer
+_MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
 
 
 @click.command()
 @click.argument("name", required=False, shell_complete=teammates)
 @click.option("--all", "everybody", is_flag=True, help="End every teammate.")
-@click.option("--force", is_flag=True, help="Kill at once.")
+@click.option("--force", is_flag=True, help="Kill at once, without asking.")
 @click.option(
     "--timeout",
     type=Seconds(zero=True),
     default=GRACE_SECONDS,
     show_default=True,
-    help="Seconds until force is used.",
+    help="Seconds to answer; who has not is ended then.",
 )
 @team_options
 @pass_choice
 def command(
     choice: Choice, name: str | None, *, everybody: bool, force: bool, timeout: float
 ) -> int:
-    """End NAME; its conversation is kept, and `teamctl spawn NAME …` goes on with it."""
+    """Ask NAME to end; its conversation is kept, and `teamctl spawn NAME …` goes on with it.
+
+    One that works approves, or rejects with a reason and goes on; one that is idle approves. Exit
+    status 0: approved, 1: rejected, 4: it took the deadline or force. Of several the worst counts.
+    """
     if (name is None) == (not everybody):
         raise click.UsageError("name a teammate, or give --all")
-    seconds = 0.0 if force else timeout
     arguments = {"all": True} if everybody else {"name": name}
-    answer = requests.ask(
-        choice.existing(),
-        "shutdown",
-        {**arguments, "seconds": seconds},
-        timeout_seconds=seconds + _MARGIN_SECONDS,
-    )
-    if answer.exit_code == ExitCode.REFUSED:
-        raise TeamError(answer.text)
-    click.echo(answer.text, err=answer.exit_code != ExitCode.DONE)
+    try:
+        answer = requests.ask(
+            choice.existing(),
+            "shutdown",
+            {**arguments, "seconds": timeout, "force": force},
+            timeout_seconds=(0.0 if force else timeout) + _MARGIN_SECONDS,
+        )
+    except KeyboardInterrupt:
+        click.echo(
+            "teamctl: the request stands: who does not reject it is shut down, at the deadline "
+            "at the latest; `teamctl team` shows it",
+            err=True,
+        )
+        return INTERRUPTED
+    _show(answer)
     return answer.exit_code
+
+
+def _show(answer: Answer) -> None:
+    """A line for each teammate: on standard error unless all is well with it.
+
+    Raises:
+        TeamError: the request itself was refused.
+    """
+    members = answer.data.get("members")
+    if members is None and answer.exit_code != ExitCode.DONE:
+        raise TeamError(answer.text)
+    for member in members or ():
+        click.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)
+    if members is None:
+        click.echo(answer.text)

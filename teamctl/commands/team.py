@@ -30,7 +30,7 @@ def command(choice: Choice, *, watched: bool, as_json: bool) -> int:
     """Show the roster.
 
     UP is how long the process has run, CPU the time it has computed, MAIL what waits in the
-    inbox, IN and OUT are tokens.
+    inbox, IN and OUT are tokens, COST is in USD; `teamctl usage` tells more.
     """
     if watched and as_json:
         raise click.UsageError("--watch never ends and --json is one document: take one of them")

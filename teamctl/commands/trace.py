@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +10,7 @@ import click
 from teamctl import output
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
-from teamd.protocol import LEAD
+from teamd.protocol import USER
 from teamd.store.trace import Stage, trace
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _steps(way: Way) -> list[str]:
         case Stage.REJECTED:
             steps.append(f"rejected, and kept in {way.file}")
         case Stage.DELIVERED:
-            what = "shown to you" if way.to == LEAD else "in the conversation"
+            what = "shown to you" if Path(way.file).stem == USER else "in the conversation"
             when = "" if way.delivered is None else f" {output.moment(way.delivered)}"
             steps.append(f"{what}{when}")
     return steps

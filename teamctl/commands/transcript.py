@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LONGEST_RESULT = 12  # lines
+_ASIDES = {
+    "opened": "— a new conversation —",
+    "cleared": "— its context was filling up: it sees old results of tools no more —",
+}
 
 
 @click.command()
@@ -53,8 +57,8 @@ def command(choice: Choice, name: str, *, follow: bool, full: bool, as_json: boo
 def _shown(record: Record, name: str, *, full: bool) -> Iterator[str]:
     when = click.style(_time(record), dim=True)
     match record.get("record"):
-        case "opened":
-            yield f"{when} {click.style('— a new conversation —', dim=True)}"
+        case "opened" | "cleared" as kind:
+            yield f"{when} {click.style(_ASIDES[kind], dim=True)}"
         case "mail":
             yield from _mail(record, name, when)
         case "reply":
@@ -65,6 +69,8 @@ def _shown(record: Record, name: str, *, full: bool) -> Iterator[str]:
             yield from _indented(text if full else _clipped(text), colour, "    ")
         case "note":
             yield f"{when} {click.style(output.plain(record['text']), dim=True)}"
+        case "summary":
+            yield from _summary(record, when)
         case "ended" if record["outcome"] != "end_turn":
             outcome = f"— {record['outcome']} — {output.plain(record['text'])}"
             yield f"{when} {click.style(outcome, fg='yellow')}"
@@ -86,6 +92,14 @@ def _reply(record: Record, name: str, when: str) -> Iterator[str]:
         elif block["type"] == "tool_use":
             call = f"{block['name']} {_arguments(block['input'])}"
             yield from _indented(call, "blue")
+
+
+def _summary(record: Record, when: str) -> Iterator[str]:
+    """What stands for everything above, in the eyes of the model; it is all kept here."""
+    words = "— its context was full: from here on it sees this summary of what was before —"
+    yield f"{when} {click.style(words, fg='yellow')}"
+    yield from _indented(output.plain(record["text"] or "(it could not be summarised)"))
+    yield from _indented(output.plain(record["restated"]), "blue")
 
 
 def _arguments(given: dict[str, Any]) -> str:

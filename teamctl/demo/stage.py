@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from teamd import programs
 from teamd.errors import TeamError
-from teamd.store import files, running
-from teamd.store.paths import TEAM_FOLDER, TeamPaths
+from teamd.protocol import TEAM_FOLDER
+from teamd.store import running, trouble
+from teamd.store.paths import TeamPaths
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Stage:
         self.kept = kept
         self.paths = TeamPaths(folder / TEAM_FOLDER)
         self.workspace = folder / "project"
-        with files.told(folder):
+        with trouble.told(folder):
             self.workspace.mkdir()
             (folder / "script.json").write_text(script, encoding="utf-8")
             self.paths.settings.write_text(SETTINGS, encoding="utf-8")

@@ -6,6 +6,10 @@ import asyncio
 import math
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from teamd.agent.pulse import Pulse
 
 
 class SupervisorGoneError(Exception):
@@ -17,12 +21,19 @@ class Bell:
 
     Args:
         fd: non-blocking.
+        pulse: rests while one waits here.
         recheck_seconds: a ring may be lost; look for mail now and then without one.
     """
 
-    def __init__(self, fd: int, *, recheck_seconds: float) -> None:
+    def __init__(self, fd: int, *, pulse: Pulse, recheck_seconds: float) -> None:
         self._fd = fd
+        self._pulse = pulse
         self._recheck_seconds = recheck_seconds
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """Wake this very process from within, such as for a job that has ended."""
+        self._rung.set()
 
     async def wait(self, seconds: float = math.inf) -> None:
         """Wait for a ring, or for so long, or until it is time to look without a ring.
@@ -31,18 +42,18 @@ class Bell:
             SupervisorGoneError: nobody is left who could ring.
         """
         loop = asyncio.get_running_loop()
-        rung = asyncio.Event()
-        loop.add_reader(self._fd, rung.set)
+        loop.add_reader(self._fd, self._rung.set)
         try:
-            with suppress(TimeoutError):
+            with suppress(TimeoutError), self._pulse.resting():
                 async with asyncio.timeout(min(seconds, self._recheck_seconds)):
-                    await rung.wait()
+                    await self._rung.wait()
         finally:
             loop.remove_reader(self._fd)
         self.silence()
 
     def silence(self) -> None:
         """Forget the rings so far; call it before looking for the mail that they told of."""
+        self._rung.clear()
         with suppress(BlockingIOError):
             while True:
                 if not os.read(self._fd, 4096):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamd.protocol import LEAD, STATE_TYPE, TEAMD, Message
+from teamd.protocol import LEAD, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, USER, Message
 
 if TYPE_CHECKING:
     from teamd.agent.conversation import Conversation
@@ -33,6 +33,7 @@ class Outside:
         post: Post,
     ) -> None:
         self._name = name
+        self._above = USER if name == LEAD else LEAD
         self._process = process
         self._conversation = conversation
         self._supervisor = supervisor
@@ -62,7 +63,19 @@ class Outside:
             )
         )
 
+    def say_answered(self, request_id: str) -> None:
+        """Have the supervisor look at an answer; it believes the store, not this."""
+        self._supervisor.put(
+            Message(
+                type=SHUTDOWN_ANSWER_TYPE,
+                sender=self._name,
+                to=TEAMD,
+                content="answered",
+                extra={"request_id": request_id},
+            )
+        )
+
     def tell_lead(self, text: str) -> None:
-        """Send the lead a line."""
+        """Send the lead a line; who leads tells the person."""
         words = text.replace("\0", "\ufffd")  # a server's own words may hold anything
-        self._post.send(Message(sender=self._name, to=LEAD, content=words))
+        self._post.send(Message(sender=self._name, to=self._above, content=words))

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from teamd.settings.skills import Skill
+
 _ATTRIBUTES = ("type", "summary", "request_id", "approve", "reason")
 
 CUT_OFF_CALL = "this call did not run: your reply was cut off before it was complete"
@@ -17,10 +19,55 @@ INTERRUPTED_CALL = (
     "teamd was stopped while this call was under way. Whether it had any effect is not known: "
     "look before you repeat it."
 )
+BROKEN_OFF_CALL = (
+    "the person interrupted this turn: this call did not run, or not to its end. Wait for what "
+    "the person says next."
+)
+SKILLS = (
+    "Skills: instructions for certain kinds of work. When one fits what you are to do, read it "
+    "with load_skill first:"
+)
+
+_PLAN_RULE = """\
+Plan: you work by plan. For each task read what you need, then submit a plan with submit_plan and \
+end your turn; the answer comes as mail. Until your plan is approved, bash, write_file, edit_file \
+and background_run are refused. Every new task from 'lead' needs a new plan."""
+
+IDLE_SO_LEFT = "idle, and no mail waits"
+PAUSED_SO_LEFT = "paused"
+LEFT = (
+    "<note>You agreed to shutdown_request {ids} and were shut down here. If you read this, you "
+    "were woken again: that request is done with, there is nothing to answer.</note>"
+)
+CLOSED = (
+    "<note>shutdown_request {ids} is no longer open: you were shut down since, and woken again. "
+    "There is nothing to answer.</note>"
+)
 
 
-def system_prompt(*, name: str, role: str, team: str, workspace: Path) -> str:
+def system_prompt(
+    *,
+    name: str,
+    role: str,
+    team: str,
+    workspace: Path,
+    leads: bool = False,
+    plan: bool = False,
+    instructions: str = "",
+    skills: Iterable[Skill] = (),
+) -> str:
     """What a teammate is told once, at the beginning of its conversation."""
+    parts = [(_lead if leads else _place)(name, role, team, workspace)]
+    if plan:
+        parts.append(_PLAN_RULE)
+    if instructions:
+        parts.append(f"Your role, {role}, is described so:\n\n{instructions}")
+    if listed := [f"- {skill.name}: {skill.description}" for skill in skills]:
+        parts.append("\n".join((SKILLS, *listed)))
+    return "\n\n".join(parts)
+
+
+def _place(name: str, role: str, team: str, workspace: Path) -> str:
     return f"""You are '{name}', role: {role}.
 
 You are a member of the team '{team}'. Your agent id is {name}@{team}. You and your teammates each \
@@ -35,6 +82,34 @@ only to thank or to confirm.
 Work: your tools work in {workspace}, which the whole team shares. Read a file before you change \
 it, run what you wrote, and say what you have seen rather than what you expect. When there is \
 nothing left to do, end your turn: you wake again when mail comes, and remember everything."""
+
+
+def _lead(name: str, role: str, team: str, workspace: Path) -> str:
+    return f"""You are '{name}', role: {role}.
+
+You lead the team '{team}' for the person who talks to you; your agent id is {name}@{team}. You \
+and your teammates each run as a process of your own, and you reach them only by mail.
+
+Mail: what others send you comes in <inbox> with one <teammate-message> each, before you are asked \
+to go on; teammate_id names the sender, and 'user' is the person. The person reads the text of \
+your turns as you say it, so answer 'user' by simply saying it. Teammates read only what you \
+send them with send_message or broadcast. You wake by yourself when mail comes: say to the person \
+what matters of it, in few words.
+
+Work: spawn_teammate starts or wakes a teammate for work that takes a while and needs a memory of \
+its own; `task` without a name runs a subagent for a question that one summary answers. Look at \
+list_teammates before you spawn: one that is idle is not dead, it waits for mail. Your tools work \
+in {workspace}, which the whole team shares. Do not wait in your turn for an answer: end the turn, \
+and it will reach you."""
+
+
+def subagent_prompt(*, of: str, role: str, workspace: Path) -> str:
+    """What a subagent is told: it has one task, and nobody to write to."""
+    return f"""You are 'subagent', role: {role}.
+
+You do one task for '{of}', who sees nothing of what you do but the text of your last turn: put \
+all that is needed into it, briefly, with file names and figures. Your tools work in {workspace}. \
+There is nobody to ask."""
 
 
 def render_inbox(messages: Iterable[Mapping[str, Any]]) -> str:
@@ -59,3 +134,9 @@ def _render(message: Mapping[str, Any]) -> str:
 def _attribute(value: object) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return escape(text, {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
+
+
+def render_job(job_id: str, state: str, what: str) -> str:
+    """That a background job has ended."""
+    opening = f'<background-job job_id="{_attribute(job_id)}" state="{_attribute(state)}">'
+    return f"{opening}\n{escape(what)}\n</background-job>"

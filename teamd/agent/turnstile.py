@@ -7,7 +7,7 @@ import os
 import random
 from typing import TYPE_CHECKING, Final
 
-from teamd.store import files
+from teamd.store import locks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ class Turnstile:
     async def _enter(self) -> int:
         while True:
             for file in self._files:
-                slot = files.try_lock(file)
+                slot = locks.try_lock(file)
                 if slot is not None:
                     return slot
             # There is no waiting for one of several locks; the jitter keeps the queue moving.

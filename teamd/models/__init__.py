@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Block = dict[str, Any]
 
@@ -18,6 +21,7 @@ class Ask:
         tools: the `tools` of the Messages API, the same through a conversation.
         messages: the conversation as the Messages API takes it.
         max_tokens: the most that the reply may have.
+        heard: gets the text of the reply piece by piece as it comes; what it got is no reply yet.
     """
 
     model: str
@@ -25,6 +29,7 @@ class Ask:
     tools: list[dict[str, Any]]
     messages: list[dict[str, Any]]
     max_tokens: int
+    heard: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,13 @@ class Reply:
 
 
 class ModelError(Exception):
-    """No reply; `str()` is a sentence for the person."""
+    """No reply; `str()` is a sentence for the person.
+
+    Attributes:
+        begun: whether the server may have begun to answer, and charges for it.
+    """
+
+    begun = False
 
 
 class TransientError(ModelError):
@@ -95,6 +106,32 @@ class UnusableError(ModelError):
         self.again_in_seconds = again_in_seconds
 
 
+class LimitError(UnusableError):
+    """A limit is reached: only a person can raise it, and mail is no reason to try again.
+
+    Attributes:
+        key: the setting, such as `limits.team_usd`.
+        lifted: tells whether a person has let it go on.
+    """
+
+    def __init__(self, sentence: str, key: str, lifted: Callable[[], bool]) -> None:
+        super().__init__(sentence)
+        self.key = key
+        self.lifted = lifted
+
+
+class TooLongError(UnusableError):
+    """The request is too long for the model; a shorter one may pass.
+
+    Attributes:
+        limit_tokens: what the model takes, if the server told.
+    """
+
+    def __init__(self, sentence: str, limit_tokens: int | None = None) -> None:
+        super().__init__(sentence)
+        self.limit_tokens = limit_tokens
+
+
 class Model(Protocol):
     """Something that answers."""
 
@@ -103,6 +140,7 @@ class Model(Protocol):
 
         Raises:
             TransientError: it may work in a moment.
+            TooLongError: it may work with fewer or shorter messages.
             UnusableError: a person has to do something first.
         """
 

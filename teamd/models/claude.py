@@ -12,16 +12,16 @@ from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
 from teamd import credentials
 from teamd.errors import TeamError
-from teamd.models import Reply, TransientError, UnusableError, Usage
-from teamd.models.faults import as_model_error
+from teamd.models import Reply, TransientError, UnusableError, Usage, shape
+from teamd.models.faults import as_model_error, may_have_begun
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from anthropic import AsyncMessageStream
 
-    from teamd.models import Ask, Block
+    from teamd.models import Ask
 
 CONNECT_SECONDS: Final = 10.0
 _BREAKPOINT: Final = {"type": "ephemeral"}
@@ -66,18 +66,21 @@ class Claude:
             UnusableError: no or a wrong key, an unknown model, a refused request.
         """
         client = self._client or await self._connect()
+        begun = False
         try:
             async with client.messages.stream(**self._body(ask)) as stream:
-                return await _whole(stream)
-        except TransientError:
-            raise
+                begun = True
+                return await _whole(stream, ask.heard)
         # A broken stream shows as an error of the SDK, of its HTTP library, of its JSON parser or
         # as a failed assertion within it, depending on where it broke; all of them end up here.
         except Exception as error:
             url = str(client.base_url.copy_with(userinfo=b""))  # may hold a proxy's password
             failure = as_model_error(error, model=ask.model, url=url)
+            failure.begun = begun or may_have_begun(error)
             if isinstance(failure, UnusableError):
                 await self.close()  # a key that was mended must be read anew
+            if failure is error:
+                raise
             raise failure from error
 
     async def close(self) -> None:
@@ -143,20 +146,22 @@ def with_breakpoints(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return marked
 
 
-async def _whole(stream: AsyncMessageStream) -> Reply:
+async def _whole(stream: AsyncMessageStream, heard: Callable[[str], None] | None) -> Reply:
     inputs: defaultdict[int, str] = defaultdict(str)
     async for event in stream:
         if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
             inputs[event.index] += event.delta.partial_json
+        elif heard is not None and event.type == "text":
+            heard(event.text)
     message = await stream.get_final_message()
-    if message.stop_reason is None:
+    if not isinstance(message.stop_reason, str):
         raise TransientError("the model's server ended its reply half way")
     if message.stop_reason == "tool_use":
         # The SDK makes something of half an input too, and half a call must never run.
         for whole in filter(None, inputs.values()):
             json.loads(whole)
     content = [
-        _block(block.to_dict(mode="json", exclude_none=True, warnings=False))
+        shape.checked(block.to_dict(mode="json", exclude_none=True, warnings=False))
         for block in message.content
     ]
     usage = message.usage
@@ -165,18 +170,12 @@ async def _whole(stream: AsyncMessageStream) -> Reply:
         stop_reason=message.stop_reason,
         model=message.model,
         usage=Usage(
-            input_tokens=usage.input_tokens or 0,
-            cache_read_tokens=usage.cache_read_input_tokens or 0,
-            cache_write_tokens=usage.cache_creation_input_tokens or 0,
-            output_tokens=usage.output_tokens or 0,
+            input_tokens=shape.count(usage.input_tokens),
+            cache_read_tokens=shape.count(usage.cache_read_input_tokens),
+            cache_write_tokens=shape.count(usage.cache_creation_input_tokens),
+            output_tokens=shape.count(usage.output_tokens),
         ),
     )
-
-
-def _block(block: Block) -> Block:
-    if block["type"] == "tool_use" and not isinstance(block.get("input"), dict):
-        raise TransientError("the model's server sent a tool call whose input is no object")
-    return block
 
 
 def make_tls() -> ssl.SSLContext:

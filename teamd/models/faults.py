@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any, Final
 
-from teamd.models import ModelError, TransientError, UnusableError
+from teamd.models import ModelError, TooLongError, TransientError, UnusableError
 
 # Worth another try besides all of 500 and above, some of which only a proxy sends.
 TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429})
@@ -26,6 +27,18 @@ _OK: Final = 200
 _TOO_LARGE: Final = 413
 _SERVER_ERROR: Final = 500
 _LONGEST_MESSAGE: Final = 300
+# Of httpx2: by name, since it need not be known here.
+_UNSENT: Final = frozenset(
+    {"ConnectError", "ConnectTimeout", "PoolTimeout", "LocalProtocolError", "UnsupportedProtocol"}
+)
+# How Anthropic's, llama.cpp's, vLLM's and LiteLLM's servers say it, with a status of 400.
+_TOO_LONG: Final = re.compile(
+    r"prompt is too long|exceeds? (?:the )?(?:available )?context|maximum context length"
+    r"|context[ _](?:length|window)[ _]exceeded",
+    re.IGNORECASE,
+)
+_LIMIT: Final = re.compile(r"(?:> |context length is )(\d{1,9})\b")
+_LEAST_LIMIT: Final = 1000  # tokens; a figure below that is of something else
 
 
 def as_model_error(error: Exception, *, model: str, url: str) -> ModelError:
@@ -40,7 +53,26 @@ def as_model_error(error: Exception, *, model: str, url: str) -> ModelError:
         status = STATUS_OF_TYPE.get(kind, _OK)
     if status in (_OK, *TRANSIENT_STATUSES) or status >= _SERVER_ERROR:
         return TransientError(f"{url} answered {status}: {said}", _retry_after(error))
+    if status == _TOO_LARGE or _TOO_LONG.search(said):
+        return TooLongError(f"the conversation is too long for {model} ({said})", _limit(said))
     return UnusableError(_sentence(status, said, model=model, url=url))
+
+
+def may_have_begun(error: Exception) -> bool:
+    """Whether a request without an answer may have reached a server that charges for it.
+
+    It cannot where the server told a status instead, or was never connected to.
+    """
+    told = getattr(error, "status_code", None) is not None
+    cause = error.__cause__ or error
+    return not told and type(cause).__name__ not in _UNSENT
+
+
+def _limit(said: str) -> int | None:
+    """The tokens that a model takes, where its server told."""
+    found = _LIMIT.search(said)
+    limit = int(found[1]) if found else 0
+    return limit if limit >= _LEAST_LIMIT else None
 
 
 def _sentence(status: int, said: str, *, model: str, url: str) -> str:
@@ -58,9 +90,6 @@ def _sentence(status: int, said: str, *, model: str, url: str) -> str:
         case 404:
             wrong = f"{url} knows no model {model!r} ({said})"
             mend = "set [model] name in team.toml and `teamd restart`, or spawn with --model"
-        case _ if status == _TOO_LARGE or "prompt is too long" in said:
-            wrong = f"the conversation is too long for {model} ({said})"
-            mend = "begin anew with --fresh"
         case _:
             wrong = f"{url} refused the request ({status}: {said})"
     return f"{wrong}; {mend}"

@@ -71,6 +71,8 @@ class Scripted:
             raise UnusableError(f"{self._path}: a turn of {name!r} is none: {error}") from error
         if not expected:
             raise UnusableError(f"the script expected {turn['expect']!r} and read: {said[-500:]}")
+        if ask.heard is not None:
+            ask.heard(reply.text)
         await asyncio.sleep(script.pace_seconds)
         return reply
 

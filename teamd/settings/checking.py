@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from teamd.settings.declared import (
     NOT_BUILT,
+    PRICES,
     SECTIONS,
     TEAMMATE,
+    Price,
     Settings,
     Teammate,
 )
@@ -28,19 +30,24 @@ class Checking:
         mistakes: a sentence each, with the key in front.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, default_folder: Path) -> None:
         self.mistakes: list[str] = []
         self._folder = folder
+        self._default_folder = default_folder
 
     def settings(self, document: dict[str, Any]) -> Settings:
         """Return what the document says; of use only if there are no mistakes."""
-        known = (*SECTIONS, TEAMMATE)
+        known = (*SECTIONS, PRICES, TEAMMATE)
         self.mistakes += [_unknown(key, known) for key in document if key not in known]
         sections = {
             name: shape(**self._section(name, shape, document.get(name, {})))
             for name, shape in SECTIONS.items()
         }
-        return Settings(**sections, teammates=self._teammates(document.get(TEAMMATE, [])))
+        return Settings(
+            **sections,
+            prices=self._prices(document.get(PRICES, {})),
+            teammates=self._teammates(document.get(TEAMMATE, [])),
+        )
 
     def _section(self, name: str, shape: type[Any], table: object) -> dict[str, Any]:
         if not isinstance(table, dict):
@@ -48,8 +55,30 @@ class Checking:
             return {}
         # A path is checked and made absolute by default as well: the workspace must be there.
         paths = {field.name: field.default for field in fields(shape)}
-        paths = {key: default for key, default in paths.items() if isinstance(default, Path)}
+        paths = {
+            key: str(self._default_folder / default)
+            for key, default in paths.items()
+            if isinstance(default, Path)
+        }
         return self._values(name, shape, paths | table)
+
+    def _prices(self, tables: object) -> dict[str, Price]:
+        if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+            self.mistakes.append(f'{PRICES} must be tables, each under a [{PRICES}."model-name"]')
+            return {}
+        prices: dict[str, Price] = {}
+        for model, table in tables.items():
+            if inner := next((key for key in table if isinstance(table[key], dict)), None):
+                meant = quoted(f"{model}.{inner}")
+                self.mistakes.append(
+                    f"{PRICES}.{bare(model)} must hold figures; a name with a dot stands in "
+                    f"quotes, as [{PRICES}.{meant}]"
+                )
+                continue
+            values = self._values(PRICES, Price, table, f" (in [{PRICES}.{quoted(model)}])")
+            if values.keys() >= set(required_of(Price)):
+                prices[model] = Price(**values)
+        return prices
 
     def _teammates(self, tables: object) -> tuple[Teammate, ...]:
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):

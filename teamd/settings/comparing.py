@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamd.settings.declared import SECTIONS, TEAMMATE, Teammate
+from teamd.settings.declared import PRICES, SECTIONS, TEAMMATE, Teammate
 from teamd.settings.keys import keys_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ def changes(old: Settings, new: Settings) -> list[str]:
         for section, shape in SECTIONS.items()
         for key in keys_of(shape)
         if getattr(getattr(old, section), key) != getattr(getattr(new, section), key)
+    ]
+    different += [
+        f"{PRICES}.{model}"
+        for model in {**old.prices, **new.prices}
+        if old.prices.get(model) != new.prices.get(model)
     ]
     before = {teammate.name: teammate for teammate in old.teammates}
     after = {teammate.name: teammate for teammate in new.teammates}

@@ -16,8 +16,12 @@ from teamd.settings.kinds import (
     Flag,
     Headers,
     Name,
+    Rate,
     Seconds,
+    Share,
     Text,
+    Tokens,
+    Usd,
     Variables,
     Whole,
 )
@@ -60,8 +64,27 @@ class Model:
         metadata=key(Text(), "prints the key; else $ANTHROPIC_API_KEY", "pass show anthropic"),
     )
     max_tokens: int = field(default=16000, metadata=key(Whole(), "tokens of one reply"))
+    context_tokens: int = field(
+        default=200000, metadata=key(Whole(), "what the model takes; less if its server says so")
+    )
+    clear_at: float = field(
+        default=0.6, metadata=key(Share(), "of the context: old tool results are cleared")
+    )
+    compact_at: float = field(
+        default=0.8, metadata=key(Share(), "of the context: a summary replaces the conversation")
+    )
     timeout_seconds: float = field(
         default=600.0, metadata=key(Seconds(), "how long the server may be silent")
+    )
+    attempts: int = field(
+        default=10, metadata=key(Whole(), "how often a request is tried; then it is paused ...")
+    )
+    rest_seconds: float = field(
+        default=300.0, metadata=key(Seconds(), "... this long, unless mail comes first")
+    )
+    retry_seconds: float = field(
+        default=60.0,
+        metadata=key(Seconds(), "the longest wait between two tries, whatever is asked"),
     )
     concurrent_calls: int = field(
         default=8, metadata=key(Whole(), "requests at a time, over the whole team")
@@ -90,6 +113,17 @@ class Limits:
     calls_per_wake: int = field(
         default=50, metadata=key(Whole(), "model calls of one wake; then it is idle")
     )
+    teammate_tokens: int = field(
+        default=0, metadata=key(Tokens(), "of each, in and out, cached ones too; 0: no limit ...")
+    )
+    teammate_usd: float = field(
+        default=0.0,
+        metadata=key(Usd(), "... and its cost. All time counts: --fresh resets nothing"),
+    )
+    team_tokens: int = field(default=0, metadata=key(Tokens(), "the same of all of them together"))
+    team_usd: float = field(
+        default=0.0, metadata=key(Usd(), "raise it, then `teamctl resume NAME` for who is paused")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +140,15 @@ class Supervision:
         default=10.0,
         metadata=key(Seconds(), "how long a teammate may take to end; then it is killed"),
     )
+    stuck_seconds: float = field(
+        default=300.0,
+        metadata=key(
+            Seconds(zero=True), "one at work that hangs for so long is reported to you; 0: never"
+        ),
+    )
+    stuck_restart: bool = field(
+        default=False, metadata=key(Flag(), "and it is killed, and started again as after a crash")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +163,16 @@ class Mail:
     )
     max_message_bytes: int = field(
         default=MAX_MESSAGE_BYTES, metadata=key(Whole(), "the largest message, in bytes")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """`[tasks]`: how the board is used."""
+
+    auto_claim: bool = field(
+        default=False,
+        metadata=key(Flag(), "who idles claims the next free task of its role, or of none"),
     )
 
 
@@ -149,6 +202,23 @@ class Teammate:
     model: str | None = field(
         default=None, metadata=key(Text(), "else that of [model]", "claude-haiku-4-5")
     )
+    plan: bool = field(
+        default=False, metadata=key(Flag(), "it acts only on a plan that you approved")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """One `[prices."model-name"]`, in USD per million tokens."""
+
+    input: float = field(metadata=key(Rate(), "USD per million tokens that are sent"))
+    output: float = field(metadata=key(Rate(), "and per million of the reply"))
+    cache_read: float | None = field(
+        default=None, metadata=key(Rate(), "where it is left out, a tenth of input")
+    )
+    cache_write: float | None = field(
+        default=None, metadata=key(Rate(), "where it is left out, 1.25 times input")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +230,9 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     supervision: Supervision = field(default_factory=Supervision)
     mail: Mail = field(default_factory=Mail)
+    tasks: Tasks = field(default_factory=Tasks)
     tools: Tools = field(default_factory=Tools)
+    prices: Mapping[str, Price] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
 
 
@@ -171,24 +243,20 @@ SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
         "limits": Limits,
         "supervision": Supervision,
         "mail": Mail,
+        "tasks": Tasks,
         "tools": Tools,
     }
 )
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
+PRICES: Final = "prices"  # the tables `[prices."model-name"]`
 
 # Promised, and refused until they are there: a limit that is ignored is worse than none.
 NOT_BUILT: Final = frozenset(
     {
         "permission",
-        "model.context_tokens",
-        "limits.teammate_tokens",
-        "limits.teammate_usd",
-        "limits.team_tokens",
-        "limits.team_usd",
         "tools.sandbox",
         "tools.network",
         "tools.read",
-        "teammate.plan",
         "teammate.worktree",
     }
 )

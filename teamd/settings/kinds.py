@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_WHOLE: Final = 2**31 - 1
+MAX_TOKENS: Final = 10**15
+MAX_USD: Final = 1_000_000_000
 MAX_SECONDS: Final = 1_000_000  # eleven days; the clocks of select(2) and poll(2) end at 24
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
@@ -69,16 +71,65 @@ class Whole:
         return value
 
 
-class Seconds:
-    """A time that something may take, whole or not."""
+class Tokens:
+    """A number of tokens, and 0 for no limit; over a year they are more than `Whole` takes."""
 
-    words = f"a number of seconds above 0 and up to {MAX_SECONDS}"
+    words = f"a whole number from 0, for no limit, to {MAX_TOKENS}"
+
+    def read(self, value: Any, folder: Path) -> int:  # noqa: ARG002 -- a kind's signature
+        """Return it as it is."""
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_TOKENS:
+            raise Wrong
+        return value
+
+
+class Rate:
+    """A price in USD."""
+
+    words = f"a number of USD from 0 to {MAX_USD}"
 
     def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
         """Return it as a float."""
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise Wrong
-        if not 0 < value <= MAX_SECONDS:
+        if not 0 <= value <= MAX_USD:  # so it is a number, and finite
+            raise Wrong
+        return float(value)
+
+
+class Usd(Rate):
+    """A sum of money, and 0 for no limit."""
+
+    words = f"a number of USD from 0, for no limit, to {MAX_USD}"
+
+
+class Seconds:
+    """A time that something may take, whole or not; 0 where that switches something off."""
+
+    def __init__(self, *, zero: bool = False) -> None:
+        self._zero = zero
+        least = "of at least" if zero else "above"
+        self.words = f"a number of seconds {least} 0 and up to {MAX_SECONDS}"
+
+    def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
+        """Return it as a float."""
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise Wrong
+        if not 0 <= value <= MAX_SECONDS or (value == 0 and not self._zero):
+            raise Wrong
+        return float(value)
+
+
+class Share:
+    """A part of a whole."""
+
+    words = "a number above 0 and up to 1"
+
+    def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
+        """Return it as a float."""
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise Wrong
+        if not 0 < value <= 1:
             raise Wrong
         return float(value)
 

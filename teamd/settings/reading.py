@@ -7,6 +7,7 @@ import stat
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import SettingsError
+from teamd.protocol import TEAMS_FOLDER
 from teamd.settings.checking import Checking
 
 if TYPE_CHECKING:
@@ -31,20 +32,32 @@ def load(path: Path | None, *, folder: Path, required: bool = False) -> Settings
     """
     data = None if path is None else read_file(path)
     if path is not None and data is not None:
-        return parse(data, path=path)
+        # What a team by name does not say of its workspace is the project's, not its own folder.
+        of_team = path.parent.parent.name == TEAMS_FOLDER
+        return parse(data, path=path, default_folder=folder if of_team else None)
     missing = path or folder / FILE_NAME
     if required:
         raise SettingsError(missing, ["there is no such file; `teamctl init` writes one"])
-    return _checked({}, path=missing, folder=folder)
+    return _checked({}, path=missing, folder=folder, default_folder=folder)
 
 
-def parse(data: bytes, *, path: Path) -> Settings:
+def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Settings:
     """Return what these bytes say; paths in them are relative to the folder of `path`.
+
+    Args:
+        data: of the file.
+        path: its name, for the mistakes.
+        default_folder: what paths that are not given are relative to, if not to that folder.
 
     Raises:
         SettingsError: with every mistake.
     """
-    return _checked(_document(data, path), path=path, folder=path.parent)
+    return _checked(
+        _document(data, path),
+        path=path,
+        folder=path.parent,
+        default_folder=default_folder or path.parent,
+    )
 
 
 def read_file(path: Path) -> bytes | None:
@@ -97,8 +110,10 @@ def _document(data: bytes, path: Path) -> dict[str, Any]:
         raise SettingsError(path, ["its lists or tables are nested too deeply"]) from error
 
 
-def _checked(document: dict[str, Any], *, path: Path, folder: Path) -> Settings:
-    checking = Checking(folder)
+def _checked(
+    document: dict[str, Any], *, path: Path, folder: Path, default_folder: Path
+) -> Settings:
+    checking = Checking(folder, default_folder)
     settings = checking.settings(document)
     if checking.mistakes:
         raise SettingsError(path, checking.mistakes)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Final
 
 import tomli_w
 
 from teamd.errors import SettingsError
-from teamd.settings.declared import SECTIONS, Settings, Teammate
+from teamd.settings.declared import SECTIONS, Price, Settings, Teammate
 from teamd.settings.keys import keys_of
 from teamd.settings.reading import parse
 from teamd.settings.words import quoted
@@ -22,6 +22,14 @@ HEAD: Final = """\
 # default, or after `e.g.` an example: take its `# ` away and change the value. `teamd reload` reads
 # this file again, and says what waits for a restart.
 """
+
+PRICES: Final = """\
+# What models cost, where that is not known or not so; only limits on money need it.
+
+# [prices."my-model"]
+"""
+
+EXAMPLE: Final = Price(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
 
 TEAMMATES: Final = """\
 # Who is spawned at start. They write to each other by name, and to you as lead;
@@ -52,6 +60,7 @@ def init_text() -> str:
         f"[{name}]\n{_commented(shape, getattr(defaults, name))}"
         for name, shape in SECTIONS.items()
     ]
+    sections.append(PRICES + _commented(Price, EXAMPLE))
     return "\n".join([HEAD, *sections, TEAMMATES + _commented(Teammate, ALICE) + BOB])
 
 
@@ -82,9 +91,10 @@ def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:
 
 def _appendix(old: bytes, teammate: Teammate, path: Path) -> bytes:
     """The table as it follows the old bytes, with the line ends that those have."""
-    given = {key: value for key, value in asdict(teammate).items() if value is not None}
+    default = {one.name: one.default for one in fields(teammate)}
+    given = {key: value for key, value in asdict(teammate).items() if value != default[key]}
     # In a text over several lines TOML reads \r\n as \n, so one that holds it stays on one line.
-    over_lines = not any("\r\n" in value for value in given.values())
+    over_lines = not any("\r\n" in str(value) for value in given.values())
     text = "[[teammate]]\n" + tomli_w.dumps(given, multiline_strings=over_lines)
     if old:
         text = ("\n" if old.endswith(b"\n") else "\n\n") + text

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.store import files
+from teamd.store import files, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +20,8 @@ _ASIDE: Final = ".teamd-*.tmp"
 
 def aside(paths: TeamPaths) -> list[Path]:
     """Files that were written aside so long ago that whoever wrote them is gone."""
-    return list(older(paths.root.rglob(_ASIDE), seconds=SECONDS))
+    with trouble.told(paths.root):
+        return list(older(paths.root.rglob(_ASIDE), seconds=SECONDS))
 
 
 def older(found: Iterable[Path], *, seconds: float) -> Iterator[Path]:
@@ -44,6 +45,6 @@ def sweep(paths: TeamPaths) -> list[Path]:
 
 
 def _written(path: Path) -> float | None:
-    with files.told(path), suppress(FileNotFoundError):
+    with trouble.told(path), suppress(FileNotFoundError):
         return path.lstat().st_mtime
     return None

@@ -1,118 +1,83 @@
-"""Crash-safe files: the only module that locks, appends or renames."""
+"""Crash-safe files: the only module that appends or renames."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import stat
 import sys
-import tempfile
-import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import LockTimeout, StoreError
-
-# Importing portalocker asks for a folder for temporary files, which on a full disk there is none.
-try:
-    tempfile.gettempdir()
-except FileNotFoundError:
-    tempfile.tempdir = os.path.sep
-
-import portalocker
+from teamd.errors import StoreError, Unsynced
+from teamd.store import locks
+from teamd.store.trouble import check_regular, told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
-LOCK_TIMEOUT_SECONDS: Final = 10.0
 _CHUNK: Final = 1 << 20
-_FIRST_PAUSE_SECONDS: Final = 0.0002
-_LONGEST_PAUSE_SECONDS: Final = 0.005
-
-
-@contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turn an `OSError` about `path` into a `StoreError` whose sentence says what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(_sentence(error, path)) from error
-
-
-@contextmanager
-def locked(path: Path, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> Iterator[int]:
-    """Hold the exclusive `flock` on `path` itself, created if need be; yields its descriptor.
-
-    A program that renames another file over `path` meanwhile is noticed before anything is
-    written: what is locked is what stands under that name.
-
-    Raises:
-        LockTimeout: another process held it for `timeout_seconds`.
-        StoreError: it cannot be opened.
-    """
-    fd = _open_locked(path, timeout_seconds)
-    try:
-        yield fd
-    finally:
-        os.close(fd)  # releases the lock; nothing here is buffered
-
-
-def try_lock(path: Path) -> int | None:
-    """Take the lock on `path` for as long as the returned descriptor is open.
-
-    Returns:
-        The descriptor, or `None` while somebody else has the lock.
-    """
-    with told(path):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-    try:
-        portalocker.lock(fd, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
-    except portalocker.AlreadyLocked:
-        os.close(fd)
-        return None
-    except portalocker.LockException as error:
-        os.close(fd)
-        raise StoreError(_no_locks(path)) from error
-    return fd
-
-
-def hold(path: Path, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> int:
-    """Take the lock on `path` for life; the kernel gives it back when the process ends.
-
-    Returns:
-        The descriptor that holds it.
-
-    Raises:
-        LockTimeout: another process has it, and keeps it.
-    """
-    return _open_locked(path, timeout_seconds)
 
 
 def append(path: Path, line: bytes, *, durable: bool = True) -> None:
-    """Append one line (or several, each with its newline) under the lock, all of it or nothing.
+    """Append one line (or several, each with its newline) to a file of many writers.
+
+    Others go on while this one waits for the disk, so a line that the disk fails to confirm is
+    not taken back: by then it may have been read. Nor is the sync tried again: after a failed one
+    the kernel takes the pages for clean, and the next would succeed without having written them
+    (PostgreSQL lost data by believing it). To append the line once more, under the id that makes
+    both of them one message, writes it anew.
 
     Args:
-        path: created if need be, its directory entry synced.
+        path: created if need be.
         line: ends in a newline.
         durable: on disk when this returns; otherwise in the kernel's cache.
 
     Raises:
+        Unsynced: the disk failed; the line may be kept or not.
         StoreError: disk full, read-only, locked; the file is as it was.
     """
-    fd = _open_locked(path, LOCK_TIMEOUT_SECONDS)
-    try:
-        with told(path):
-            write_at_end(fd, line)
-            with suppress(portalocker.LockException):  # the line stands; closing unlocks as well
-                portalocker.unlock(fd)  # others go on while this one waits for the disk
+    with locks.locked(path) as fd, told(path):
+        _write_named(fd, path, line, durable=durable)
+        locks.release(fd)
+        if durable:
+            try:
+                sync(fd)
+            except OSError as error:
+                raise Unsynced(path, error.strerror or str(error)) from error
+
+
+def append_alone(path: Path, lines: bytes, *, durable: bool = True) -> None:
+    """Append lines to a file that has one writer, all or none.
+
+    The lock is kept until the disk has confirmed, and what it has not is taken back: whoever reads
+    the file later finds nothing there that a power cut could still take away.
+
+    Raises:
+        StoreError: the file is as it was.
+    """
+    with locks.locked(path) as fd, told(path):
+        start = os.fstat(fd).st_size
+        _write_named(fd, path, lines, durable=durable)
+        try:
             if durable:
                 sync(fd)
-    finally:
-        os.close(fd)
+        except OSError:
+            os.ftruncate(fd, start)
+            raise
+
+
+def _write_named(fd: int, path: Path, line: bytes, *, durable: bool) -> None:
+    """Write at the end of a locked file, whose name is on disk before its first line is.
+
+    Whoever made the file may have been killed before its name was safe; a file with a line in it
+    has been through here.
+    """
+    if durable and not os.fstat(fd).st_size:
+        sync_directory(path.parent)
+    write_at_end(fd, line)
 
 
 def write_at_end(fd: int, line: bytes) -> None:
@@ -136,16 +101,15 @@ def read(path: Path) -> bytes | None:
         except FileNotFoundError:
             return None
         try:
-            _check_regular(fd)
+            check_regular(fd)
             return read_descriptor(fd)
         finally:
             os.close(fd)
 
 
-def read_descriptor(fd: int) -> bytes:
-    """Return all bytes of an open file, from its start."""
+def read_descriptor(fd: int, offset: int = 0) -> bytes:
+    """Return all bytes of an open file, from its start or an offset on."""
     parts = []
-    offset = 0
     while part := os.pread(fd, _CHUNK, offset):
         parts.append(part)
         offset += len(part)
@@ -230,6 +194,13 @@ def make_private_directory(directory: Path) -> None:
         directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
 
 
+def ignore(directory: Path) -> None:
+    """Have git pass a directory over, unless it holds a `.gitignore` already."""
+    path = directory / ".gitignore"
+    if not path.exists():
+        replace(path, b"*\n")
+
+
 def check_owner(path: Path) -> None:
     """Refuse what belongs to another user, as git refuses another user's repository.
 
@@ -243,71 +214,6 @@ def check_owner(path: Path) -> None:
             f"{path} belongs to user {owner}, not to you (user {os.geteuid()}); "
             "run this as its owner, or use another folder"
         )
-
-
-def _open_locked(path: Path, timeout_seconds: float) -> int:
-    deadline = time.monotonic() + timeout_seconds
-    with told(path):
-        while True:
-            fd = _open_or_create(path)
-            try:
-                _acquire(fd, path, deadline, timeout_seconds)
-                if stands_under(fd, path):
-                    return fd
-            except BaseException:
-                os.close(fd)
-                raise
-            os.close(fd)
-
-
-def _open_or_create(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CLOEXEC
-    try:
-        fd = os.open(path, flags)
-    except FileNotFoundError:
-        fd = os.open(path, flags | os.O_CREAT, PRIVATE_FILE)
-        sync_directory(path.parent)
-    try:
-        _check_regular(fd)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _check_regular(fd: int) -> None:
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
-
-
-def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> None:
-    flags = portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING
-    pause = _FIRST_PAUSE_SECONDS
-    while True:
-        try:
-            portalocker.lock(fd, flags)
-        except portalocker.AlreadyLocked:
-            # A blocking flock cannot be bounded in time without a signal or a thread. Holders
-            # keep it for microseconds, so a few short naps get the lock about as soon.
-            if time.monotonic() > deadline:
-                raise LockTimeout(path, timeout_seconds) from None
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        except portalocker.LockException as error:
-            raise StoreError(_no_locks(path)) from error
-        else:
-            return
-
-
-def stands_under(fd: int, path: Path) -> bool:
-    """Whether an open file is what stands under that name."""
-    with told(path):
-        mine = os.fstat(fd)
-        try:
-            there = path.stat()
-        except FileNotFoundError:
-            return False
-    return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)
 
 
 def _write_aside(aside: Path, parts: Iterable[bytes], mode: int, *, durable: bool) -> None:
@@ -332,21 +238,3 @@ def _write_all(fd: int, data: bytes, offset: int) -> None:
         written = os.pwrite(fd, view, offset)
         view = view[written:]
         offset += written
-
-
-def _no_locks(path: Path) -> str:
-    return f"the file system of {path} has no working locks; put the team on a local disk"
-
-
-def _sentence(error: OSError, path: Path) -> str:
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            return f"no space left for {path}; free some and try again"
-        case errno.EACCES | errno.EPERM | errno.EROFS:
-            return f"{path} may not be accessed ({error.strerror}); check its owner and mode"
-        case errno.ENOENT | errno.ENOTDIR:
-            return f"{path} has gone; is the team directory still there?"
-        case errno.EMFILE | errno.ENFILE:
-            return f"too many open files to open {path}; raise `ulimit -n`"
-        case _:
-            return f"{path}: {error.strerror or error}; `teamctl doctor` checks the machine"

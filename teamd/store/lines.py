@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage
 from teamd.protocol import MAX_MESSAGE_BYTES, Message
+from teamd.store.trouble import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
 _FAR_LONGER: Final = 64
+_CHUNK: Final = 1 << 20
 
 
 def marker(batch: str) -> bytes:
@@ -35,24 +38,58 @@ def read(fd: int, start: int, max_bytes: int = MAX_MESSAGE_BYTES) -> Iterator[by
             yield line
 
 
+def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of a file between two offsets, in pieces."""
+    while start < end and (part := os.pread(fd, min(_CHUNK, end - start), start)):
+        yield part
+        start += len(part)
+
+
+def count(path: Path, start: int = 0) -> int:
+    """How many lines end behind an offset of a file; none where there is no such file."""
+    with told(path):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return 0
+        try:
+            parts = read_raw(fd, start, os.fstat(fd).st_size)
+            return sum(part.count(b"\n") for part in parts)
+        finally:
+            os.close(fd)
+
+
 def behind_marker(fd: int, batch: str) -> int | None:
-    """The offset behind the marker of a batch, or `None` where it does not stand."""
-    offset = 0
-    for line in read(fd, 0):
-        offset += len(line)
-        found = _MARKER.fullmatch(line)
-        if found and found[1] == batch.encode():
-            return offset
+    """The offset behind the marker of a batch, or `None` where it does not stand.
+
+    A message cannot hold it at the start of a line: JSON escapes the newline before it.
+    """
+    wanted = b"\n" + marker(batch)
+    offset, held = 0, b"\n"  # the file's first line has no newline before it
+    for part in read_raw(fd, 0, os.fstat(fd).st_size):
+        held += part
+        if (found := held.find(wanted)) >= 0:
+            return offset - 1 + found + len(wanted)
+        kept = min(len(held), len(wanted) - 1)
+        offset += len(held) - kept
+        held = held[len(held) - kept :]
     return None
 
 
-def sort(line: bytes, *, to: str, max_bytes: int) -> Message | str | None:
+def is_nothing(line: bytes) -> bool:
+    """Whether it is blank, or a marker."""
+    return not line.strip() or _MARKER.fullmatch(line) is not None
+
+
+def sort(
+    line: bytes, *, to: str, max_bytes: int, nameless: str = "", undated: float | None = None
+) -> Message | str | None:
     """A message, why it is none, or `None` for blank lines and markers, which are neither."""
-    if not line.strip() or _MARKER.fullmatch(line):
+    if is_nothing(line):
         return None
     if len(line) > max_bytes:
         return f"it is longer than {max_bytes} bytes"
     try:
-        return Message.decode(line, to=to)
+        return Message.decode(line, to=to, nameless=nameless, undated=undated)
     except NotAMessage as error:
         return str(error)

@@ -1,44 +1,45 @@
 """A member's mail: put by anybody, taken by its owner in two steps, so that no kill loses any.
 
-*take* moves what is in the inbox to a file of the reader's own; *done* removes that file once the
-mail stands where it belongs. A reader that died in between takes the same mail again, with the
-same ids. What `take` does, in an order in which every interruption can be told from every other:
-
-1. append a marker that names the batch to the inbox;
-2. write the batch, named, to the taken file (aside, then renamed), see `taken`;
-3. truncate the inbox in place.
-
-A taken file whose marker still stands in the inbox was not truncated: all up to the marker is in
-the file already. A marker without its file was never taken: it is passed over.
+*take* moves what is in the inbox to a file of the reader's own, see `intake`; *done* moves on in
+that file once a delivery stands where it belongs. A reader that died in between takes the same
+mail again, with the same ids. Lines that are no message are rejected on the way.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import NotAMessage
-from teamd.protocol import MAX_MESSAGE_BYTES, Message, new_id
-from teamd.store import files, lines
-from teamd.store.taken import Position, Taken, first_position
+from teamd.errors import NotAMessage, Unsynced
+from teamd.protocol import MAX_MESSAGE_BYTES, Message
+from teamd.store import files, lines, locks, suspicion
+from teamd.store.intake import Intake
+from teamd.store.rejected import Rejected
+from teamd.store.taken import Taken
+from teamd.store.trouble import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from teamd.store.paths import TeamPaths
+    from teamd.store.taken import Position
 
-_SINGLY_AFTER: Final = 2  # readers that ended with the same delivery in hand
-_REJECTED_AFTER: Final = 4
+_BLAME_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A delivery: to be put in its place, then given to `Mailbox.done`."""
+    """A delivery: to be put in its place, then given to `Mailbox.done`.
+
+    Attributes:
+        end: where the next one begins, in the taken file.
+        rejected: how long the file of rejected lines is with it.
+    """
 
     id: str
     messages: tuple[Message, ...]
     end: int = 0
+    rejected: int = 0
 
 
 EMPTY: Final = Batch("", ())
@@ -51,7 +52,8 @@ class Portion:
     Attributes:
         messages: at the most.
         bytes: of their lines, at the most.
-        wary: whether a message that its readers do not survive is rejected in the end.
+        wary: whether it is noted who has it in hand. What two readers did not survive comes
+            singly then, and a message that crashes its reader is rejected in the end.
     """
 
     messages: int | None = None
@@ -84,74 +86,94 @@ class Mailbox:
     ) -> None:
         self.owner = owner
         self._inbox = paths.inbox(owner)
-        self._taken = Taken(paths.taken(owner), owner)
-        self._rejected = paths.rejected(owner)
+        self._taken = Taken(paths.taken(owner), owner, max_bytes)
+        self._rejected = Rejected(paths.rejected(owner), durable=durable)
+        self._intake = Intake(self._inbox, self._taken, self._rejected, durable=durable)
         self._durable = durable
         self._max_bytes = max_bytes
         self._tell = tell
-        self._known = ""  # the batch that this reader has had in hand
+        self._in_hand = ("", 0)  # the delivery that this reader has taken: batch and offset
 
     def put(self, *messages: Message) -> None:
         """Append messages, all or none; they are safe when this returns.
 
         Raises:
             NotAMessage: one is too long or holds a NUL.
+            Unsynced: the disk failed; they may arrive or not.
             StoreError: the file cannot be written; it is as it was.
         """
-        lines = [message.encode() for message in messages]
-        for line in lines:
+        encoded = [message.encode() for message in messages]
+        for line in encoded:
             if len(line) > self._max_bytes:
                 raise NotAMessage(
                     f"a message of {len(line)} bytes is over the limit of {self._max_bytes}; "
                     "put the text into a file and send its path"
                 )
-        files.append(self._inbox, b"".join(lines), durable=self._durable)
+        try:
+            files.append(self._inbox, b"".join(encoded), durable=self._durable)
+        except Unsynced as error:
+            ids = [message.id for message in messages]
+            raise Unsynced(error.path, error.why, ids=ids) from error
 
     def take(self, portion: Portion = ALL) -> Batch:
         """Take mail; the same again until it is `done`, and what follows only after that."""
-        with files.locked(self._inbox) as fd, files.told(self._inbox):
-            before = self._taken.position()
-            fresh = 0 if before is None else lines.behind_marker(fd, before.batch)
-            if fresh is not None:  # nothing was taken, or its reader did not get to truncate
-                before = self._set_aside(fd, fresh)
-            if before is None:
-                return EMPTY
-            if portion.wary:
-                before, portion = self._suspect(before, portion)
-            self._known = before.batch
-            found, end = self._taken.messages(most=portion.messages, most_bytes=portion.bytes)
-        return Batch(before.batch, found, end)
+        while True:  # each round gets on; the lock is free in between
+            with locks.locked(self._inbox) as fd, told(self._inbox):
+                position = self._intake.current(fd)
+                if position is None:
+                    return EMPTY
+                batch = self._delivery(fd, position, portion)
+            if batch.messages:
+                return batch
 
     def done(self, batch: Batch) -> None:
         """Forget a delivery that stands where it belongs; what was taken since stays."""
-        with files.locked(self._inbox):
+        with locks.locked(self._inbox) as fd, told(self._inbox):
             before = self._taken.position()
             if before is not None and before.batch == batch.id and before.at <= batch.end:
-                self._taken.move(Position(batch=batch.id, at=batch.end))
+                self._intake.advance(fd, before, batch.end, batch.rejected)
 
-    def peek(self) -> list[Message]:
+    def peek(self, most: int | None = None) -> list[Message]:
         """The mail that is under way to its owner, oldest first; nothing is changed."""
-        if files.read(self._inbox) is None:
+        if not self._inbox.exists():
             return []
-        with files.locked(self._inbox) as fd:
+        fresh: list[bytes] = []
+        with locks.locked(self._inbox) as fd, told(self._inbox):
             before = self._taken.position()
-            old, _ = self._taken.messages()
+            old = [] if before is None else list(self._taken.messages(before, most))
             start = 0 if before is None else lines.behind_marker(fd, before.batch) or 0
-            fresh = [self._sorted(line) for line in lines.read(fd, start)]
-        return [*old, *(message for message in fresh if isinstance(message, Message))]
+            for line in lines.read(fd, start, self._max_bytes):
+                if most is not None and len(old) + len(fresh) >= most:
+                    break
+                fresh.append(line)
+        found = [lines.sort(line, to=self.owner, max_bytes=self._max_bytes) for line in fresh]
+        return [*old, *(message for message in found if isinstance(message, Message))]
 
     def leftover(self) -> tuple[Message, ...]:
         """Take only what an earlier reader took and had not done with, and forget it."""
-        with files.locked(self._inbox) as fd, files.told(self._inbox):
+        with locks.locked(self._inbox) as fd, told(self._inbox):
             before = self._taken.position()
             if before is None:
                 return ()
-            old, end = self._taken.messages()
-            fresh = lines.behind_marker(fd, before.batch)
-            self._taken.move(replace(before, at=end))
-            if fresh is not None:  # what came behind the marker nobody has taken yet
-                self._set_aside(fd, fresh)
+            old = tuple(self._taken.messages(before))
+            self._intake.advance(fd, before, self._taken.size(), before.rejected)
         return old
+
+    def blame(self, process: int) -> bool:
+        """Note that a process crashed by itself; returns whether it had a delivery in hand.
+
+        Raises:
+            StoreError: it could not be noted now; then it is not.
+        """
+        before = self._taken.position()
+        if before is None or before.holder != process:
+            return False
+        with locks.locked(self._inbox, timeout_seconds=_BLAME_SECONDS):
+            before = self._taken.position()
+            if before is None or before.holder != process:
+                return False
+            self._taken.move(replace(before, crashes=before.crashes + 1))
+        return True
 
     def waiting(self) -> bool:
         """Whether there is anything to take; a look at the files' sizes, no more."""
@@ -159,61 +181,33 @@ class Mailbox:
 
     def queued(self) -> int:
         """How many messages are under way, counted by lines and without a lock: for display."""
-        taken = sum(part.count(b"\n") for part in self._taken.rest())
-        return taken + (files.read(self._inbox) or b"").count(b"\n")
+        return self._taken.count() + lines.count(self._inbox)
 
     def rejected(self) -> int:
         """How many lines were no message so far."""
-        return (files.read(self._rejected) or b"").count(b"\n")
+        return self._rejected.count()
 
-    def _set_aside(self, fd: int, start: int) -> Position | None:
-        """Move the lines from `start` on to the taken file, behind what stands in it."""
-        if not any(
-            self._sorted(line) is not None for line in lines.read(fd, start, self._max_bytes)
-        ):
-            if os.fstat(fd).st_size:  # blank ones, dead markers: nobody is to wake for them again
-                os.ftruncate(fd, 0)
-            return self._taken.position()
-        position = first_position(new_id())
-        self._known = position.batch
-        files.write_at_end(fd, lines.marker(position.batch))
-        if self._durable:
-            files.sync(fd)
-        parts = self._parts(fd, start, position)
-        files.replace_by_parts(self._taken.path, parts, durable=self._durable)
-        os.ftruncate(fd, 0)
-        if self._durable:
-            files.sync(fd)
-        return position
-
-    def _parts(self, fd: int, start: int, position: Position) -> Iterator[bytes]:
-        yield position.header()
-        yield from self._taken.rest()
-        for line in lines.read(fd, start, self._max_bytes):
-            message = self._sorted(line)
-            if isinstance(message, Message):
-                yield message.encode()
-            elif message is not None:
-                self._reject(line, message)
-
-    def _suspect(self, position: Position, portion: Portion) -> tuple[Position, Portion]:
-        """Count the readers that ended with this delivery in hand, and draw the consequence."""
-        if position.batch == self._known:
-            return position, portion
-        position = replace(position, tries=position.tries + 1)
-        if position.tries >= _REJECTED_AFTER:
-            (culprit,), end = self._taken.messages(most=1)
-            self._reject(culprit.encode(), f"{position.tries} readers ended with it in hand")
-            position = Position(batch=position.batch, at=end)
-        self._taken.move(position)
-        if position.tries >= _SINGLY_AFTER:
+    def _delivery(self, fd: int, position: Position, portion: Portion) -> Batch:
+        """What is delivered next; empty where there was nothing but lines that are no message."""
+        again = self._in_hand == (position.batch, position.at)
+        if portion.wary and not again:
+            position = suspicion.note_reader(self._taken, position, portion)
+        if suspicion.is_alone(position):
             portion = replace(portion, messages=1)
-        return position, portion
-
-    def _reject(self, line: bytes, why: str) -> None:
-        files.append(self._rejected, line.rstrip(b"\n") + b"\n", durable=self._durable)
-        if self._tell is not None:
-            self._tell(why)
-
-    def _sorted(self, line: bytes) -> Message | str | None:
-        return lines.sort(line, to=self.owner, max_bytes=self._max_bytes)
+        found = self._taken.find(position, most=portion.messages, most_bytes=portion.bytes)
+        refused = found.refused
+        guilty = suspicion.verdict(position) if portion.wary else None
+        if guilty and found.messages:
+            refused += ((found.messages[0].encode(), guilty),)
+            found = replace(found, messages=())
+        rejected = position.rejected
+        if refused:
+            rejected = self._rejected.put((line for line, _ in refused), at=rejected)
+            if self._tell is not None and not again:
+                for _, why in refused:
+                    self._tell(why)
+        if not found.messages:
+            self._intake.advance(fd, position, found.end, rejected)
+            return EMPTY
+        self._in_hand = (position.batch, position.at)
+        return Batch(position.batch, found.messages, found.end, rejected)

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from teamd.errors import NoTeam
-from teamd.protocol import LEAD, USER
+from teamd.protocol import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, check_team_name
 from teamd.store import files
 
-TEAM_FOLDER: Final = ".team"
 SETTINGS_FILE: Final = "team.toml"
 
 
@@ -23,12 +22,20 @@ class TeamPaths:
 
     @property
     def home(self) -> Path:
-        """The folder that holds the team directory, and `team.toml`."""
-        return self.root.parent
+        """The project's folder: it holds `.team/`, `.teams/` and `team.toml`."""
+        return self.root.parent if self.own_name is None else self.root.parent.parent
+
+    @property
+    def own_name(self) -> str | None:
+        """The name of a team in `.teams/`; the settings name any other."""
+        return self.root.name if self.root.parent.name == TEAMS_FOLDER else None
 
     @property
     def settings(self) -> Path:
-        """The person's settings, unless another file is named."""
+        """The person's settings, unless another file is named; a team by name may have its own."""
+        own = self.root / SETTINGS_FILE
+        if self.own_name is not None and own.exists():
+            return own
         return self.home / SETTINGS_FILE
 
     @property
@@ -40,6 +47,11 @@ class TeamPaths:
     def config_lock(self) -> Path:
         """Guards the roster's read-modify-write."""
         return self.root / "config.lock"
+
+    @property
+    def ledger(self) -> Path:
+        """What model calls have taken, and may take."""
+        return self.root / "ledger.jsonl"
 
     @property
     def supervisor(self) -> Path:
@@ -76,14 +88,50 @@ class TeamPaths:
         """The conversation of `name`."""
         return self.transcripts / f"{name}.jsonl"
 
-    def delivered(self, name: str) -> Path:
-        """Where mail to `name` stands in the end; the person's is kept once it was shown."""
-        return self.transcript(USER if name == LEAD else name)
+    def delivered(self, name: str) -> tuple[Path, ...]:
+        """Where mail to `name` may stand in the end; the person's is kept once it was shown.
+
+        The person is `lead` or, while there is an agent that leads, `user`.
+        """
+        places = {LEAD: (LEAD, USER), USER: (USER,)}.get(name, (name,))
+        return tuple(map(self.transcript, places))
+
+    def partial(self, name: str) -> Path:
+        """What `name`'s model has said so far of a reply that is under way."""
+        return self.transcripts / f"{name}.partial"
+
+    @property
+    def tasks(self) -> Path:
+        """The folder of the board, one file a task."""
+        return self.root / "tasks"
+
+    def task(self, task_id: str) -> Path:
+        """One task of the board."""
+        return self.tasks / f"{task_id}.json"
+
+    @property
+    def tasks_lock(self) -> Path:
+        """Guards every change to the board; holds the last id that was given."""
+        return self.tasks / "board.lock"
 
     @property
     def replies(self) -> Path:
         """The folder of the supervisor's answers, one file a request."""
         return self.root / "replies"
+
+    @property
+    def requests(self) -> Path:
+        """The folder of questions that somebody answers, one file each."""
+        return self.root / "requests"
+
+    def request(self, question: str) -> Path:
+        """A question and its answer."""
+        return self.requests / f"{question}.json"
+
+    @property
+    def requests_lock(self) -> Path:
+        """Guards every question's read-modify-write."""
+        return self.root / "requests.lock"
 
     @property
     def call_slots(self) -> Path:
@@ -94,6 +142,35 @@ class TeamPaths:
     def lives(self) -> Path:
         """The folder of locks that keep two processes from being one teammate."""
         return self.root / "lives"
+
+    @property
+    def reading(self) -> Path:
+        """Locked while the person's mail is being shown, so that two do not show the same."""
+        return self.inboxes / "reading.lock"
+
+    @property
+    def all_jobs(self) -> Path:
+        """The folder of everybody's background jobs."""
+        return self.root / "jobs"
+
+    def jobs(self, name: str) -> Path:
+        """The folder of `name`'s background jobs."""
+        return self.all_jobs / name
+
+    @property
+    def subagents(self) -> Path:
+        """The folder of the conversations of subagents."""
+        return self.root / "subagents"
+
+    @property
+    def agents(self) -> Path:
+        """The folder of the team's role files."""
+        return self.root / "agents"
+
+    @property
+    def skills(self) -> Path:
+        """The folder of the team's skills."""
+        return self.root / "skills"
 
     @property
     def logs(self) -> Path:
@@ -115,19 +192,26 @@ class TeamPaths:
         for folder in (
             self.inboxes,
             self.transcripts,
+            self.tasks,
             self.replies,
+            self.requests,
             self.call_slots,
             self.lives,
             self.logs,
         ):
             files.make_private_directory(folder)
-        ignore = self.root / ".gitignore"
-        if not files.exists(ignore):
-            files.replace(ignore, b"*\n")
+        files.ignore(self.root)
 
 
-def named(team_directory: str | None) -> TeamPaths | None:
-    """The team that `--team-dir` or `TEAMD_DIR` names, if either does."""
+def named(team_directory: str | None, team: str | None = None) -> TeamPaths | None:
+    """The team that `--team`, `--team-dir` or `TEAMD_DIR` names, if any of them does.
+
+    Raises:
+        NoTeam: nothing could be there.
+        BadTeamName: no team can have that name.
+    """
+    if team is not None:
+        return TeamPaths(project(_here()) / TEAMS_FOLDER / check_team_name(team))
     chosen = team_directory or os.environ.get("TEAMD_DIR")
     if not chosen:
         return None
@@ -135,6 +219,14 @@ def named(team_directory: str | None) -> TeamPaths | None:
         return TeamPaths(Path(chosen).expanduser().resolve())
     except (OSError, RuntimeError, ValueError) as error:  # no such user; links in a circle; a NUL
         raise NoTeam(f"{chosen!r} cannot be a team directory: {error}") from error
+
+
+def project(start: Path) -> Path:
+    """The nearest folder from `start` upwards that holds teams; `start` where there is none."""
+    for folder in (start, *start.parents):
+        if (folder / TEAM_FOLDER).is_dir() or (folder / TEAMS_FOLDER).is_dir():
+            return folder
+    return start
 
 
 def discover(start: Path) -> TeamPaths | None:
@@ -151,31 +243,40 @@ def discover(start: Path) -> TeamPaths | None:
     return None
 
 
-def existing(team_directory: str | None) -> TeamPaths:
+def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
     """The team that a command means.
 
     Raises:
         NoTeam: there is none.
         StoreError: it belongs to another user.
     """
-    chosen = named(team_directory)
+    chosen = named(team_directory, team)
     if chosen is None:
         found = discover(_here())
         if found is None:
             raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
         return found
     if not files.is_directory(chosen.root):
+        if team is not None:
+            raise NoTeam(f"there is no team {team!r} in {chosen.home}; `teamctl create {team}`")
         raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
     files.check_owner(chosen.root)
     return chosen
 
 
-def existing_or_here(team_directory: str | None) -> TeamPaths:
+def existing_or_here(team_directory: str | None, team: str | None = None) -> TeamPaths:
     """The team that `teamd start` means: the one that is found, else a new one right here."""
-    chosen = named(team_directory) or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
+    chosen = named(team_directory, team) or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
     if files.exists(chosen.root) and not files.is_directory(chosen.root):
         raise NoTeam(f"{chosen.root} is no folder; move it away, or name another team directory")
     return chosen
+
+
+def all_teams(folder: Path) -> list[TeamPaths]:
+    """The teams of a project: that in `.team/` first, then those in `.teams/` by name."""
+    first = TeamPaths(folder / TEAM_FOLDER)
+    others = (TeamPaths(root) for root in sorted((folder / TEAMS_FOLDER).glob("[!.]*/")))
+    return [team for team in (first, *others) if team.root.is_dir()]
 
 
 def _here() -> Path:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from teamd.errors import BadName
+from teamd.errors import BadName, UnknownTeam
 from teamd.protocol import ALL, LEAD, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.store.mailbox import Mailbox
+from teamd.store.paths import all_teams
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
@@ -23,23 +24,28 @@ _WARNINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One message on its way: to whom, and what its sender should know."""
+    """One message on its way.
+
+    Attributes:
+        to: the receiver; `name@team` for one of another team.
+        warning: what its sender should know.
+    """
 
     to: str
     warning: str | None = None
 
 
 class Post:
-    """Sends mail within one team.
+    """Sends mail from the members of one team to others, of this and of other teams.
 
     Args:
-        paths: the team.
+        paths: the senders' team.
         durable: whether mail is on disk when a call returns.
         max_bytes: of one message.
     """
 
     def __init__(self, paths: TeamPaths, *, durable: bool, max_bytes: int) -> None:
-        self._paths = paths
+        self.paths = paths
         self._roster = Roster(paths)
         self._durable = durable
         self._max_bytes = max_bytes
@@ -49,13 +55,43 @@ class Post:
 
         Raises:
             UnknownTeammate: nobody has that name; nothing is written.
+            UnknownTeam: no team here has the name behind the `@`.
             BadName: the supervisor's own inbox takes no mail.
             NotAMessage: too long, or with a NUL.
             StoreError: it could not be written.
         """
-        to, warning = self._receiver(message.to)
-        self.mailbox(to).put(replace(message, to=to))
-        return Sent(to, warning)
+        there, name = self.at(message.to)
+        to, warning = there.receiver(name)
+        sender = message.sender
+        if there is not self and "@" not in sender:
+            sender = f"{sender}@{self._roster.read().name}"
+        address = to if there is self else f"{to}@{_name(there.paths)}"
+        # The last that can fail: whoever is told of a failure sends it again.
+        there.mailbox(to).put(replace(message, sender=sender, to=to))
+        return Sent(address, warning)
+
+    def at(self, address: str) -> tuple[Post, str]:
+        """The post of the receiver's team, and the receiver's name there.
+
+        Raises:
+            UnknownTeam: no team here has the name behind the `@`.
+            BadName: it names another machine.
+        """
+        name, at, place = address.partition("@")
+        if not at or place == self._roster.read().name:
+            return self, name
+        if "@" in place:
+            raise BadName(address, "mail to other machines is not built yet; name a team of this")
+        teams = {_name(paths): paths for paths in all_teams(self.paths.home)}
+        if place not in teams:
+            raise UnknownTeam(place, teams)
+        return Post(teams[place], durable=self._durable, max_bytes=self._max_bytes), name
+
+    def address(self, address: str) -> str:
+        """The name as it is written in the roster; with its team, where that is another one."""
+        there, name = self.at(address)
+        to, _ = there.receiver(name)
+        return to if there is self else f"{to}@{_name(there.paths)}"
 
     def broadcast(self, message: Message) -> list[Sent]:
         """Send to every member but the sender and those that are shut down."""
@@ -69,34 +105,42 @@ class Post:
             self.mailbox(member.name).put(replace(message, to=member.name))
         return [Sent(member.name) for member in receivers]
 
+    def person(self) -> str:
+        """The name of the person's inbox: `lead`, or `user` while there is an agent that leads."""
+        return self._roster.read().person
+
     def obstacle(self, name: str) -> str | None:
         """Why mail would wait in the inbox of `name` right now, in a sentence.
 
         Raises:
             UnknownTeammate: nobody has that name.
         """
-        return self._receiver(name)[1]
+        return self.receiver(name)[1]
 
-    def inbox(self, name: str) -> Mailbox:
+    def inbox(self, address: str) -> Mailbox:
         """The mailbox of a name that may have one.
 
         Raises:
             UnknownTeammate: nobody has that name.
         """
-        return self.mailbox(self._receiver(name)[0])
+        there, name = self.at(address)
+        return there.mailbox(there.receiver(name)[0])
 
     def mailbox(self, name: str) -> Mailbox:
         """The mailbox of that very name, whether the roster knows it or not."""
-        return Mailbox(self._paths, name, durable=self._durable, max_bytes=self._max_bytes)
+        return Mailbox(self.paths, name, durable=self._durable, max_bytes=self._max_bytes)
 
-    def _receiver(self, name: str) -> tuple[str, str | None]:
+    def receiver(self, name: str) -> tuple[str, str | None]:
         """The name as it is written in the roster, and a warning if its bearer does not read."""
         team = self._roster.read()
-        plain = name.removesuffix(f"@{team.name}")
-        if plain.lower() in (LEAD, USER):
-            return LEAD, None  # the person is the lead until there is a lead agent
-        if plain.lower() in (TEAMD, ALL):
+        if name.lower() == USER or (name.lower() == LEAD and team.person == LEAD):
+            return team.person, None
+        if name.lower() in (TEAMD, ALL):
             raise BadName(name, "it takes no mail; send to a teammate, or use broadcast")
-        member = team.get(plain)
+        member = team.get(name)
         words = _WARNINGS.get(member.status)
         return member.name, f"{member.name} {words}" if words else None
+
+
+def _name(paths: TeamPaths) -> str:
+    return paths.own_name or Roster(paths).read().name

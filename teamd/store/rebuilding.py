@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
 
 # How every system prompt begins; the role ends with the sentence.
+_PLAN: Final = "\nPlan: you work by plan."
 _IDENTITY: Final = re.compile(r"You are '([^']+)', role: (.*)\.$", re.MULTILINE)
 
 
@@ -38,7 +39,8 @@ def rebuilt(paths: TeamPaths) -> Team:
     """The team whose conversations stand in the team directory; all of them idle."""
     team = Team()
     for path in sorted(paths.transcript("any").parent.glob("*.jsonl")):
-        role = _role(Transcript(path))
+        system = _system(Transcript(path))
+        role = _IDENTITY.search(system)
         try:
             name = check_name(path.stem)
         except BadName:
@@ -49,7 +51,8 @@ def rebuilt(paths: TeamPaths) -> Team:
                 Member(
                     name=name,
                     agent_id=f"{name}@{team.name}",
-                    role=role,
+                    role=role[2],
+                    plan=_PLAN in system,
                     status=Status.IDLE,
                     color=colour,
                 )
@@ -57,8 +60,7 @@ def rebuilt(paths: TeamPaths) -> Team:
     return team
 
 
-def _role(transcript: Transcript) -> str | None:
-    """The role that the last conversation was opened with."""
+def _system(transcript: Transcript) -> str:
+    """The system prompt that the last conversation was opened with."""
     opened = [record for record in transcript.records() if record.get("record") == "opened"]
-    found = _IDENTITY.search(str(opened[-1].get("system", ""))) if opened else None
-    return found[2] if found else None
+    return str(opened[-1].get("system", "")) if opened else ""

@@ -9,9 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd import clocks
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
 from teamd.protocol import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
-from teamd.store import files, running
+from teamd.store import files, running, trouble
 from teamd.store.mailbox import Mailbox
 from teamd.store.watch import wait_for
 
@@ -31,22 +32,41 @@ class Request:
 
     Attributes:
         deadline: seconds since the epoch.
+        boot: names the boot of the machine in which it was made, where known.
+        uptime: the deadline by that boot's clock `elapsed`: it holds whatever clock is set.
     """
 
     command: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     deadline: float
+    boot: str | None = None
+    uptime: float = 0.0
     id: str = field(default_factory=new_id)
     sender: str = USER
+
+    @classmethod
+    def within(cls, seconds: float, command: str, **facts: Any) -> Request:
+        """A request that is to be begun within so many seconds from now."""
+        return cls(
+            command=command,
+            deadline=time.time() + seconds,
+            boot=clocks.boot(),
+            uptime=clocks.elapsed() + seconds,
+            **facts,
+        )
 
     @property
     def late(self) -> bool:
         """Whether its asker has given up."""
+        if self.boot is not None and self.boot == clocks.boot():
+            return clocks.elapsed() > self.uptime
         return time.time() > self.deadline
 
     def message(self) -> Message:
         """The request as mail to `teamd`."""
-        extra = {"arguments": dict(self.arguments), "deadline": self.deadline}
+        extra: dict[str, Any] = {"arguments": dict(self.arguments), "deadline": self.deadline}
+        if self.boot is not None:
+            extra |= {"boot": self.boot, "uptime": self.uptime}
         return Message(
             id=self.id,
             type=REQUEST_TYPE,
@@ -69,12 +89,17 @@ class Request:
             raise NotAMessage("a request needs a deadline and arguments")
         if not _FILE_NAME.fullmatch(message.id):
             raise NotAMessage("a request needs an id that can be a file's name")
+        boot, uptime = message.extra.get("boot"), message.extra.get("uptime")
+        if not (isinstance(boot, str) and is_moment(uptime)):
+            boot, uptime = None, 0.0  # from a foreign program
         return cls(
             id=message.id,
             sender=message.sender,
             command=message.content,
             arguments=arguments,
             deadline=float(deadline),
+            boot=boot,
+            uptime=float(uptime),
         )
 
 
@@ -117,23 +142,49 @@ def ask(
         NoTeamd: none runs.
         DeadlinePassed: no answer came in time; the request will not be begun any more.
     """
+    request = Request.within(
+        timeout_seconds, command, arguments=arguments, id=request_id or new_id()
+    )
+    submit(paths, request)
+    found = wait_for(
+        paths.replies, lambda: collect(paths, request.id), timeout_seconds=timeout_seconds
+    )
+    if found is None:
+        raise overdue(timeout_seconds)
+    return found
+
+
+def submit(paths: TeamPaths, request: Request) -> None:
+    """Put a request where the running supervisor finds it.
+
+    Raises:
+        NoTeamd: none runs.
+    """
     running.check(paths)
-    deadline = time.time() + timeout_seconds
-    request = Request(
-        command=command, arguments=arguments, deadline=deadline, id=request_id or new_id()
-    )
     Mailbox(paths, TEAMD, durable=False).put(request.message())
-    reply = _reply(paths, request.id)
-    content = wait_for(
-        paths.replies, lambda: _answer_or_end(paths, reply), timeout_seconds=timeout_seconds
-    )
+
+
+def collect(paths: TeamPaths, request_id: str) -> Answer | None:
+    """Take the answer to a request, `None` where there is none yet.
+
+    Raises:
+        NoTeamd: the supervisor has died, so it is of no use to wait.
+    """
+    reply = _reply(paths, request_id)
+    content = files.read(reply)
     if content is None:
-        raise DeadlinePassed(
-            f"teamd did not answer within {timeout_seconds:g} s; "
-            "`teamctl logs teamd` shows what it does, `teamctl team` whether it was done"
-        )
+        running.check(paths)
+        return None
     files.remove(reply)
     return Answer.decode(content)
+
+
+def overdue(seconds: float) -> DeadlinePassed:
+    """The error of an answer that did not come in time."""
+    return DeadlinePassed(
+        f"teamd did not answer within {seconds:g} s; "
+        "`teamctl logs teamd` shows what it does, `teamctl team` whether it was done"
+    )
 
 
 def answer(paths: TeamPaths, request_id: str, given: Answer) -> None:
@@ -143,20 +194,13 @@ def answer(paths: TeamPaths, request_id: str, given: Answer) -> None:
 
 def sweep(paths: TeamPaths) -> None:
     """Remove answers that nobody came for."""
-    with files.told(paths.replies):
+    with trouble.told(paths.replies):
         replies = list(paths.replies.glob("*.json"))
     for reply in replies:
         # Its asker may come for it after all, just now.
-        with files.told(reply), suppress(FileNotFoundError):
+        with trouble.told(reply), suppress(FileNotFoundError):
             if time.time() - reply.stat().st_mtime > KEPT_SECONDS:
                 reply.unlink()
-
-
-def _answer_or_end(paths: TeamPaths, reply: Path) -> bytes | None:
-    content = files.read(reply)
-    if content is None:
-        running.check(paths)  # no use in waiting for one that has died
-    return content
 
 
 def _reply(paths: TeamPaths, request_id: str) -> Path:

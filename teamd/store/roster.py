@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.identity import Identity
+from teamd.protocol import LEAD, USER
 from teamd.states import Status
-from teamd.store import files
+from teamd.store import files, locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
 
 FORMAT: Final = 1
-_KINDS: Final = {"name": str, "role": str, "pid": int | None, "started": int | float | None}
+_KINDS: Final = {
+    "name": str,
+    "role": str,
+    "pid": int | None,
+    "started": int | float | None,
+    "plan": bool,
+}
 COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
@@ -34,6 +41,7 @@ class Member:
         since: seconds since the epoch when that process was forked.
         turns: model calls so far.
         input_tokens: all of them, cached ones included.
+        plan: whether it acts only once a plan of its own is approved.
         reason: why it is paused or failed, in a sentence.
         extra: keys of other programs, kept as they came.
     """
@@ -50,6 +58,7 @@ class Member:
     turns: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    plan: bool = False
     reason: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -76,6 +85,7 @@ class Member:
             "turns": self.turns,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
+            "plan": self.plan,
             "reason": self.reason,
         }
 
@@ -100,6 +110,7 @@ class Member:
             turns=rest.pop("turns", 0),
             input_tokens=rest.pop("input_tokens", 0),
             output_tokens=rest.pop("output_tokens", 0),
+            plan=rest.pop("plan", False),
             reason=rest.pop("reason", None),
             extra=MappingProxyType(rest),
         )
@@ -112,6 +123,12 @@ class Team:
     name: str = "default"
     members: tuple[Member, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def person(self) -> str:
+        """The name of the person's inbox: `lead`, unless there is an agent that leads."""
+        leader = self.find(LEAD)
+        return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
 
     def find(self, name: str) -> Member | None:
         """The member of that name, compared without case."""
@@ -163,9 +180,17 @@ class Roster:
         content = files.read(self._paths.config)
         return Team() if content is None else self._decode(content)
 
+    def version(self) -> tuple[int, ...] | None:
+        """Differs whenever the file was replaced or changed; `None` where there is none."""
+        try:
+            now = self._paths.config.stat()
+        except OSError:
+            return None
+        return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
     def update(self, change: Callable[[Team], Team]) -> Team:
         """Read, change and replace the roster under its lock; nothing is written for no change."""
-        with files.locked(self._paths.config_lock):
+        with locks.locked(self._paths.config_lock):
             before = files.read(self._paths.config)
             old = Team() if before is None else self._decode(before)
             if before is not None and _format(before) < FORMAT:
@@ -182,7 +207,7 @@ class Roster:
         Returns:
             Where the damaged one is now.
         """
-        with files.locked(self._paths.config_lock):
+        with locks.locked(self._paths.config_lock):
             kept = self._paths.config.with_suffix(f".damaged-{time.time_ns()}.json")
             files.replace(kept, files.read(self._paths.config) or b"")
             files.replace(self._paths.config, team.encode())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NoTeamd, TeamError
 from teamd.identity import Identity
-from teamd.store import files
+from teamd.store import files, locks, trouble
 
 if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
@@ -39,7 +39,7 @@ def claim(paths: TeamPaths) -> int:
         AlreadyRunning: there is one; the error names its pid.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while (fd := files.try_lock(paths.supervisor)) is None:
+    while (fd := locks.try_lock(paths.supervisor)) is None:
         # `teamd stop` holds the lock for a moment to see whether it is free.
         there = _named(paths)
         if time.monotonic() > deadline and not (there and there.ending):
@@ -47,7 +47,7 @@ def claim(paths: TeamPaths) -> int:
         time.sleep(_PAUSE_SECONDS)
     me = Identity.own()
     content = json.dumps({"pid": me.pid, "started": me.started}).encode() + b"\n"
-    with files.told(paths.supervisor):
+    with trouble.told(paths.supervisor):
         os.ftruncate(fd, 0)  # in place: the lock is on this very file
         os.pwrite(fd, content, 0)
     return fd

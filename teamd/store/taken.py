@@ -1,9 +1,8 @@
 """What a reader took from its inbox and has not put in its place yet: a queue with a position.
 
-The file's first line is a header of fixed width, `{"batch": ID, "at": OFFSET, "tries": COUNT}`;
-the messages follow, a line each, their ids fixed. `at` is where the next delivery begins: it is
-moved in place once a delivery stands where it belongs. `tries` counts the readers that have ended
-since it was moved.
+The file's first line is a header of fixed width, see `Position`; the lines of the inbox follow as
+they came. The header is changed in place once a delivery stands where it belongs. A message that
+came without id has one that follows from its batch and its place, the same at every reading.
 """
 
 from __future__ import annotations
@@ -12,123 +11,187 @@ import os
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import NotAMessage, StoreError
-from teamd.protocol import Message
-from teamd.store import files
+from teamd.errors import StoreError
+from teamd.protocol import MAX_MESSAGE_BYTES, Message, moment_of
+from teamd.store import files, lines
+from teamd.store.trouble import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from io import BufferedReader
     from pathlib import Path
 
-_HEADER: Final = re.compile(rb'{"batch": "([^"\\]*)", "at": "(\d{15})", "tries": "(\d{3})"}\n')
-_MOST_TRIES: Final = 999
-_CHUNK: Final = 1 << 20
+_WIDTHS: Final = {"at": 15, "tries": 3, "singly": 15, "holder": 10, "crashes": 3, "rejected": 15}
+_HEADER: Final = re.compile(
+    (
+        r'{"batch": "([^"\\]*)"'
+        + "".join(rf', "{key}": "(\d{{{width}}})"' for key, width in _WIDTHS.items())
+        + "}\n"
+    ).encode()
+)
+_LONGEST_HEADER: Final = 1 << 12
+_MOST_REFUSED: Final = 1000  # lines that are no message, in one reading
+_MOST_REFUSED_BYTES: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where a batch's next delivery begins.
+    """Where a batch's next delivery begins, and what is known of it.
 
     Attributes:
         at: an offset into the file.
-        tries: how many readers have ended since that was moved.
+        tries: how many readers have ended with this delivery in hand.
+        singly: messages up to this offset are delivered one at a time.
+        holder: the process that has, or had, the delivery in hand; 0 for none so far.
+        crashes: how many processes crashed by themselves with one such message in hand.
+        rejected: how long the file of rejected lines was before this delivery.
     """
 
     batch: str
     at: int
     tries: int = 0
+    singly: int = 0
+    holder: int = 0
+    crashes: int = 0
+    rejected: int = 0
 
     def header(self) -> bytes:
         """The file's first line."""
-        tries = min(self.tries, _MOST_TRIES)
-        return (
-            f'{{"batch": "{self.batch}", "at": "{self.at:015}", "tries": "{tries:03}"}}\n'.encode()
+        figures = (
+            f', "{key}": "{min(getattr(self, key), 10**width - 1):0{width}}"'
+            for key, width in _WIDTHS.items()
         )
+        return f'{{"batch": "{self.batch}"{"".join(figures)}}}\n'.encode()
 
 
-def first_position(batch: str) -> Position:
+def first_position(batch: str, *, rejected: int = 0) -> Position:
     """The position of a batch of which nothing has been delivered."""
-    return Position(batch=batch, at=len(Position(batch=batch, at=0).header()))
+    return Position(batch=batch, at=len(Position(batch=batch, at=0).header()), rejected=rejected)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What stands from a position on.
+
+    Attributes:
+        messages: in order.
+        refused: lines between them that are no message, and why.
+        end: the offset behind all of these.
+    """
+
+    messages: tuple[Message, ...]
+    refused: tuple[tuple[bytes, str], ...]
+    end: int
 
 
 class Taken:
     """One reader's file of taken mail; its inbox's lock guards it."""
 
-    def __init__(self, path: Path, owner: str) -> None:
+    def __init__(self, path: Path, owner: str, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self.path = path
         self._owner = owner
+        self._max_bytes = max_bytes
 
     def position(self) -> Position | None:
         """Where to go on, `None` where there is no such file."""
-        with self._opened() as file:
-            return None if file is None else self._header(file)
+        with self._opened() as fd:
+            return None if fd is None else self._header(fd)
 
-    def messages(
-        self, *, most: int | None = None, most_bytes: int | None = None
-    ) -> tuple[tuple[Message, ...], int]:
-        """The messages from the position on, and the offset behind the last of them.
+    def size(self) -> int:
+        """Behind the last line."""
+        with self._opened() as fd:
+            return 0 if fd is None else os.fstat(fd).st_size
 
-        One at least, however long it is.
+    def find(
+        self, position: Position, *, most: int | None = None, most_bytes: int | None = None
+    ) -> Found:
+        """Read on from a position: one message at least, however long it is.
+
+        Only where a great many lines are no message it may be none; then there is more behind.
         """
-        found: list[Message] = []
-        with self._opened() as file:
-            if file is None:
-                return (), 0
-            start = end = self._header(file).at
-            file.seek(start)
-            for line in file:
-                over = most_bytes is not None and end - start + len(line) > most_bytes
-                if found and (over or len(found) == most):
+        messages: list[Message] = []
+        refused: list[tuple[bytes, str]] = []
+        refused_bytes = 0
+        end = position.at
+        for at, line in self._lines(position):
+            sorted_as = self._sort(line, at, position)
+            if isinstance(sorted_as, Message):
+                over = most_bytes is not None and at + len(line) - position.at > most_bytes
+                if messages and (over or len(messages) == most):
                     break
-                found.append(self._message(line))
-                end += len(line)
-        return tuple(found), end
+                messages.append(sorted_as)
+            elif sorted_as is not None:
+                refused_bytes += len(line)
+                if refused and (
+                    len(refused) == _MOST_REFUSED or refused_bytes > _MOST_REFUSED_BYTES
+                ):
+                    break
+                refused.append((line, sorted_as))
+            end = at + len(line)
+        return Found(tuple(messages), tuple(refused), end)
 
-    def rest(self) -> Iterator[bytes]:
-        """The lines from the position on, as they stand."""
-        with self._opened() as file:
-            if file is not None:
-                file.seek(self._header(file).at)
-                while part := file.read(_CHUNK):
-                    yield part
+    def messages(self, position: Position, most: int | None = None) -> Iterator[Message]:
+        """The messages from a position on, no more than so many; nothing is said of the rest."""
+        lines_left = islice(self._lines(position), most)
+        for at, line in lines_left:
+            found = self._sort(line, at, position)
+            if isinstance(found, Message):
+                yield found
+
+    def count(self) -> int:
+        """How many lines are left; for display."""
+        position = self.position()
+        return 0 if position is None else lines.count(self.path, position.at)
 
     def move(self, position: Position) -> None:
-        """Move the position in place, or remove the file when nothing is left behind it."""
-        with files.told(self.path):
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        """Write another position, in place."""
+        with told(self.path):
+            fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
             try:
-                if position.at < os.fstat(fd).st_size:
-                    os.pwrite(fd, position.header(), 0)
-                    return
+                os.pwrite(fd, position.header(), 0)
             finally:
                 os.close(fd)
+
+    def remove(self) -> None:
+        """Forget everything."""
         files.remove(self.path)
 
+    def _lines(self, position: Position) -> Iterator[tuple[int, bytes]]:
+        with self._opened() as fd:
+            if fd is not None:
+                at = position.at
+                for line in lines.read(fd, at, self._max_bytes):
+                    yield at, line
+                    at += len(line)
+
+    def _sort(self, line: bytes, at: int, position: Position) -> Message | str | None:
+        return lines.sort(
+            line,
+            to=self._owner,
+            max_bytes=self._max_bytes,
+            nameless=f"{position.batch}-{at}",
+            undated=moment_of(position.batch),
+        )
+
     @contextmanager
-    def _opened(self) -> Iterator[BufferedReader | None]:
-        with files.told(self.path):
+    def _opened(self) -> Iterator[int | None]:
+        with told(self.path):
             try:
-                file = self.path.open("rb")
+                fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 yield None
                 return
-            with file:
-                yield file
+            try:
+                yield fd
+            finally:
+                os.close(fd)
 
-    def _header(self, file: BufferedReader) -> Position:
-        found = _HEADER.fullmatch(file.readline(_CHUNK))
+    def _header(self, fd: int) -> Position:
+        line, _, _ = os.pread(fd, _LONGEST_HEADER, 0).partition(b"\n")
+        found = _HEADER.fullmatch(line + b"\n")
         if found is None:
-            raise self._damaged()
-        return Position(batch=found[1].decode(), at=int(found[2]), tries=int(found[3]))
-
-    def _message(self, line: bytes) -> Message:
-        try:
-            return Message.decode(line, to=self._owner)
-        except NotAMessage as error:
-            raise self._damaged() from error
-
-    def _damaged(self) -> StoreError:
-        return StoreError(f"{self.path} is damaged; move it away and look in it for lost mail")
+            raise StoreError(f"{self.path} is damaged; move it away and look in it for lost mail")
+        figures = dict(zip(_WIDTHS, map(int, found.groups()[1:]), strict=True))
+        return Position(batch=found[1].decode(), **figures)

@@ -91,7 +91,7 @@ def _receivers(paths: TeamPaths) -> list[str]:
     """Everybody who has got mail, whether the roster knows the name or not."""
     there = (*paths.inboxes.glob("*.jsonl"), *paths.transcripts.glob("*.jsonl"))
     names = {path.name.partition(".")[0] for path in there}
-    return sorted({LEAD if name == USER else name for name in names} - {TEAMD})
+    return sorted(names - {TEAMD} | ({LEAD} if USER in names else set()))
 
 
 def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
@@ -105,15 +105,18 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
     for places in (
         _queued(paths.inbox(name), inbox, batch),
         _lying(paths.taken(name), taken, Stage.TAKEN, taken=moment_of(batch)),
+        *(_delivered(path, name) for path in paths.delivered(name)),
         _lying(paths.rejected(name), _lines(paths.rejected(name)), Stage.REJECTED),
-        _delivered(paths.delivered(name)),
     ):
         here: dict[tuple[Any, ...], Way] = {}
         for mail, facts in places:
             key = (mail.get("id"), mail.get("from", "unknown"), mail.get("content"))
             if all(isinstance(part, str) for part in key) and mail["id"].startswith(begun):
                 here.setdefault(key, _way(mail, name, facts))  # a repeated send comes behind
-        ways.update(here)
+        for key, way in here.items():
+            # A rejected one that was sent again is under way again, and what counts is that.
+            if way.stage is not Stage.REJECTED or key not in ways:
+                ways[key] = way
     return list(ways.values())
 
 
@@ -135,7 +138,7 @@ def _lying(path: Path, lines: list[bytes], stage: Stage, **facts: Any) -> Found:
         yield parse(line) or {}, {"file": str(path), "stage": stage, **facts}
 
 
-def _delivered(path: Path) -> Found:
+def _delivered(path: Path, to: str) -> Found:
     for record in Transcript(path).records():
         facts = {
             "file": str(path),
@@ -144,7 +147,8 @@ def _delivered(path: Path) -> Found:
             "delivered": _moment(record.get("time")),
         }
         for mail in mail_in(record):
-            yield mail, facts
+            if mail.get("to", to) == to:  # the person is `lead` at times and `user` at others
+                yield mail, facts
 
 
 def _way(mail: Record, to: str, facts: dict[str, Any]) -> Way:

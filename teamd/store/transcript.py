@@ -31,7 +31,7 @@ class Transcript:
             json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
             for record in records
         )
-        files.append(self.path, lines, durable=self._durable)
+        files.append_alone(self.path, lines, durable=self._durable)
 
     def records(self) -> Iterator[Record]:
         """Yield what was written, oldest first; a line that a killed writer tore is passed over."""

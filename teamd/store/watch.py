@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import select
 import sys
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from teamd.clocks import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,14 +52,13 @@ def watch(folder: Path) -> Watch:
 
 def wait_for(folder: Path, look: Callable[[], T | None], *, timeout_seconds: float) -> T | None:
     """Return what `look` finds as soon as it finds something; `None` when the time is over."""
-    deadline = time.monotonic() + timeout_seconds
+    deadline = Deadline.after(timeout_seconds)
     watching = watch(folder)
     try:
         while True:
             if (found := look()) is not None:
                 return found
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if (left := deadline.left) <= 0:
                 return None
             select.select([watching], [], [], min(left, watching.recheck_seconds, 1.0))
             watching.changed()

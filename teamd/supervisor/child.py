@@ -97,6 +97,7 @@ def _live(
         signal.set_wakeup_fd(-1)
         for number in _RESET:
             signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt before it can obey one
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for fd in close:
             os.close(fd)

@@ -11,6 +11,7 @@ class State(Enum):
 
     ABSENT = auto()
     RUNNING = auto()
+    STUCK = auto()  # it runs, and shows no sign of life
     WAITING = auto()  # it crashed, and is started again in a moment
     STOPPING = auto()
     KILLED = auto()
@@ -24,6 +25,8 @@ class Event(Enum):
     DUE = auto()  # the moment has come to start again, or to use force
     CRASHED = auto()  # it ended by itself, or could not be forked
     HOPELESS = auto()  # the same, and another try would end alike
+    SILENT = auto()  # it has something to do, and has shown no sign of life for too long
+    HEARD = auto()  # it shows signs of life, or has nothing to do
 
 
 class Action(Enum):
@@ -36,6 +39,8 @@ class Action(Enum):
     KILL = auto()
     SETTLE = auto()
     FAIL = auto()
+    REPORT = auto()  # say that it is stuck; settings may want its end, which then is due at once
+    RELIEVE = auto()  # say that it is not any more
 
 
 class Step(NamedTuple):
@@ -53,24 +58,41 @@ TABLE: Final[dict[tuple[State, Event], Step]] = {
     (State.ABSENT, Event.DUE): Step(State.ABSENT, _STAYS),
     (State.ABSENT, Event.CRASHED): Step(State.ABSENT, _STAYS),
     (State.ABSENT, Event.HOPELESS): Step(State.ABSENT, _STAYS),
+    (State.ABSENT, Event.SILENT): Step(State.ABSENT, _STAYS),
+    (State.ABSENT, Event.HEARD): Step(State.ABSENT, _STAYS),
     (State.RUNNING, Event.WANTED): Step(State.RUNNING, _STAYS),
     (State.RUNNING, Event.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
     (State.RUNNING, Event.DUE): Step(State.RUNNING, _STAYS),
     (State.RUNNING, Event.CRASHED): Step(State.WAITING, Action.DELAY),
     (State.RUNNING, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
+    (State.RUNNING, Event.SILENT): Step(State.STUCK, Action.REPORT),
+    (State.RUNNING, Event.HEARD): Step(State.RUNNING, _STAYS),
+    (State.STUCK, Event.WANTED): Step(State.STUCK, _STAYS),
+    (State.STUCK, Event.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
+    (State.STUCK, Event.DUE): Step(State.STUCK, Action.KILL),
+    (State.STUCK, Event.CRASHED): Step(State.WAITING, Action.DELAY),
+    (State.STUCK, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
+    (State.STUCK, Event.SILENT): Step(State.STUCK, _STAYS),
+    (State.STUCK, Event.HEARD): Step(State.RUNNING, Action.RELIEVE),
     (State.WAITING, Event.WANTED): Step(State.RUNNING, Action.FORK),
     (State.WAITING, Event.UNWANTED): Step(State.ABSENT, Action.SETTLE),
     (State.WAITING, Event.DUE): Step(State.RUNNING, Action.FORK),
     (State.WAITING, Event.CRASHED): Step(State.WAITING, _STAYS),
     (State.WAITING, Event.HOPELESS): Step(State.WAITING, _STAYS),
+    (State.WAITING, Event.SILENT): Step(State.WAITING, _STAYS),
+    (State.WAITING, Event.HEARD): Step(State.WAITING, _STAYS),
     (State.STOPPING, Event.WANTED): Step(State.STOPPING, _STAYS),
     (State.STOPPING, Event.UNWANTED): Step(State.STOPPING, _STAYS),
     (State.STOPPING, Event.DUE): Step(State.KILLED, Action.KILL),
     (State.STOPPING, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
     (State.STOPPING, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
+    (State.STOPPING, Event.SILENT): Step(State.STOPPING, _STAYS),
+    (State.STOPPING, Event.HEARD): Step(State.STOPPING, _STAYS),
     (State.KILLED, Event.WANTED): Step(State.KILLED, _STAYS),
     (State.KILLED, Event.UNWANTED): Step(State.KILLED, _STAYS),
     (State.KILLED, Event.DUE): Step(State.KILLED, Action.KILL),
     (State.KILLED, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
     (State.KILLED, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
+    (State.KILLED, Event.SILENT): Step(State.KILLED, _STAYS),
+    (State.KILLED, Event.HEARD): Step(State.KILLED, _STAYS),
 }

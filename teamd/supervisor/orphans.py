@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from teamd.identity import Identity
     from teamd.journal import Journal
@@ -36,11 +36,17 @@ def end_former(processes: Iterable[Identity], *, seconds: float, journal: Journa
 
 
 class Orphans:
-    """This process's children that it did not fork itself."""
+    """This process's children that it did not fork itself.
 
-    def __init__(self, journal: Journal) -> None:
+    Args:
+        others: the supervisors of other teams: one that an agent started is adopted, too, and
+            leads a life of its own.
+    """
+
+    def __init__(self, journal: Journal, others: Callable[[], set[int]]) -> None:
         self._me = psutil.Process()
         self._journal = journal
+        self._others = others
 
     def end(self, *, spare: set[int]) -> None:
         """Reap every child but the spared, and kill those that do not end; theirs come next.
@@ -48,9 +54,18 @@ class Orphans:
         Only children of this process are touched, and none of them can have another's pid before
         it is reaped here.
         """
+        try:
+            self._end(spare)
+        except OSError as error:  # no descriptors left, say: the next time finds them as well
+            self._journal.error("orphans not looked for", error)
+
+    def _end(self, spare: set[int]) -> None:
         begun = time.monotonic()
         while (passed := time.monotonic() - begun) < _PATIENCE_SECONDS:
             found = list(self._living(spare))
+            if found:
+                others = self._others()
+                found = [orphan for orphan in found if orphan.pid not in others]
             if not found:
                 return
             # A reaper is not killed at its work: were this process killed next, nobody would

@@ -6,11 +6,12 @@ The supervisor is the only writer of the roster, and this its only pen.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from teamd.errors import DamagedRoster, StoreError
-from teamd.protocol import LEAD, TEAMD, Message
+from teamd.protocol import LEAD, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.store.roster import COLOURS, Member, Team
 
@@ -41,15 +42,23 @@ class Register:
         self._post = post
         self._journal = journal
         self._changes: list[Callable[[Team], Team]] = []
+        self._seen: object = None
         self.team = roster.update(lambda team: replace(team, name=team_name))
 
     def change(self, name: str, **values: Any) -> None:
         """Change a member from the next `publish` on."""
         self._apply(lambda team: _changed(team, name, values))
 
-    def admit(self, name: str, role: str, model: str | None) -> None:
-        """Add a member or give it a new role and model; it is at work from now on."""
-        self._apply(lambda team: _admitted(team, name, role, model))
+    def admit(self, name: str, role: str, model: str | None, *, plan: bool | None = None) -> None:
+        """Add a member or give it a new role and model; it is at work from now on.
+
+        Args:
+            name: the member's.
+            role: its role.
+            model: its own, if any.
+            plan: whether it works by plan; `None` for as before.
+        """
+        self._apply(lambda team: _admitted(team, name, role, model, plan=plan))
 
     def publish(self) -> None:
         """Write what has changed, if anything has.
@@ -60,12 +69,24 @@ class Register:
         if not self._changes:
             return
         try:
-            self.team = self._roster.update(self._with_changes)
+            removed = self._roster.version() is None  # what it said is known here
+            self.team = self._roster.update(
+                lambda team: self.team if removed else self._with_changes(team)
+            )
         except DamagedRoster as error:  # somebody edited it; what it said is known here
             kept = self._roster.replace_damaged(self.team)
             self._journal.warn("roster rebuilt", reason=str(error), kept=str(kept))
             self.tell_lead(f"{error}; it was written anew, and what stood there is kept in {kept}")
         self._changes = []
+
+    def look_again(self) -> None:
+        """Take note of what others have changed in it; of a damaged one the next writer tells."""
+        version = self._roster.version()
+        if version is None or version == self._seen:
+            return
+        with suppress(StoreError):
+            self.team = self._with_changes(self._roster.read())
+            self._seen = version
 
     def check(self) -> None:
         """See that the roster can be changed, before anything depends on it.
@@ -96,15 +117,32 @@ class Register:
         """A teammate has crashed too often, or for good, and is given up."""
         self._journal.warn("failed", name=name, reason=reason)
         self.change(name, status=Status.FAILED, pid=None, started=None, since=None, reason=reason)
+        again = "`teamctl chat`" if name == LEAD else f"`teamctl spawn {name} …`"
         self.tell_lead(
-            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and "
-            f"`teamctl spawn {name} …` lets it go on"
+            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {again} "
+            "lets it go on",
+            to=USER if name == LEAD else LEAD,
         )
 
-    def tell_lead(self, text: str) -> None:
+    def stuck(self, name: str, reason: str, *, restart: bool) -> None:
+        """A teammate's process shows no sign of life, and is ended now or left to a person."""
+        self._journal.warn("stuck", name=name, reason=reason)
+        self.change(name, reason=reason)
+        remedy = "it is killed and started again"
+        if not restart:
+            remedy = f"`teamctl shutdown {name} --force` ends it, `teamctl spawn {name} …` then"
+            remedy += " lets it go on"
+        self.tell_lead(f"{name} is stuck: {reason}; its log is {self._log_of(name)}, and {remedy}")
+
+    def relieved(self, name: str) -> None:
+        """It does so again."""
+        self._journal.note("not stuck any more", name=name)
+        self.change(name, reason=None)
+
+    def tell_lead(self, text: str, *, to: str = LEAD) -> None:
         """Send the lead a line; where it cannot be written, the log has to do."""
         try:
-            self._post.send(Message(sender=TEAMD, to=LEAD, content=text))
+            self._post.send(Message(sender=TEAMD, to=to, content=text))
         except StoreError as error:  # a full disk, maybe why it failed: the others live on
             self._journal.error("lead not told", error, text=text)
 
@@ -123,7 +161,7 @@ def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:
     return team if member is None else team.with_member(replace(member, **values))
 
 
-def _admitted(team: Team, name: str, role: str, model: str | None) -> Team:
+def _admitted(team: Team, name: str, role: str, model: str | None, *, plan: bool | None) -> Team:
     member = team.find(name) or Member(
         name=name,
         agent_id=f"{name}@{team.name}",
@@ -132,4 +170,4 @@ def _admitted(team: Team, name: str, role: str, model: str | None) -> Team:
         color=COLOURS[len(team.members) % len(COLOURS)],
     )
     at_work = replace(member, role=role, model=model, status=Status.WORKING, reason=None)
-    return team.with_member(at_work)
+    return team.with_member(at_work if plan is None else replace(at_work, plan=plan))

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import select
 import signal
-import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from teamd.errors import NotAMessage, StoreError, TeamError
-from teamd.protocol import REQUEST_TYPE, STATE_TYPE
-from teamd.states import Status
-from teamd.store import requests
-from teamd.store.requests import Answer, Request
+from teamd.errors import StoreError
+from teamd.store.requests import Request
+from teamd.supervisor.lifecycle import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.journal import Journal
-    from teamd.protocol import Message
-    from teamd.store.mailbox import Mailbox
     from teamd.store.paths import TeamPaths
     from teamd.store.watch import Watch
-    from teamd.supervisor.commands import Commands
+    from teamd.supervisor.chores import Chores
+    from teamd.supervisor.control import Control
+    from teamd.supervisor.handshakes import Handshakes
     from teamd.supervisor.orphans import Orphans
     from teamd.supervisor.register import Register
     from teamd.supervisor.signals import Signals
     from teamd.supervisor.teammates import Teammates
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
-_RETRY_SECONDS: Final = 1.0
-_USUAL_COUNTS: Final = ("turns", "input_tokens", "output_tokens")
+_RELOAD_SECONDS: Final = 60.0
 
 
 class Supervisor:
@@ -37,6 +33,8 @@ class Supervisor:
 
     Args:
         claim_stands: whether what makes this the team's supervisor is still there.
+        chores: its look at the board.
+        auto_claim: whether idle teammates look at the board themselves.
         stop_seconds: how long teammates have to end by themselves.
         alive: called each round, at least every `round_seconds`: the watchdog's sign of life.
     """
@@ -45,10 +43,12 @@ class Supervisor:
         self,
         *,
         paths: TeamPaths,
-        mailbox: Mailbox,
+        control: Control,
         register: Register,
         teammates: Teammates,
-        commands: Commands,
+        handshakes: Handshakes,
+        chores: Chores,
+        auto_claim: Callable[[], bool],
         orphans: Orphans,
         signals: Signals,
         watch: Watch,
@@ -59,10 +59,12 @@ class Supervisor:
         round_seconds: float,
     ) -> None:
         self._paths = paths
-        self._mailbox = mailbox
+        self._control = control
         self._register = register
         self._teammates = teammates
-        self._commands = commands
+        self._handshakes = handshakes
+        self._chores = chores
+        self._auto_claim = auto_claim
         self._orphans = orphans
         self._signals = signals
         self._watch = watch
@@ -72,12 +74,11 @@ class Supervisor:
         self._alive = alive
         self._round_seconds = min(round_seconds, watch.recheck_seconds)
         self._stopping = False
-        self._obey_at = 0.0
 
     def resume(self) -> None:
         """Begin: answer what a dead supervisor left, and start those who were at work or idle."""
-        requests.sweep(self._paths)
-        self._refuse_leftovers()
+        self._control.refuse_leftovers()
+        self._handshakes.resume()
         for member in self._register.team.members:
             if member.status.wants_process:
                 self._teammates.start(member.name)
@@ -91,34 +92,39 @@ class Supervisor:
             self._wait()
             self._heed_signals()
             self._ring()  # takes the hints, so it comes before the look that relies on them
-            self._obey()
+            self._control.obey()
             self._reap()
             self._stop_if_gone()
+            self._reconcile()
+            self._teammates.look_after()
+            if not self._stopping:  # those who end now end for that, and are resumed
+                self._handshakes.look()
             self._teammates.do_due()
-            self._publish()
+            self._control.publish()
             self._alive()
-        self._publish()
+        self._control.publish()
 
     def _wait(self) -> None:
         seconds = self._round_seconds
-        if (due := self._teammates.next_due_seconds()) is not None:
-            seconds = min(seconds, due)
-        if (blocked := self._obey_at - time.monotonic()) > 0:
+        for due in (self._teammates.next_due_seconds(), self._handshakes.next_due_seconds()):
+            seconds = seconds if due is None else min(seconds, due)
+        if (blocked := self._control.blocked_seconds) > 0:
             seconds = min(seconds, blocked)
-        select.select([self._signals.fileno(), self._watch.fileno()], [], [], seconds)
+        watched = [self._signals.fileno(), self._watch.fileno(), self._chores.fileno()]
+        select.select(watched, [], [], seconds)
 
     def _heed_signals(self) -> None:
         for number in self._signals.take():
             if number in _ENDINGS:
                 self._stop(number)
             elif number is signal.SIGHUP:
-                self._carry_out(Request(command="reload", deadline=time.time() + 60.0))
+                self._control.carry_out(Request.within(_RELOAD_SECONDS, "reload"))
 
     def _stop(self, number: signal.Signals) -> None:
         """The first such signal asks the teammates to end, a second one ends them at once."""
         seconds = 0.0 if self._stopping else self._stop_seconds
         self._journal.note("stopping", signal=number.name, seconds=seconds)
-        self._stopping = True
+        self._stopping = self._control.closing = True
         for name in self._teammates.active():
             self._teammates.stop(name, seconds=seconds)
 
@@ -132,76 +138,23 @@ class Supervisor:
             self._journal.warn("the team directory is gone")
             self._stop(signal.SIGTERM)
 
-    def _obey(self) -> None:
-        """Read the control inbox: requests, and what teammates say of themselves."""
-        if time.monotonic() < self._obey_at:
-            return
-        try:
-            if not self._mailbox.waiting():
-                return
-            batch = self._mailbox.take()
-            self._mailbox.done(batch)  # first, so that no request runs twice, whatever comes
-        except StoreError as error:  # a full disk, say: all stays where it is until there is space
-            self._journal.error("control inbox not read", error)
-            self._obey_at = time.monotonic() + _RETRY_SECONDS  # the try itself is a hint: no spin
-            return
-        for message in batch.messages:
-            if message.type == STATE_TYPE:
-                self._note_state(message)
-            elif message.type == REQUEST_TYPE:
-                self._serve(message)
-            else:
-                self._journal.warn("no request", type=message.type, sender=message.sender)
-
-    def _serve(self, message: Message) -> None:
-        try:
-            request = Request.of(message)
-        except NotAMessage as error:
-            self._journal.warn("no request", sender=message.sender, reason=str(error))
-            return
-        if request.late:
-            self._journal.warn("request came too late", command=request.command, id=request.id)
-            return
-        self._journal.note("request", command=request.command, id=request.id, sender=request.sender)
-        if self._stopping:
-            self._reply(request, Answer.to_error(TeamError("teamd is stopping; start it again")))
-            return
-        self._carry_out(request)
-
-    def _carry_out(self, request: Request) -> None:
-        try:
-            self._commands.carry_out(request, lambda given: self._reply(request, given))
-        except TeamError as error:
-            self._reply(request, Answer.to_error(error))
-
-    def _reply(self, request: Request, given: Answer) -> None:
-        self._journal.note("answered", id=request.id, text=given.text, exit_code=given.exit_code)
-        self._publish()  # whoever reads the answer finds the roster as it says
-        try:
-            requests.answer(self._paths, request.id, given)
-        except StoreError as error:
-            self._journal.error("answer not written", error, id=request.id)
-
-    def _note_state(self, message: Message) -> None:
-        """Believe a report if it comes from the process that the teammate has now."""
-        said = message.extra
-        process = self._teammates.process(message.sender)
-        if process is None or (process.pid, process.started) != (
-            said.get("pid"),
-            said.get("started"),
-        ):
-            self._journal.note("report of an earlier process", name=message.sender)
-            return
-        try:
-            values: dict[str, Any] = {key: int(said[key]) for key in _USUAL_COUNTS}
-            values["status"] = Status(str(said["status"]))
-        except (KeyError, ValueError, TypeError):
-            self._journal.warn("unreadable report", name=message.sender)
-            return
-        self._register.change(message.sender, **values, reason=said.get("reason"))
+    def _reconcile(self) -> None:
+        """Whoever was taken out of the roster by hand has nothing to do here any more."""
+        self._register.look_again()
+        for name in self._teammates.active():
+            ending = self._teammates.state(name) in (State.STOPPING, State.KILLED)
+            if not ending and self._register.team.find(name) is None:
+                self._journal.warn("no member any more", name=name)
+                self._teammates.stop(name, seconds=self._stop_seconds)
 
     def _ring(self) -> None:
-        """Wake those who have mail; where hints were lost, wake everybody."""
+        """Wake those who have mail; where hints were lost, wake everybody.
+
+        A change of the board wakes everybody, if they look for tasks there: who idles since a
+        moment ago has not been heard yet, and who works takes no notice.
+        """
+        if self._chores.board_changed() and self._auto_claim():
+            self._teammates.ring(self._teammates.names())
         changed = self._watch.changed()
         if changed is None:
             self._teammates.ring(self._teammates.names())
@@ -215,20 +168,5 @@ class Supervisor:
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
         if self._teammates.reap():
+            self._chores.be_due()
             self._orphans.end(spare=self._teammates.pids())
-
-    def _publish(self) -> None:
-        try:
-            self._register.publish()
-        except StoreError as error:
-            self._journal.error("roster not written", error)
-
-    def _refuse_leftovers(self) -> None:
-        """What a dead supervisor had taken may have been done: say so, and do not do it again."""
-        for message in self._mailbox.leftover():
-            if message.type == REQUEST_TYPE:
-                self._journal.warn(
-                    "request of a dead teamd", id=message.id, command=message.content
-                )
-                text = "teamd was restarted meanwhile; `teamctl team` shows whether it was done"
-                requests.answer(self._paths, message.id, Answer.to_error(TeamError(text)))

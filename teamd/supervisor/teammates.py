@@ -2,67 +2,47 @@
 
 from __future__ import annotations
 
+import math
 import signal
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from teamd import clocks
+from teamd.clocks import Deadline
 from teamd.states import ChildExit
 from teamd.supervisor.child import fork
+from teamd.supervisor.life import Life, how_it_ended, no_progress
 from teamd.supervisor.lifecycle import TABLE, Action, Event, State
-from teamd.supervisor.restarts import Crashes, Tolerance
+from teamd.supervisor.vigil import Vigil
+from teamd.vitals import Vitals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from teamd.identity import Identity
     from teamd.journal import Journal
-    from teamd.supervisor.child import Child
+    from teamd.supervisor.life import Register
+    from teamd.supervisor.restarts import Tolerance
+    from teamd.supervisor.vigil import Silence
 
 KILL_AGAIN_SECONDS: Final = 1.0
 # A full disk or a full process table is the machine's trouble: however long it lasts, the teammate
 # is not given up for it, and goes on once it is over.
 TROUBLE_SECONDS: Final = 5.0
+_SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
 
-Run: TypeAlias = Callable[[str, int], int]
-
-
-class Register(Protocol):
-    """Where it is written down how the teammates are."""
-
-    def begun(self, name: str, process: Identity) -> None:
-        """A teammate has a process now."""
-
-    def ended(self, name: str) -> None:
-        """A teammate has no process any more, as was wanted."""
-
-    def crashed(self, name: str, reason: str) -> None:
-        """A teammate has no process for a moment, and is started again."""
-
-    def failed(self, name: str, reason: str) -> None:
-        """A teammate has crashed too often, or for good, and is given up."""
-
-
-@dataclass(slots=True)
-class Life:
-    """One teammate's process over time."""
-
-    name: str
-    state: State = State.ABSENT
-    child: Child | None = None
-    due_at: float | None = None  # when to start again, or to use force
-    crashes: Crashes = field(default_factory=Crashes)
-    when_ended: list[Callable[[bool], None]] = field(default_factory=list)
+Run: TypeAlias = Callable[[str, int, Vitals], int]
 
 
 class Teammates:
     """All of them.
 
     Args:
-        run: what a child does: gets name and bell, returns its exit code.
+        run: what a child does: gets name, bell and vitals, returns its exit code.
         register: told of every change.
         tolerance: how many crashes of one teammate are borne.
+        blame: told of every end before the next start: name, pid and exit code.
+        silence: what is made of one that shows no sign of life.
         private: the supervisor's own descriptors, which no child may keep.
     """
 
@@ -73,11 +53,15 @@ class Teammates:
         register: Register,
         journal: Journal,
         tolerance: Callable[[], Tolerance],
-        private: Callable[[], list[int]],
+        blame: Callable[[str, int, int], None],
+        silence: Silence,
+        private: list[int],
     ) -> None:
         self._run = run
         self._register = register
         self._tolerance = tolerance
+        self._blame = blame
+        self._silence = silence
         self._journal = journal
         self._private = private
         self._lives: dict[str, Life] = {}
@@ -88,8 +72,18 @@ class Teammates:
         life.crashes.forgive()
         self._step(life, Event.WANTED)
 
+    def restart(self, name: str, *, seconds: float) -> None:
+        """Give a teammate a new process; a `stop` that comes meanwhile is the last word."""
+        self._lives.setdefault(name, Life(name)).crashes.forgive()
+        self.stop(name, seconds=seconds, again=True)
+
     def stop(
-        self, name: str, *, seconds: float, then: Callable[[bool], None] | None = None
+        self,
+        name: str,
+        *,
+        seconds: float,
+        then: Callable[[bool], None] | None = None,
+        again: bool = False,
     ) -> None:
         """End a teammate's process: politely, and by force when the time is over.
 
@@ -97,51 +91,72 @@ class Teammates:
             name: the teammate's.
             seconds: until force is used, from now; an earlier bound stays.
             then: called when it has ended, with whether it took force.
+            again: whether to start it then.
         """
         life = self._lives.setdefault(name, Life(name))
+        life.again = again
         if then is not None:
             life.when_ended.append(then)
-        due_at = time.monotonic() + seconds
+        due = Deadline.after(seconds, clocks.awake)  # asleep, it could not end
         already = life.state in (State.STOPPING, State.KILLED)
-        life.due_at = min(life.due_at or due_at, due_at) if already else due_at
+        if not (already and life.due is not None and life.due.left < seconds):
+            life.due = due
         self._step(life, Event.UNWANTED)
 
     def ring(self, names: Iterable[str]) -> None:
         """Wake those of the names that have a process."""
         for name in names:
             life = self._lives.get(name)
-            if life is not None and life.child is not None:
+            if life is not None and life.child is not None and life.vigil is not None:
                 life.child.ring()
+                life.vigil.ring(clocks.awake())
 
     def reap(self) -> bool:
         """Take note of every process that has ended; returns whether there was one."""
         ended = False
         for life in list(self._lives.values()):
             if life.child is not None and (code := life.child.reap()) is not None:
-                self._journal.note("exited", name=life.name, code=code, pid=life.child.identity.pid)
+                pid = life.child.identity.pid
+                self._journal.note("exited", name=life.name, code=code, pid=pid)
+                self._blame(life.name, pid, code)
                 life.child = None
+                life.vigil = None
                 ended = True
                 self._crash(life, code)
         return ended
 
     def do_due(self) -> None:
         """Start those again whose delay is over, and use force on those whose time is over."""
-        now = time.monotonic()
         for life in list(self._lives.values()):
-            if life.due_at is not None and now >= life.due_at:
-                life.due_at = now + KILL_AGAIN_SECONDS
+            if life.due is not None and life.due.left <= 0:
+                life.due = Deadline.after(KILL_AGAIN_SECONDS)
                 self._step(life, Event.DUE)
 
+    def look_after(self) -> None:
+        """See who shows no sign of life for too long, and who does so again."""
+        now = clocks.awake()
+        for life in self._lives.values():
+            if life.vigil is not None:
+                silent = life.vigil.silent(now, self._silence)
+                reason = no_progress(self._silence.seconds)
+                self._step(life, Event.SILENT if silent else Event.HEARD, reason)
+
     def next_due_seconds(self) -> float | None:
-        """How long until `do_due` has something to do."""
-        moments = [life.due_at for life in self._lives.values() if life.due_at is not None]
-        return max(0.0, min(moments) - time.monotonic()) if moments else None
+        """How long until `do_due` or `look_after` has something to do."""
+        left = min((life.left(self._silence) for life in self._lives.values()), default=math.inf)
+        return None if left == math.inf else max(0.0, left)
 
     def kill(self, name: str) -> None:
         """Kill a teammate's process; it counts as a crash."""
         life = self._lives.get(name)
         if life is not None:
             self._signal(life, signal.SIGKILL)
+
+    def interrupt(self, name: str) -> None:
+        """Have a teammate break off its turn; its process goes on."""
+        life = self._lives.get(name)
+        if life is not None:
+            self._signal(life, signal.SIGINT)
 
     def process(self, name: str) -> Identity | None:
         """The process of a teammate, if it has one."""
@@ -171,9 +186,12 @@ class Teammates:
         if code == ChildExit.IO:
             delay = TROUBLE_SECONDS
         elif code != ChildExit.SETTINGS:
-            delay = life.crashes.note(time.monotonic(), self._tolerance())
+            delay = life.crashes.note(clocks.elapsed(), self._tolerance())
         event = Event.HOPELESS if delay is None else Event.CRASHED
-        self._step(life, event, _reason(code), delay or 0.0)
+        reason = how_it_ended(code)
+        if life.state is State.STUCK:
+            reason = f"{no_progress(self._silence.seconds)}, and {reason}"
+        self._step(life, event, reason, delay or 0.0)
 
     def _step(self, life: Life, event: Event, reason: str = "", delay: float = 0.0) -> None:
         forced = life.state is State.KILLED
@@ -182,30 +200,34 @@ class Teammates:
             case Action.FORK:
                 self._fork(life)
             case Action.DELAY:
-                life.due_at = time.monotonic() + delay
+                life.due = Deadline.after(delay)
                 self._register.crashed(life.name, reason)
-            case Action.TERMINATE:
-                self._signal(life, signal.SIGTERM)
-            case Action.KILL:
-                self._signal(life, signal.SIGKILL)
+            case Action.TERMINATE | Action.KILL:
+                self._signal(life, _SIGNALS[action])
             case Action.SETTLE:
                 self._settle(life, forced=forced)
             case Action.FAIL:
-                life.due_at = None
+                life.due = None
                 self._register.failed(life.name, reason)
+            case Action.REPORT | Action.RELIEVE:
+                self._tell_of(life, action, reason)
             case Action.NOTHING:
-                return
+                pass
 
     def _fork(self, life: Life) -> None:
         bells = [other.child.bell for other in self._lives.values() if other.child is not None]
         name = life.name
-        life.due_at = None
+        life.due = None
         try:
-            life.child = fork(lambda bell: self._run(name, bell), close=self._private() + bells)
+            vitals = Vitals()
+            life.child = fork(
+                lambda bell: self._run(name, bell, vitals), close=self._private + bells
+            )
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"
             self._step(life, Event.CRASHED, reason, TROUBLE_SECONDS)
             return
+        life.vigil = Vigil(vitals)
         self._journal.note("forked", name=name, pid=life.child.identity.pid)
         self._register.begun(name, life.child.identity)
 
@@ -214,19 +236,22 @@ class Teammates:
             self._journal.note("signalled", name=life.name, signal=number.name)
             life.child.signal(number)
 
+    def _tell_of(self, life: Life, action: Action, reason: str) -> None:
+        """Somebody is stuck, or not any more."""
+        life.due = None
+        if action is Action.RELIEVE:
+            self._register.relieved(life.name)
+            return
+        if self._silence.restart:
+            life.due = Deadline.after(0.0)
+        self._register.stuck(life.name, reason, restart=self._silence.restart)
+
     def _settle(self, life: Life, *, forced: bool) -> None:
         self._register.ended(life.name)
-        life.due_at = None
+        life.due = None
         waiting, life.when_ended = life.when_ended, []
         for then in waiting:
             then(forced)
-
-
-def _reason(code: int) -> str:
-    if code < 0:
-        return f"its process was ended by {signal.Signals(-code).name}"
-    if code == ChildExit.STOPPED:
-        return "its process ended although nobody had asked for it"
-    if code == ChildExit.IO:
-        return "a file of its could not be read or written"
-    return f"its process ended with exit code {code}"
+        again, life.again = life.again, False
+        if again:
+            self._step(life, Event.WANTED)

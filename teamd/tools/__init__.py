@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 
 class ToolError(Exception):
@@ -33,12 +33,15 @@ class Tool(ABC, Generic[InputT]):
         description: what the model reads of it.
         Input: the declaration that gives schema, check and sentence.
         repeatable: whether a call may be run again when nobody knows how far it came.
+        grantable: whether a role file decides who has it: what reaches the workspace. The others
+            make a member of the team, and nobody goes without them.
     """
 
     name: ClassVar[str]
     description: ClassVar[str]
     Input: type[InputT]
     repeatable: ClassVar[bool] = False
+    grantable: ClassVar[bool] = False
 
     @abstractmethod
     async def call(self, arguments: InputT) -> str:
@@ -62,10 +65,18 @@ class Result:
 
 
 class Toolbox:
-    """The tools of one teammate, by name, in a fixed order."""
+    """The tools of one teammate, by name, in a fixed order.
 
-    def __init__(self, tools: Iterable[Tool[Any]]) -> None:
+    Args:
+        tools: each by a name of its own.
+        gate: says in a sentence why a tool may not be used now; `None` where it may.
+    """
+
+    def __init__(
+        self, tools: Iterable[Tool[Any]], *, gate: Callable[[str], str | None] | None = None
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._gate = gate
         # Made once: they are sent with every request, and must be the same bytes each time.
         self._schemas = [
             {
@@ -76,32 +87,49 @@ class Toolbox:
             for tool in self._tools.values()
         ]
 
-    def schemas(self) -> list[dict[str, Any]]:
-        """The `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12)."""
-        return self._schemas
+    def schemas(self, granted: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """The `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).
+
+        Args:
+            granted: which of the tools that reach the workspace; `None` for all.
+        """
+        return [schema for schema in self._schemas if self._has(schema["name"], granted)]
 
     def repeats(self, name: str) -> bool:
         """Whether a call of this tool may be run again when nobody knows how far it came."""
         return name not in self._tools or self._tools[name].repeatable
 
-    async def run(self, name: str, arguments: object, *, key: str = "") -> Result:
+    def _has(self, name: str, granted: Collection[str] | None) -> bool:
+        tool = self._tools.get(name)
+        return tool is not None and (granted is None or not tool.grantable or name in granted)
+
+    async def run(
+        self,
+        name: str,
+        arguments: object,
+        *,
+        key: str = "",
+        granted: Collection[str] | None = None,
+    ) -> Result:
         """Run one call to its end; every failure is a `Result`, never an exception.
 
         Args:
             name: the tool's.
             arguments: as the model gave them.
             key: names this very call, see `Tool.call_once`; empty for one that is never repeated.
+            granted: which of the tools that reach the workspace may run; `None` for all.
         """
-        tool = self._tools.get(name)
-        if tool is None:
-            return Result(
-                text=f"no tool named {name!r}; there are: {', '.join(self._tools)}", is_error=True
-            )
+        if not self._has(name, granted):
+            there = ", ".join(known for known in self._tools if self._has(known, granted))
+            return Result(text=f"no tool named {name!r}; there are: {there}", is_error=True)
+        tool = self._tools[name]
         try:
             checked = tool.Input.model_validate(arguments)
         except ValidationError as error:
             return Result(text=_clean(_explain(tool, error)), is_error=True)
         try:
+            if self._gate is not None and (why := self._gate(name)) is not None:
+                return Result(text=_clean(why), is_error=True)
             text = await tool.call_once(checked, key)
         # The edge of every tool: what one did not foresee is the model's to hear, not the end of
         # the teammate. A cancellation is no Exception and passes.

@@ -50,6 +50,7 @@ class ReadFile(Tool[ReadInput]):
         "A long one comes by pages: what it ends with tells where to go on."
     )
     Input = ReadInput
+    grantable: ClassVar[bool] = True
     repeatable: ClassVar[bool] = True
 
     def __init__(self, *, workspace: Workspace, output_bytes: int) -> None:
@@ -82,6 +83,7 @@ class WriteFile(Tool[WriteInput]):
         "existing one anew. To change a part of a file use edit_file."
     )
     Input = WriteInput
+    grantable: ClassVar[bool] = True
 
     def __init__(self, *, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -104,6 +106,7 @@ class EditFile(Tool[EditInput]):
         "unless replace_all is true."
     )
     Input = EditInput
+    grantable: ClassVar[bool] = True
 
     def __init__(self, *, workspace: Workspace) -> None:
         self._workspace = workspace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from teamd.store.post import Post
 
 
+_MOST_COUNTED: Final = 100
+
+
 class SendMessageInput(Input):
     """What `send_message` takes."""
 
-    to: str = Field(description="a teammate's name, or lead")
+    to: str = Field(description="a teammate's name, or lead; name@team in another team")
     content: str = Field(description="the whole message")
     summary: str | None = Field(default=None, description="what it is about, in a few words")
 
@@ -43,7 +46,7 @@ class SendMessage(Tool[SendMessageInput]):
 
     async def call_once(self, arguments: SendMessageInput, key: str) -> str:
         """Send it under an id that follows from the call."""
-        to = self._post.inbox(arguments.to).owner
+        to = self._post.address(arguments.to)
         if to.lower() == self._sender.lower():
             raise ToolError("that is you; a message to yourself is of no use")
         message = Message(
@@ -79,7 +82,9 @@ class ReadInbox(Tool[ReadInboxInput]):
 
     async def call(self, arguments: ReadInboxInput) -> str:  # noqa: ARG002 -- there are none
         """Count what waits; it follows with the next request."""
-        waiting = len(self._mailbox.peek())
+        waiting = len(self._mailbox.peek(_MOST_COUNTED + 1))
         if not waiting:
             return "no new mail"
+        if waiting > _MOST_COUNTED:
+            return f"more than {_MOST_COUNTED} new messages; the first are delivered right below"
         return f"{waiting} new message{'s' if waiting > 1 else ''}, delivered right below"

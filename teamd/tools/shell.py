@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from teamd.programs.program import Sink
+
 _DAY_SECONDS = 86_400
 
 
@@ -44,6 +46,7 @@ class Bash(Tool[BashInput]):
         "gets a new shell without input; whatever it leaves running is ended with it."
     )
     Input = BashInput
+    grantable: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class Bash(Tool[BashInput]):
         seconds = arguments.timeout or self._timeout_seconds
         clip = Clip(self._output_bytes)
         try:
-            with self._start(arguments.command, clip) as program:
+            with self.start(arguments.command, clip.take) as program:
                 status = await _wait(program, seconds)
                 ended = await program.end()
                 program.drain()
@@ -75,11 +78,17 @@ class Bash(Tool[BashInput]):
             raise ToolError(text)
         return text
 
-    def _start(self, command: str, clip: Clip) -> Reaped:
+    def start(self, command: str, output: Sink) -> Reaped:
+        """Start a command, and do not wait for it.
+
+        Raises:
+            ToolError: no command can be that.
+            OSError: it could not be started.
+        """
         try:
             return Reaped(
                 ["bash", "-c", "--", command],  # "--": a command may begin with a dash
-                output=clip.take,
+                output=output,
                 cwd=self._workspace,
                 env=self._environment,
             )

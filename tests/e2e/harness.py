@@ -148,8 +148,9 @@ class Project:
         self.paths.config.write_text(json.dumps(roster), encoding="utf-8")
 
     def write(self, name: str, text: str) -> Path:
-        """Write a file into the project's folder."""
+        """Write a file into the project's folder, and the folders above it."""
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
 
@@ -225,10 +226,15 @@ class Project:
 
 
 @contextmanager
-def opened(root: Path) -> Iterator[Project]:
-    """A project in an empty folder, with no teamd yet; ended and looked at in the end."""
+def opened(root: Path, **terms: Any) -> Iterator[Project]:
+    """A project in an empty folder, with no teamd yet; ended and looked at in the end.
+
+    Args:
+        root: the folder.
+        terms: of the server, such as `context_tokens`.
+    """
     stage = Stage()
-    with StrictServer(stage) as server:
+    with StrictServer(stage, **terms) as server:
         project = Project(root, server, stage)
         try:
             yield project

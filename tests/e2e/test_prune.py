@@ -47,6 +47,9 @@ def furnish(project: Project) -> tuple[set[Path], set[Path]]:
             paths.rejected("old"),
         )
     }
+    for name in ("Ann", "old"):
+        paths.jobs(name).mkdir(parents=True)
+    stay.add(left(paths.jobs("Ann") / "1.out", days=99))
     stay |= {left(paths.replies / "new.json"), left(paths.inboxes / ".teamd-new.tmp")}
     go = {
         left(path, days=2)
@@ -57,6 +60,7 @@ def furnish(project: Project) -> tuple[set[Path], set[Path]]:
             paths.logs / "Ann.log.12",
             paths.logs / "teamd.log.3",
             paths.transcript("old"),
+            paths.jobs("old") / "1.json",
             paths.replies / "1.json",
             paths.root / ".teamd-1.tmp",
             paths.inboxes / ".teamd-2.tmp",
@@ -70,7 +74,7 @@ def test_what_is_rotated_gone_or_debris_is_removed_and_told(project: Project) ->
     told = project.do("teamctl", "prune", "--dry-run").splitlines()
     root = project.paths.root
     assert sorted(told[:-1]) == sorted(f"would remove {p.relative_to(root)} (1.0kB)" for p in go)
-    assert told[-1] == "would remove 9 files, 9.0kB in all"
+    assert told[-1] == "would remove 10 files, 10.0kB in all"
     assert all(path.exists() for path in stay | go)
 
     done = project.do("teamctl", "prune").splitlines()
@@ -97,7 +101,7 @@ def test_what_is_younger_than_so_many_days_stays(project: Project) -> None:
     young = left(project.paths.transcript("young"), days=0.9)
     assert project.do("teamctl", "prune", "--older-than", "3") == "nothing to remove\n"
     told = project.do("teamctl", "prune", "--older-than", "1.5")
-    assert told.endswith("removed 9 files, 9.0kB in all\n")
+    assert told.endswith("removed 10 files, 10.0kB in all\n")
     assert not any(path.exists() for path in go)
     assert project.do("teamctl", "prune", "--older-than", "0").splitlines() == [
         "removed transcripts/young.jsonl (1.0kB)",

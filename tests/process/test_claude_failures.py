@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamd.models import Ask, Reply, TransientError, UnusableError
+from teamd.models import Ask, ModelError, Reply, TransientError, UnusableError
 from teamd.models.claude import Claude, make_tls
 from teamd.models.retry import Patience, Retrying
 from tests.strict.faults import (
@@ -26,6 +26,7 @@ from tests.strict.faults import (
     Status,
     Trickle,
 )
+from tests.strict.misshapen import MISSHAPEN
 from tests.strict.replies import say, use
 from tests.strict.server import StrictServer, by_name
 from tests.waiting import until
@@ -51,6 +52,7 @@ PASSING: list[Fault] = [
     Reset(),
     *(kind(after=after) for kind in (Reset, Cut, Malformed, ErrorEvent) for after in (0, 1, 4)),
     *(kind(after=6, answer=HALF) for kind in (Reset, Cut, Malformed, ErrorEvent)),
+    *MISSHAPEN,
 ]
 
 
@@ -259,3 +261,32 @@ def test_any_order_of_faults_ends_in_one_whole_reply(faults: list[Fault]) -> Non
     assert reply.text == "Here."
     assert [call["input"] for call in reply.calls] == [{"command": "ls"}]
     assert asked == len(reasons) + 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "begun"),
+    [
+        (Status(429), False),
+        (Status(529), False),
+        (Status(500), False),
+        (Reset(), True),
+        *((kind(after=after), True) for kind in (Reset, Cut, Malformed, ErrorEvent)
+          for after in (0, 4)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_failure_tells_whether_the_server_may_charge_for_it(fault: Fault, begun: bool) -> None:
+    """An error is free; what broke off was paid for, and must count against the limits."""
+    with StrictServer(by_name({"alice": (HERE,)})) as server:
+        server.faults.push(fault)
+        with pytest.raises(ModelError) as caught:
+            run(reply_of(claude(server.url)))
+    assert caught.value.begun is begun
+
+
+def test_a_server_that_cannot_be_reached_charges_nothing() -> None:
+    with StrictServer(by_name({})) as server:
+        url = server.url
+    with pytest.raises(TransientError) as caught:
+        run(reply_of(claude(url)))
+    assert not caught.value.begun

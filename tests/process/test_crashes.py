@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from teamd.identity import Identity
-from teamd.store import files
+from teamd.store import locks
+from tests.strict.faults import Stall
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -24,20 +25,57 @@ def kill(project: Project, name: str) -> None:
     wait_until(lambda: project.member(name)["pid"] not in (pid, None), what=f"{name} is back")
 
 
+def is_right(project: Project, name: str, *, status: str, but: int) -> bool:
+    """Whether the roster shows a teammate as it is: at work in a live process, not that of `but`.
+
+    The process has come so far that it has opened its log.
+    """
+    member = project.member(name)
+    if member["pid"] in (but, None) or (member["status"], member["reason"]) != (status, None):
+        return False
+    return (
+        Identity.of(member["pid"]) == Identity(pid=member["pid"], started=member["started"])
+        and project.log(name, "begins")[-1]["pid"] == member["pid"]
+    )
+
+
 def test_a_killed_teammate_is_back_within_a_second_with_its_conversation(team: Project) -> None:
     """Elsewhere a crash leaves `working` in the roster for ever, and the conversation is gone."""
     team.stage.play("kim", say("Noted."), say("It was blue."))
     team.do("teamctl", "spawn", "kim", "clerk", "Remember: blue.", "--wait")
-    team.wait_for("kim", "idle")
+    pid = team.wait_for("kim", "idle")["pid"]
     begun = time.monotonic()
-    kill(team, "kim")
-    assert time.monotonic() - begun < 1
-    member = team.wait_for("kim", "idle")
-    assert Identity.of(member["pid"]) == Identity(pid=member["pid"], started=member["started"])
-    assert member["reason"] is None
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: is_right(team, "kim", status="idle", but=pid), what="kim is back")
+    took = time.monotonic() - begun
+    print(f"idle again after {took:.2f} s")  # noqa: T201
+    assert took < 1
+    assert len(team.asked("kim")) == 1, "there was nothing to ask"
     team.do("teamctl", "send", "kim", "Which colour was it?")
     wait_until(lambda: len(team.asked("kim")) == 2, what="kim answers")
     assert "Remember: blue." in str(team.asked("kim")[-1].body["messages"][0])
+
+
+def test_a_teammate_killed_in_mid_call_is_back_within_a_second_and_asks_again(
+    team: Project,
+) -> None:
+    """With the whole conversation, and shown as working in the process that it has now."""
+    replies = Stall(after=4), Stall(after=4)
+    team.server.faults.when(lambda asked: asked.name == "lou" and len(asked.turns) > 1, *replies)
+    team.stage.play("lou", use(("bash", {"command": "echo blue"})), say("It is blue."))
+    team.do("teamctl", "spawn", "lou", "clerk", "Which colour is it?")
+    wait_until(replies[0].reached.is_set, what="a reply has begun")
+    pid = team.member("lou")["pid"]
+    begun = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: is_right(team, "lou", status="working", but=pid), what="lou is back")
+    took = time.monotonic() - begun
+    print(f"working again after {took:.2f} s")  # noqa: T201
+    assert took < 1
+    wait_until(replies[1].reached.is_set, what="lou has asked again")
+    assert team.asked("lou")[-1].body == team.asked("lou")[-2].body
+    replies[1].released.set()  # it is cut off, and asked for once more
+    team.wait_for("lou", "idle", turns=2)
 
 
 def test_a_teammate_killed_in_mid_task_goes_on_and_leaves_no_command_behind(
@@ -106,7 +144,7 @@ def test_two_processes_are_never_one_teammate(project: Project) -> None:
     project.start()
     project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
     project.do("teamd", "stop")
-    other = files.hold(project.paths.lives / "jo.lock")
+    other = locks.hold(project.paths.lives / "jo.lock")
     project.start()
     project.do("teamctl", "send", "jo", "Who are you?")
     wait_until(lambda: project.log("teamd", "forked"), what="jo is forked")

@@ -8,13 +8,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.protocol import Message
-from teamd.store.mailbox import EMPTY, Mailbox
+from teamd.store.mailbox import EMPTY, Mailbox, Portion
 from teamd.store.paths import TeamPaths
+from teamd.store.taken import Taken
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +24,10 @@ if TYPE_CHECKING:
 READS = """
 import os, signal, sys
 from pathlib import Path
-from teamd.store.mailbox import Mailbox
+from teamd.store.mailbox import Mailbox, Portion
 from teamd.store.paths import TeamPaths
 team, steps, deadly, left = sys.argv[1], sys.argv[2].split(), sys.argv[3], int(sys.argv[4])
+portion = Portion(wary=len(sys.argv) > 5)
 armed = False
 def die(event, arguments):
     global left
@@ -37,7 +40,7 @@ box = Mailbox(TeamPaths(Path(team)), "bob")
 batch = None
 for step in steps:
     armed = step == deadly
-    batch = box.take() if step == "take" else getattr(box, step)(*[batch] * (step == "done"))
+    batch = box.take(portion) if step == "take" else getattr(box, step)(*[batch] * (step == "done"))
 """
 
 
@@ -56,8 +59,8 @@ def rest(paths: TeamPaths) -> list[str]:
     return found
 
 
-def survived(paths: TeamPaths, steps: str, deadly: str, left: int) -> bool:
-    argv = [sys.executable, "-c", READS, str(paths.root), steps, deadly, str(left)]
+def survived(paths: TeamPaths, steps: str, deadly: str, left: int, *more: str) -> bool:
+    argv = [sys.executable, "-c", READS, str(paths.root), steps, deadly, str(left), *more]
     code = subprocess.run(argv, check=False, timeout=60).returncode
     assert code in (0, -signal.SIGKILL)
     return code == 0
@@ -86,3 +89,40 @@ def test_each_message_comes_once(
             break
     assert through
     assert left > 2
+
+
+def test_a_line_that_is_no_message_is_rejected_once(tmp_path: Path) -> None:
+    """It is counted, and somebody may look for each of them."""
+    for left in range(1, 50):
+        paths = TeamPaths(tmp_path / str(left))
+        paths.create()
+        paths.rejected("bob").write_bytes(b"older\n")
+        paths.inbox("bob").write_bytes(b"nonsense\nnonsense\n")
+        put(paths, "a")
+        through = survived(paths, "take", "take", left)
+        assert rest(paths) == ["a"]
+        assert paths.rejected("bob").read_bytes() == b"older\nnonsense\nnonsense\n", left
+        if through:
+            break
+    assert through
+    assert left > 10
+
+
+def test_a_culprit_is_rejected_once(tmp_path: Path) -> None:
+    for left in range(1, 50):
+        paths = TeamPaths(tmp_path / str(left))
+        paths.create()
+        put(paths, "a", "b")
+        Mailbox(paths, "bob").take()
+        taken = Taken(paths.taken("bob"), "bob")
+        position = taken.position()
+        assert position is not None
+        taken.move(replace(position, singly=taken.size(), crashes=2, holder=1))
+        through = survived(paths, "take", "take", left, "wary")
+        box = Mailbox(paths, "bob")
+        assert [message.content for message in box.take(Portion(wary=True)).messages] == ["b"]
+        assert (box.rejected(), b'"a"' in paths.rejected("bob").read_bytes()) == (1, True), left
+        if through:
+            break
+    assert through
+    assert left > 5

@@ -10,7 +10,7 @@ import pytest
 
 from teamd.errors import LockTimeout
 from teamd.protocol import Message
-from teamd.store import files
+from teamd.store import locks
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from tests.children import child, holding
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 HOLDS = """
 import sys
 from pathlib import Path
-from teamd.store import files
-with files.locked(Path(sys.argv[1])):
+from teamd.store import locks
+with locks.locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
 STARTS = """
 import subprocess, sys
 from pathlib import Path
-from teamd.store import files
-with files.locked(Path(sys.argv[1])):
+from teamd.store import locks
+with locks.locked(Path(sys.argv[1])):
     print(subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL).pid, flush=True)
     sys.stdin.read()
 """
@@ -56,17 +56,17 @@ def test_the_lock_of_a_killed_process_is_free_at_once(path: Path) -> None:
     with child(HOLDS, path) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(LockTimeout), files.locked(path, timeout_seconds=0):
+        with pytest.raises(LockTimeout), locks.locked(path, timeout_seconds=0):
             pytest.fail("it was held")
         holder.kill()
         holder.wait(20)
-        with files.locked(path, timeout_seconds=0):
+        with locks.locked(path, timeout_seconds=0):
             pass
 
 
 def test_a_holder_that_sleeps_is_told_of(path: Path) -> None:
     with holding(path) as holder:
-        with pytest.raises(LockTimeout) as caught, files.locked(path, timeout_seconds=0.1):
+        with pytest.raises(LockTimeout) as caught, locks.locked(path, timeout_seconds=0.1):
             pytest.fail("it was held")
         assert "has been locked by another program for 0.1 s" in str(caught.value)
         assert f"`fuser {path}` names it: end it and try again" in str(caught.value)
@@ -82,7 +82,7 @@ def test_a_foreign_lock_holds_mail_back_and_loses_none(tmp_path: Path) -> None:
     with holding(paths.inbox("bob")) as holder, child(PUTS, paths.root) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "begins\n"
-        with pytest.raises(LockTimeout), files.locked(paths.inbox("bob"), timeout_seconds=0.1):
+        with pytest.raises(LockTimeout), locks.locked(paths.inbox("bob"), timeout_seconds=0.1):
             pytest.fail("it was held")
         assert writer.poll() is None
         assert not box.waiting()
@@ -99,7 +99,7 @@ def test_a_lock_is_not_inherited_by_programs_that_are_started(path: Path) -> Non
         try:
             holder.kill()
             holder.wait(20)
-            with files.locked(path, timeout_seconds=0):
+            with locks.locked(path, timeout_seconds=0):
                 os.kill(job, 0)
         finally:
             os.kill(job, signal.SIGKILL)

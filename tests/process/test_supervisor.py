@@ -146,16 +146,20 @@ def test_shutdown_ends_a_teammate_and_tells_whether_it_took_force(team: Project)
     for name in ("dora", "emil", "fred", "gina"):
         team.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
     pids = {name: team.wait_for(name, "idle")["pid"] for name in ("dora", "emil", "fred", "gina")}
-    assert team.do("teamctl", "shutdown", "dora") == "dora is shut down\n"
+    agreed = "dora approved and is shut down: idle, and no mail waits\n"
+    assert team.do("teamctl", "shutdown", "dora") == agreed
     assert (team.member("dora")["status"], team.member("dora")["pid"]) == ("shutdown", None)
 
     os.kill(pids["emil"], signal.SIGSTOP)
     late = team.run("teamctl", "shutdown", "emil", "--timeout", "0.3")
-    assert (late.status, late.complaint) == (4, "emil did not end in time and was killed")
+    assert (late.status, late.complaint) == (
+        4,
+        "emil did not answer within 0.3 s and was killed",
+    )
     os.kill(pids["fred"], signal.SIGSTOP)
     forced = team.run("teamctl", "shutdown", "fred", "--force")
-    assert (forced.status, forced.complaint) == (4, "fred did not end in time and was killed")
-    assert "gina is shut down" in team.do("teamctl", "shutdown", "--all").splitlines()
+    assert (forced.status, forced.complaint) == (4, "fred was killed")
+    assert "gina approved and is shut down" in team.do("teamctl", "shutdown", "--all")
     for name, pid in pids.items():
         assert Identity.of(pid) is None
         assert team.member(name)["status"] == "shutdown"
@@ -168,7 +172,8 @@ def test_shutdown_reaches_a_teammate_in_the_middle_of_a_model_call(team: Project
     team.server.faults.when(lambda asked: asked.name == "hugo", stall)
     team.do("teamctl", "spawn", "hugo", "clerk", "Go.")
     assert stall.reached.wait(20)
-    assert team.do("teamctl", "shutdown", "hugo") == "hugo is shut down\n"
+    ended = team.run("teamctl", "shutdown", "hugo", "--timeout", "1")
+    assert (ended.status, ended.complaint) == (4, "hugo did not answer within 1 s and was ended")
 
 
 def test_only_its_owner_can_look_into_a_team(running: Project) -> None:

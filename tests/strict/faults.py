@@ -102,20 +102,22 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A stream with a data line that is no JSON.
+    """A stream with a data line that is no JSON, or with another line that is none of the API's.
 
     Attributes:
         after: events sent before it.
         answer: whose events they are.
+        data: the line, or several.
     """
 
     after: int = 4
     answer: Answer = SPOILT
+    data: bytes = b'event: content_block_delta\ndata: {"type": "content_blo\n\n'
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
         """Send some events, the broken line, and end."""
         _begin(wire, exchange.events(self.answer), self.after)
-        wire.send(b'event: content_block_delta\ndata: {"type": "content_blo\n\n')
+        wire.send(self.data)
         wire.finish()
 
 

@@ -12,18 +12,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from teamd.agent.bell import Bell
 from teamd.agent.conversation import Conversation
-from teamd.agent.loop import Loop, Persona
+from teamd.agent.leaving import Leaving
+from teamd.agent.loop import Loop, News, Persona
 from teamd.agent.outside import Outside
+from teamd.agent.plans import Plans
+from teamd.agent.pulse import Pulse
 from teamd.identity import Identity
 from teamd.models import Ask, Reply, Usage
-from teamd.protocol import TEAMD, Message
+from teamd.protocol import STATE_TYPE, TEAMD, Message
 from teamd.states import Status
+from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
 from teamd.store.roster import Member, Roster, Team
 from teamd.store.transcript import Transcript
 from teamd.tools import Input, Tool, Toolbox
+from teamd.tools.approval import ShutdownResponse, SubmitPlan
+from teamd.vitals import Vitals
 from tests.strict.issued import Issued
 from tests.strict.replies import Answer, say
 from tests.strict.rules import VERSION, Terms, check_create
@@ -33,10 +39,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from teamd.agent.briefing import OpenWork
+    from teamd.agent.gauge import Room
+
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."
 TERMS = Terms(keys=(), models=(MODEL, "other"), context_tokens=1_000_000, output_tokens=100_000)
 NEVER_SECONDS = 3600.0
+
+
+def quiet_pulse() -> Pulse:
+    """A pulse that nobody feels."""
+    return Pulse(Vitals(), every_seconds=NEVER_SECONDS)
 
 
 def replied(answer: Answer) -> Reply:
@@ -87,17 +101,17 @@ class Player:
     def __init__(self, *plays: Play, judge: Judge | None = None) -> None:
         self.asked: list[Ask] = []
         self._plays = deque(plays)
-        self._judge = judge or Judge()
+        self.judge = judge or Judge()
 
     async def reply(self, ask: Ask) -> Reply:
         """Play the next turn."""
         self.asked.append(deepcopy(ask))
-        self._judge.check(ask)
+        self.judge.check(ask)
         play = self._plays.popleft() if self._plays else say("Nothing to do.")
         if isinstance(play, Exception):
             raise play
         reply = replied(play)
-        self._judge.remember(reply)
+        self.judge.remember(reply)
         return reply
 
     async def close(self) -> None:
@@ -150,18 +164,42 @@ class Do(Tool[Nothing]):
 class Life:
     """Alice's life, from mail to mail; `again` is her next process."""
 
-    def __init__(self, folder: Path, *plays: Play, do: Do | None = None, calls: int = 50) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *plays: Play,
+        do: Do | None = None,
+        calls: int = 50,
+        room: Room | None = None,
+        open_work: OpenWork | None = None,
+    ) -> None:
         self.paths = TeamPaths(folder / ".team")
         self.post = Post(self.paths, durable=False, max_bytes=1_000_000)
         enrol(self.paths, alice=Status.IDLE)
+        self.approvals = Approvals(self.paths, self.post)
         self.judge = Judge()
-        self.model = Player(*plays, judge=self.judge)
+        self.model: Player = Player(*plays, judge=self.judge)
         self.do = do or Do()
         self.calls = calls
-        self.persona = Persona(model=MODEL, system=SYSTEM)
+        self.room = room
+        self.open_work = open_work
+        self.fetch: Callable[[], bool] = lambda: False
+        self.persona = Persona(system=SYSTEM)
+        self.model_name = MODEL
+        self.news: list[News] = []
+        self.more: list[Tool[Any]] = []
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
         self._task: asyncio.Task[None] | None = None
+
+    def plans(self, conversation: Conversation) -> Plans:
+        """Her plans; whether she works by plan, the roster tells."""
+        return Plans(
+            name="alice",
+            conversation=conversation,
+            approvals=self.approvals,
+            planned=lambda: Roster(self.paths).read().get("alice").plan,
+        )
 
     def conversation(self) -> Conversation:
         """The conversation as it stands on disk."""
@@ -187,7 +225,8 @@ class Life:
     @property
     def states(self) -> list[str]:
         """What she has reported, oldest first."""
-        return [m.content for m in Mailbox(self.paths, TEAMD, durable=False).peek()]
+        said = Mailbox(self.paths, TEAMD, durable=False).peek()
+        return [m.content for m in said if m.type == STATE_TYPE]
 
     @property
     def lead(self) -> list[str]:
@@ -231,21 +270,39 @@ class Life:
 
     def _loop(self, bell: int) -> Loop:
         conversation = self.conversation()
+        outside = Outside(
+            name="alice",
+            process=Identity.own(),
+            conversation=conversation,
+            supervisor=Mailbox(self.paths, TEAMD, durable=False),
+            post=self.post,
+        )
+        plans = self.plans(conversation)
+        approval_tools: list[Tool[Any]] = [
+            SubmitPlan(self.approvals, "alice", plans.task),
+            ShutdownResponse(self.approvals, "alice", outside.say_answered),
+        ]
         return Loop(
             name="alice",
             persona=lambda: self.persona,
+            model_name=lambda of_role: of_role or self.model_name,
+            news=lambda: self.news,
             conversation=conversation,
             mailbox=self.mailbox,
             model=self.model,
-            toolbox=Toolbox([self.do]),
-            bell=Bell(bell, recheck_seconds=NEVER_SECONDS),
-            outside=Outside(
+            toolbox=Toolbox([self.do, *self.more, *approval_tools], gate=plans.refusal),
+            bell=Bell(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
+            outside=outside,
+            leaving=Leaving(
                 name="alice",
-                process=Identity.own(),
                 conversation=conversation,
-                supervisor=Mailbox(self.paths, TEAMD, durable=False),
-                post=self.post,
+                approvals=self.approvals,
+                outside=outside,
             ),
+            plans=plans,
+            fetch=self.fetch,
             calls_per_wake=self.calls,
             max_tokens=1000,
+            room=self.room,
+            open_work=self.open_work,
         )

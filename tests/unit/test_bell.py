@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.agent.bell import Bell, SupervisorGoneError
+from teamd.agent.pulse import Pulse
+from teamd.vitals import Vitals
+from tests.unit.life import NEVER_SECONDS, quiet_pulse
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-NEVER_SECONDS = 3600.0
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ async def rung(bell: Bell, seconds: float = NEVER_SECONDS) -> None:
 
 def test_a_ring_ends_the_waiting_and_is_forgotten(pipe: list[int]) -> None:
     async def scenario() -> None:
-        bell = Bell(pipe[0], recheck_seconds=NEVER_SECONDS)
+        bell = Bell(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)
         waiting = asyncio.create_task(rung(bell))
         os.write(pipe[1], b"!!!")
         await waiting
@@ -48,12 +50,28 @@ def test_a_ring_ends_the_waiting_and_is_forgotten(pipe: list[int]) -> None:
 def test_a_ring_before_the_waiting_counts(pipe: list[int]) -> None:
     """Mail may come between the look and the waiting."""
     os.write(pipe[1], b"!")
-    asyncio.run(rung(Bell(pipe[0], recheck_seconds=NEVER_SECONDS)))
+    asyncio.run(rung(Bell(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)))
+
+
+def test_who_waits_for_a_ring_rests(pipe: list[int]) -> None:
+    """Otherwise an idle teammate would compute, and its silence be taken for a hang."""
+    vitals = Vitals()
+
+    async def scenario() -> None:
+        pulse = Pulse(vitals, every_seconds=NEVER_SECONDS)
+        bell = Bell(pipe[0], pulse=pulse, recheck_seconds=NEVER_SECONDS)
+        waiting = asyncio.create_task(rung(bell))
+        await until(lambda: vitals.resting, what="it rests")
+        os.write(pipe[1], b"!")
+        await waiting
+        assert not vitals.resting
+
+    asyncio.run(scenario())
 
 
 def test_many_rings_are_one(pipe: list[int]) -> None:
     os.write(pipe[1], b"!" * 10_000)
-    bell = Bell(pipe[0], recheck_seconds=NEVER_SECONDS)
+    bell = Bell(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)
     bell.silence()
     with pytest.raises(BlockingIOError):
         os.read(pipe[0], 1)
@@ -65,14 +83,16 @@ def test_many_rings_are_one(pipe: list[int]) -> None:
 def test_without_a_ring_it_is_looked_now_and_then(
     pipe: list[int], recheck: float, seconds: float
 ) -> None:
-    asyncio.run(rung(Bell(pipe[0], recheck_seconds=recheck), seconds))
+    asyncio.run(rung(Bell(pipe[0], pulse=quiet_pulse(), recheck_seconds=recheck), seconds))
 
 
 def test_a_supervisor_that_has_gone_is_noticed(pipe: list[int]) -> None:
     """Nobody would stop a teammate that lives on alone."""
 
     async def scenario() -> None:
-        waiting = asyncio.create_task(rung(Bell(pipe[0], recheck_seconds=NEVER_SECONDS)))
+        waiting = asyncio.create_task(
+            rung(Bell(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS))
+        )
         await asyncio.sleep(0)
         os.write(pipe[1], b"!")
         os.close(pipe.pop())

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd.agent.conversation import PAUSED, Conversation
+from teamd.agent.conversation import Conversation
+from teamd.agent.standing import PAUSED
 from teamd.protocol import Message
 from teamd.store.transcript import Transcript
 from teamd.tools import Result

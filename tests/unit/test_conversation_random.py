@@ -6,11 +6,15 @@ import json
 import tempfile
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamd.agent.conversation import PAUSED, Conversation
+from teamd.agent.briefing import NothingOpen, restate
+from teamd.agent.conversation import Conversation
+from teamd.agent.course import Course
+from teamd.agent.standing import PAUSED
 from teamd.models import Ask, Reply
 from teamd.protocol import Message
 from teamd.store.transcript import Transcript
@@ -88,12 +92,33 @@ class Talk:
         self._paused = False
         self.now.open(f"You are 'alice', role: {role}.")
 
+    def clear(self, kept: int) -> None:
+        """Have old results cleared."""
+        cleared = self.now.clear(kept=kept, least_bytes=1)
+        assert not self.now.clear(kept=kept, least_bytes=1), "what is cleared stays as it is"
+        assert self.now.view.bytes == weight(self.now.messages())
+        if cleared:
+            self.restart()
+
+    def summarise(self, text: str) -> None:
+        """Have a summary take the place of everything."""
+        owed = self.now.owed
+        reply = replied(say(text)) if text else None
+        restated = restate(self.now.identity, NothingOpen(), owed, limit_bytes=200)
+        self.now.summarise(restated, text=text, reply=reply)
+        (block,) = self.now.messages()[0]["content"]
+        assert "You are 'alice', role: " in block["text"]
+        assert "[cut here" in block["text"] or all(
+            escape(mail["content"]) in block["text"] for one in owed for mail in one.messages
+        )
+        self._paused = False
+
     def _follow(self, reply: Reply) -> None:
         calls = self.now.unanswered
         for number, call in enumerate(calls):
             if number == 1:
                 self.restart()  # in the middle of a turn
-            self.now.add_result(call, Result(text=f"did {number}", is_error=number > 0))
+            self.now.add_result(call, Result(text=f"did {number} " * 40, is_error=number > 0))
         if not self.now.owes_reply:
             self.now.end_turn(reply.stop_reason, reply.text)
 
@@ -108,6 +133,12 @@ class Talk:
                 max_tokens=1000,
             )
         )
+
+
+def weight(messages: list[dict[str, Any]]) -> int:
+    """The bytes of all content blocks."""
+    blocks = [block for message in messages for block in message["content"]]
+    return sum(len(json.dumps(block, ensure_ascii=False).encode()) for block in blocks)
 
 
 words = st.text(max_size=20) | st.sampled_from(["", " ", "\n"])
@@ -125,10 +156,12 @@ steps = st.one_of(
     st.tuples(st.just("mail"), st.lists(contents, min_size=1, max_size=2)),
     st.tuples(st.just("answer"), answers),
     st.tuples(st.just("answer"), answers),
-    st.tuples(st.sampled_from(["note", "pause", "open", "restart"]), words),
+    st.tuples(st.sampled_from(["note", "pause", "open", "restart", "summarise"]), words),
+    st.tuples(st.just("clear"), st.integers(0, 4)),
 )
 
 
+@settings(deadline=None)
 @given(st.lists(steps, max_size=20))
 def test_whatever_happens_the_service_takes_it_and_the_next_process_reads_the_same(
     taken: list[tuple[str, Any]],
@@ -141,3 +174,67 @@ def test_whatever_happens_the_service_takes_it_and_the_next_process_reads_the_sa
         talk.answer(say("Done."))
         talk.restart()
     assert talk.asked > 0
+
+
+def written_down(reply: Reply) -> dict[str, Any]:
+    usage = dict.fromkeys(("input_tokens", "cache_read_tokens", "cache_write_tokens"), 10)
+    return {
+        "record": "reply",
+        "content": reply.content,
+        "stop_reason": reply.stop_reason,
+        "model": reply.model,
+        "usage": {**usage, "output_tokens": 1},
+    }
+
+
+records = st.one_of(
+    st.builds(lambda text: {"record": "note", "text": text}, st.sampled_from(["n", "<note>m"])),
+    st.builds(
+        lambda texts: {"record": "mail", "messages": [m.to_json() for m in mail(*texts)]},
+        st.lists(contents, min_size=1, max_size=2),
+    ),
+    st.builds(
+        lambda text, calls: written_down(replied(say(text, calls=[DO] * calls))),
+        words,
+        st.integers(0, 3),
+    ),
+    st.builds(lambda number: {"record": "result", "number": number}, st.integers(0, 9)),
+    st.builds(lambda number: {"record": "cleared", "through": number}, st.integers(0, 9)),
+    st.builds(
+        lambda text: {"record": "summary", "text": text, "restated": "You are 'alice'."}, words
+    ),
+    st.just({"record": "opened", "system": SYSTEM}),
+    st.sampled_from([{"record": "ended", "outcome": kind} for kind in (PAUSED, "end_turn")]),
+    st.just({"record": "of a later version"}),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(records, max_size=25))
+def test_any_records_in_any_order_make_a_conversation_that_the_service_takes(
+    found: list[dict[str, Any]],
+) -> None:
+    """Whatever a kill, another version or a hand in the file has made of a transcript."""
+    course, calls = Course(), ["toolu_none"]
+    for record in [{"record": "opened", "system": SYSTEM}, *found]:
+        if record["record"] == "result":  # of any call that there was, or of none
+            call = calls[record["number"] % len(calls)]
+            text = f"did {call} " * 30
+            course.apply({**record, "tool_use_id": call, "content": text, "is_error": False})
+        else:
+            calls += [one["id"] for one in record.get("content", []) if "id" in one]
+            course.apply(record)
+        assert course.view.bytes == weight(course.view.messages())
+    for call in course.unanswered:
+        course.view.answer(call["id"], "done", is_error=False)
+    course.apply({"record": "note", "text": "more"})
+    judge = Judge()
+    whole = course.view.messages()
+    newer = [
+        course.view.demanding("Sum up.", skipped=skipped, texts=texts)
+        for skipped in range(course.view.length + 1)
+        for texts in (True, False)
+    ]
+    for messages in (whole, *newer):
+        ask = Ask(model=MODEL, system=SYSTEM, tools=[TOOL], messages=messages, max_tokens=1000)
+        judge.check(ask)

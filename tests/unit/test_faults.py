@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from teamd.models import ModelError, TransientError, UnusableError
+from teamd.models import ModelError, TooLongError, TransientError, UnusableError
 from teamd.models.faults import as_model_error
 
 URL = "http://localhost:8080/"
@@ -65,7 +65,7 @@ def test_what_a_person_must_mend_is_not_tried_again(status: int, kind: str) -> N
         ("permission_error", UnusableError),
         ("billing_error", UnusableError),
         ("not_found_error", UnusableError),
-        ("request_too_large", UnusableError),
+        ("request_too_large", TooLongError),
     ],
 )
 def test_within_a_stream_the_type_counts(kind: str, wanted: type[ModelError]) -> None:
@@ -80,8 +80,8 @@ def test_within_a_stream_the_type_counts(kind: str, wanted: type[ModelError]) ->
         (403, "not yours", ["403", "ANTHROPIC_API_KEY", "teamd restart"]),
         (402, "no credit", ["no credit", "account"]),
         (404, "model: claude-x", ["knows no model 'claude-x'", "[model] name", "--model"]),
-        (413, "too large", ["the conversation is too long", "--fresh"]),
-        (400, "prompt is too long: 9 > 8", ["the conversation is too long", "9 > 8", "--fresh"]),
+        (413, "too large", ["the conversation is too long", "claude-x", "too large"]),
+        (400, "prompt is too long: 9 > 8", ["the conversation is too long", "9 > 8"]),
         (400, "messages.0: no", ["refused the request (400: messages.0: no)", "--fresh"]),
     ],
 )
@@ -89,6 +89,43 @@ def test_each_refusal_says_what_to_mend(status: int, said: str, words: list[str]
     sentence = str(judged(Refused(status, said)))
     assert [word for word in words if word not in sentence] == []
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "limit"),
+    [
+        (400, "prompt is too long: 215001 tokens > 200000 maximum", 200_000),
+        (
+            400,
+            "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease",
+            200_000,
+        ),
+        (400, "the request exceeds the available context size, try increasing it", None),
+        (400, "This model's maximum context length is 4096 tokens. However, you asked", 4096),
+        (400, "prompt is too long: 9 > 8", None),
+        (413, "Request exceeds the maximum size", None),
+    ],
+)
+def test_what_is_too_long_for_the_model_is_told_apart_with_its_limit(
+    status: int, said: str, limit: int | None
+) -> None:
+    """It is the one refusal that the teammate itself can mend."""
+    error = judged(Refused(status, said))
+    assert isinstance(error, TooLongError)
+    assert error.limit_tokens == limit
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens for x",
+        "messages.0: text content blocks must be non-empty",
+        "tools.0.custom.description: String should have at most 1024 characters",
+    ],
+)
+def test_another_refusal_is_none_of_that(said: str) -> None:
+    """A summary would be made in vain, and what was said be lost for it."""
+    assert type(judged(Refused(400, said))) is UnusableError
 
 
 @pytest.mark.parametrize("url", ["http://localhost:11434/v1", "http://localhost:11434/v1/"])

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from teamd.errors import LockTimeout, StoreError
-from teamd.store import files
+from teamd.store import files, locks, trouble
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def lock(path: Path) -> None:
-    with files.locked(path):
+    with locks.locked(path):
         pytest.fail("it is no file")
 
 
@@ -54,7 +54,7 @@ def test_who_renames_another_file_into_place_misleads_nobody(path: Path) -> None
     """An editor does that. Mail that waits for the lock must reach the file that stands there."""
     path.write_bytes(b"old\n")
     with ThreadPoolExecutor() as pool:
-        with files.locked(path):
+        with locks.locked(path):
             waiting = pool.submit(files.append, path, b"mail\n")
             wait_until(lambda: descriptors_of(path) == 2, what="the open file of the writer")
             other = path.with_name("other")
@@ -66,7 +66,7 @@ def test_who_renames_another_file_into_place_misleads_nobody(path: Path) -> None
 
 def test_who_removes_the_file_misleads_nobody_either(path: Path) -> None:
     with ThreadPoolExecutor() as pool:
-        with files.locked(path):
+        with locks.locked(path):
             waiting = pool.submit(files.append, path, b"mail\n")
             wait_until(lambda: descriptors_of(path) == 2, what="the open file of the writer")
             path.unlink()
@@ -79,15 +79,15 @@ def descriptors_of(path: Path) -> int:
 
 
 def test_a_lock_that_is_held_too_long_is_a_sentence(path: Path) -> None:
-    with files.locked(path):
-        assert files.try_lock(path) is None
-        with pytest.raises(LockTimeout) as caught, files.locked(path, timeout_seconds=0.05):
+    with locks.locked(path):
+        assert locks.try_lock(path) is None
+        with pytest.raises(LockTimeout) as caught, locks.locked(path, timeout_seconds=0.05):
             pytest.fail("it was held")
     assert str(caught.value) == (
         f"{path} has been locked by another program for 0.05 s; "
         f"`fuser {path}` names it: end it and try again"
     )
-    with files.locked(path, timeout_seconds=0):
+    with locks.locked(path, timeout_seconds=0):
         pass
 
 
@@ -97,7 +97,7 @@ def test_no_descriptor_is_left(path: Path) -> None:
     files.append(path, b"x\n")
     files.replace(path, b"x\n")
     files.read(path)
-    with files.locked(path), pytest.raises(LockTimeout), files.locked(path, timeout_seconds=0):
+    with locks.locked(path), pytest.raises(LockTimeout), locks.locked(path, timeout_seconds=0):
         pass
     with pytest.raises(StoreError):
         files.append(path / "x", b"")
@@ -144,7 +144,7 @@ def test_what_is_not_there_is_none(path: Path) -> None:
 def test_an_error_of_the_system_is_a_sentence_that_names_the_file(
     path: Path, number: int, words: str
 ) -> None:
-    with pytest.raises(StoreError, match=words) as caught, files.told(path):
+    with pytest.raises(StoreError, match=words) as caught, trouble.told(path):
         raise OSError(number, os.strerror(number))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)

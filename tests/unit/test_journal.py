@@ -116,3 +116,30 @@ def test_it_goes_on_when_its_file_was_removed_with_its_folder(tmp_path: Path) ->
     journal.note("second")
     journal.close()
     assert not log.exists()
+
+
+def test_a_log_that_was_moved_or_removed_is_begun_anew(journal: Journal, log: Path) -> None:
+    """Logrotate moves it away, a person removes it; what comes then must be found."""
+    journal.note("first")
+    log.rename(log.with_suffix(".old"))
+    journal.note("second")
+    assert [line["event"] for line in lines(log)] == ["second"]
+    log.unlink()
+    journal.note("third")
+    assert [line["event"] for line in lines(log)] == ["third"]
+    assert [line["event"] for line in lines(log.with_suffix(".old"))] == ["first"]
+
+
+def test_two_processes_that_rotate_one_log_lose_no_line(log: Path) -> None:
+    """The last lines of one that ends come beside the first of the next of its name."""
+    one, other = Journal(log, "a"), Journal(log, "b")
+    filler = "x" * (MAX_BYTES // 40)
+    for number in range(60):
+        one.note("one", number=number, filler=filler)
+        other.note("other", number=number, filler=filler)
+    one.close()
+    other.close()
+    found = [line for path in log.parent.iterdir() for line in lines(path)]
+    for event in ("one", "other"):
+        assert sorted(line["number"] for line in found if line["event"] == event) == [*range(60)]
+    assert all(path.stat().st_size <= MAX_BYTES for path in log.parent.iterdir())

@@ -8,7 +8,9 @@ import pytest
 
 from teamd.supervisor.lifecycle import TABLE, Action, Event, State, Step
 
-ASLEEP, ALIVE = {State.ABSENT, State.WAITING}, {State.RUNNING, State.STOPPING, State.KILLED}
+ASLEEP = {State.ABSENT, State.WAITING}
+WANTED = {State.RUNNING, State.STUCK}
+ALIVE = WANTED | {State.STOPPING, State.KILLED}
 ENDINGS = {Event.CRASHED, Event.HOPELESS}
 
 
@@ -33,12 +35,15 @@ def test_a_cell_keeps_the_books(state: State, event: Event) -> None:
     assert (action is Action.FORK) == ((state in ASLEEP and event is Event.WANTED) or due)
     assert (state in ASLEEP and after in ALIVE) == (action is Action.FORK)
     assert (state in ALIVE and after in ASLEEP) == (state in ALIVE and event in ENDINGS)
-    running = state is State.RUNNING
-    assert (action is Action.DELAY) == (running and event is Event.CRASHED)
-    assert (action is Action.FAIL) == (running and event is Event.HOPELESS)
-    assert (action is Action.TERMINATE) == (running and event is Event.UNWANTED)
+    wanted = state in WANTED
+    assert (action is Action.DELAY) == (wanted and event is Event.CRASHED)
+    assert (action is Action.FAIL) == (wanted and event is Event.HOPELESS)
+    assert (action is Action.TERMINATE) == (wanted and event is Event.UNWANTED)
     assert (action is Action.KILL) == (state not in ASLEEP | {State.RUNNING} and event is Event.DUE)
-    assert (action is Action.KILL) <= (after is State.KILLED)
+    assert (action is Action.KILL) <= (after in {State.KILLED, State.STUCK})
+    assert (action is Action.REPORT) == (state is State.RUNNING and event is Event.SILENT)
+    assert (action is Action.RELIEVE) == (state is State.STUCK and event is Event.HEARD)
+    assert (action is Action.REPORT) == (after is State.STUCK and state is not State.STUCK)
     assert (action is Action.DELAY) <= (after is State.WAITING)
     if action is Action.NOTHING:
         assert after is state
@@ -59,6 +64,31 @@ def test_whoever_is_not_wanted_is_gone_in_the_end(state: State) -> None:
 def test_whoever_is_on_the_way_out_is_not_called_back(state: State) -> None:
     """A second process under the name of one that still ends would take its mail."""
     assert run(state, Event.WANTED) == [Step(state, Action.NOTHING)]
+
+
+def test_who_is_stuck_is_told_of_once_and_comes_back_either_way() -> None:
+    """By itself, or killed where settings want that: as after every crash."""
+    steps = run(State.RUNNING, Event.SILENT, Event.SILENT, Event.HEARD, Event.HEARD)
+    assert [step.action for step in steps] == [
+        Action.REPORT,
+        Action.NOTHING,
+        Action.RELIEVE,
+        Action.NOTHING,
+    ]
+    steps = run(State.RUNNING, Event.SILENT, Event.DUE, Event.CRASHED, Event.DUE)
+    assert [step.action for step in steps] == [
+        Action.REPORT,
+        Action.KILL,
+        Action.DELAY,
+        Action.FORK,
+    ]
+
+
+@pytest.mark.parametrize("event", [Event.SILENT, Event.HEARD])
+@pytest.mark.parametrize("state", [State.STOPPING, State.KILLED])
+def test_silence_means_nothing_on_the_way_out(state: State, event: Event) -> None:
+    """Its end has a deadline already."""
+    assert run(state, event) == [Step(state, Action.NOTHING)]
 
 
 def test_a_whole_life() -> None:

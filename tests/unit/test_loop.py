@@ -146,7 +146,8 @@ def test_a_fresh_start_forgets_the_conversation_and_takes_the_new_role(tmp_path:
     life = Life(tmp_path)
     life.send("the old task")
     life.live(calls=1)
-    life.persona = Persona(model="other", system="You are 'alice', role: writer.")
+    life.persona = Persona(system="You are 'alice', role: writer.")
+    life.model_name = "other"
     life.send("and more", id="1")
     life.live(calls=2)
     assert life.model.asked[-1].system.endswith("role: tester."), "frozen in a conversation"
@@ -181,6 +182,16 @@ def test_she_is_paused_until_the_next_mail_and_the_lead_is_told_once(tmp_path: P
     said = texts(life.model.last(2))
     assert [word in said for word in ("work", "try again", "now it is mended")] == [True] * 3
     assert len(life.lead) == 2, "it worked in between, so this is news"
+
+
+def test_the_lead_is_not_told_again_by_the_next_process(tmp_path: Path) -> None:
+    """Every `teamd restart` would tell of a pause that the lead knows of; of a new one it does."""
+    life = Life(tmp_path, *map(UnusableError, ("no key", "no key", "no such model")), say("Done."))
+    life.send("work")
+    for told in (1, 1, 2):
+        life.live(calls=len(life.model.asked) + 1, status="paused")
+        assert len(life.lead) == told
+    life.live(calls=4)
 
 
 def test_a_pause_with_a_time_ends_by_itself(tmp_path: Path) -> None:

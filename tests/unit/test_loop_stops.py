@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.agent.briefing import DEMAND
 from teamd.agent.prompts import CUT_OFF_CALL, CUT_OFF_REPLY
 from tests.strict.replies import Answer, decline, say, use
-from tests.unit.life import Life
+from tests.unit.life import MODEL, Life, replied
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CUT_OFF = ["max_tokens", "model_context_window_exceeded"]
+
+FULL = "model_context_window_exceeded"
 DO = ("do", {"word": "x"})
 
 
@@ -36,13 +39,55 @@ def test_a_stop_for_tools_without_any_call_ends_the_turn(tmp_path: Path) -> None
     lived(tmp_path, say("I will call one.", stop_reason="tool_use"), calls=1)
 
 
-@pytest.mark.parametrize("reason", CUT_OFF)
-def test_a_reply_that_was_cut_off_goes_on(tmp_path: Path, reason: str) -> None:
-    life = lived(tmp_path, say("The first half", stop_reason=reason), say("the rest"), calls=2)
+def test_a_reply_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+    half = say("The first half", stop_reason="max_tokens")
+    life = lived(tmp_path, half, say("the rest"), calls=2)
     assert life.model.last() == [{"type": "text", "text": CUT_OFF_REPLY}]
 
 
-@pytest.mark.parametrize("reason", [*CUT_OFF, "end_turn", "pause_turn", "a_reason_of_the_future"])
+def test_a_reply_that_filled_the_context_goes_on_after_a_summary(tmp_path: Path) -> None:
+    """The next request would be as full, and every reply be cut off in the same place."""
+    cut = say("The first half", calls=[DO], stop_reason=FULL)
+    life = lived(tmp_path, cut, say("I had begun."), say("the rest"), calls=3)
+    assert life.do.done == []
+    (block,) = life.model.last()
+    assert "I had begun." in block["text"]
+    assert "work" in block["text"]
+
+
+def test_a_context_that_is_full_is_known_to_the_next_process(tmp_path: Path) -> None:
+    """Killed before it had drawn the consequence, it does not ask for more of the same."""
+    life = Life(tmp_path, say("I had begun."))
+    talk = life.conversation()
+    talk.open("You are 'alice', role: tester.")
+    talk.deliver([life.send("work")])
+    talk.add_reply(replied(use(DO, stop_reason=FULL)))
+    life.live(calls=2)
+    assert life.model.last(0)[-1] == {"type": "text", "text": DEMAND}
+    assert "I had begun." in life.model.last()[0]["text"]
+
+
+def test_a_context_that_stays_full_pauses_and_is_told_once(tmp_path: Path) -> None:
+    """Asking again and again would fill it fifty times over; mail is another try."""
+    full = say("The first half", stop_reason=FULL)
+    life = Life(tmp_path, *[full] * 9, say("It fits now."))
+    life.send("work")
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests("paused", calls=5)
+            life.send("try again")
+            await life.rests("paused", calls=9)
+            life.send("and again")
+            await life.rests(calls=11)
+
+    asyncio.run(scenario())
+    (told,) = life.lead
+    assert told.startswith(f"alice is paused: the conversation is too long for {MODEL}")
+    assert told.endswith("begin anew with --fresh")
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "end_turn", "pause_turn", "a_future_reason"])
 def test_a_call_runs_only_when_the_reply_stopped_for_it(tmp_path: Path, reason: str) -> None:
     """What was cut off may be half a command: `rm -rf /tmp/x` is `rm -rf /` on the way."""
     life = lived(tmp_path, use(DO, ("do", {}), stop_reason=reason), say("Again."), calls=2)
@@ -52,10 +97,9 @@ def test_a_call_runs_only_when_the_reply_stopped_for_it(tmp_path: Path, reason: 
     assert all(block["is_error"] for block in life.model.last())
 
 
-@pytest.mark.parametrize("reason", CUT_OFF)
-def test_thinking_that_took_all_the_room_is_left_out(tmp_path: Path, reason: str) -> None:
+def test_thinking_that_took_all_the_room_is_left_out(tmp_path: Path) -> None:
     """The service takes no turn that ends in thinking."""
-    answer = say(thinking="Hm, let me see", stop_reason=reason)
+    answer = say(thinking="Hm, let me see", stop_reason="max_tokens")
     life = lived(tmp_path, answer, say("Done."), calls=2)
     assert [message["role"] for message in life.model.asked[1].messages] == ["user"]
 

@@ -100,7 +100,13 @@ def test_half_a_surrogate_pair_does_not_stop_a_message(post: Post) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "told"), [(0, "no new mail"), (1, "1 new message,"), (3, "3 new messages,")]
+    ("waiting", "told"),
+    [
+        (0, "no new mail"),
+        (1, "1 new message,"),
+        (100, "100 new messages,"),
+        (105, "more than 100 new messages;"),
+    ],
 )
 def test_read_inbox_counts_and_takes_nothing(
     post: Post, tmp_path: Path, waiting: int, told: str

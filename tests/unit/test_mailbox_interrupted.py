@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +31,12 @@ def taken(batch: str, *ids: str) -> bytes:
     return first_position(batch).header() + lines(*ids)
 
 
+def done(batch: str, *ids: str) -> bytes:
+    whole = taken(batch, *ids)
+    header = first_position(batch).header()
+    return replace(first_position(batch), at=len(whole)).header() + whole[len(header) :]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Left:
     """What stands in the two files, and what is to come of it.
@@ -38,6 +44,7 @@ class Left:
     Attributes:
         first: the ids of the next batch.
         later: those of the one after it.
+        kept: the lines that were rejected already.
         old: those that a reader had taken before.
     """
 
@@ -45,6 +52,7 @@ class Left:
     taken: bytes | None = None
     first: str
     later: str = ""
+    kept: bytes = b""
     old: str = ""
     rejected: int = 0
 
@@ -67,19 +75,22 @@ CASES = {
     "file, not truncated, new mail behind": Left(
         inbox=lines("a", "b") + marker("1") + lines("c", "d"),
         taken=taken("1", "a", "b"),
-        first="abcd",
+        first="ab",
+        later="cd",
         old="ab",
     ),
     "file of the second try, not truncated": Left(
         inbox=lines("a") + marker("1") + lines("b") + marker("2") + lines("c"),
         taken=taken("2", "a", "b"),
-        first="abc",
+        first="ab",
+        later="c",
         old="ab",
     ),
     "file of the first try, marker of the second": Left(
         inbox=lines("a") + marker("1") + lines("b") + marker("2") + lines("c"),
         taken=taken("1", "a"),
-        first="abc",
+        first="a",
+        later="bc",
         old="a",
     ),
     "file, truncated": Left(inbox=b"", taken=taken("1", "a", "b"), first="ab", old="ab"),
@@ -89,8 +100,26 @@ CASES = {
     "file, truncated, marker of the next": Left(
         inbox=lines("c") + marker("2"), taken=taken("1", "a"), first="a", later="c", old="a"
     ),
-    "file of rejected lines only": Left(
-        inbox=b"hello\n" + marker("1"), taken=taken("1"), first="", old=""
+    "file, all done, not truncated": Left(
+        inbox=lines("a") + marker("1"), taken=done("1", "a"), first=""
+    ),
+    "file, all done, not truncated, new mail behind": Left(
+        inbox=lines("a") + marker("1") + lines("b", "c"), taken=done("1", "a"), first="bc"
+    ),
+    "file of a rejected line, not truncated": Left(
+        inbox=b"hello\n" + marker("1"),
+        taken=taken("1") + b"hello\n",
+        kept=b"hello\n",
+        first="",
+        rejected=1,
+    ),
+    "file of a rejected line, not moved on": Left(
+        inbox=b"",
+        taken=taken("1") + b"hello\n" + lines("a"),
+        kept=b"hello\n",
+        first="a",
+        old="a",
+        rejected=1,
     ),
     "done": Left(inbox=b"", first=""),
 }
@@ -109,6 +138,8 @@ def paths(tmp_path: Path, left: Left) -> TeamPaths:
     made.inbox("bob").write_bytes(left.inbox)
     if left.taken is not None:
         made.taken("bob").write_bytes(left.taken)
+    if left.kept:
+        made.rejected("bob").write_bytes(left.kept)
     return made
 
 

@@ -34,7 +34,7 @@ def mail(*messages: Message) -> Record:
 
 
 def receipt(paths: TeamPaths, message: Message, told: str | None = None) -> Receipt:
-    return Receipt(paths, Post(paths, durable=False, max_bytes=1000), message, told=told)
+    return Receipt(Post(paths, durable=False, max_bytes=1000), message, told=told)
 
 
 def test_a_conversation_is_read_from_the_message_on(paths: TeamPaths) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from teamd import clocks
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, NoTeamd, UnknownTeammate
 from teamd.protocol import TEAMD, Message
 from teamd.store import requests, running
@@ -64,6 +65,28 @@ def test_a_request_is_late_when_its_deadline_has_passed() -> None:
     """Its asker was told that it failed; doing it now would be a surprise."""
     assert not request().late
     assert request(deadline=time.time() - 0.001).late
+
+
+def test_the_clock_of_the_boot_counts_before_that_of_the_wall() -> None:
+    """The wall's may be set between the asking and the reading."""
+    in_time = Request.within(60, "spawn", id="a")
+    assert not replace(in_time, deadline=time.time() - 3600).late
+    assert Request.within(-0.001, "spawn", id="a").late
+    assert replace(Request.within(-0.001, "spawn", id="a"), deadline=time.time() + 3600).late
+    assert Request.of(in_time.message()) == in_time
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"boot": "another"}, {"boot": 5}, {"uptime": None}, {"uptime": "soon"}, {"uptime": True}],
+)
+def test_without_the_clock_of_this_boot_that_of_the_wall_counts(more: dict[str, object]) -> None:
+    """A foreign program knows the wall's only, and a request may have waited for a reboot."""
+    made = Request.within(60, "spawn", id="a").message()
+    known = {"boot": clocks.boot(), "uptime": 0.0} if more else {}
+    for deadline, late in ((time.time() + 60, False), (time.time() - 1, True)):
+        extra = {"arguments": {}, "deadline": deadline, **known, **more}
+        assert Request.of(replace(made, extra=extra)).late is late
 
 
 @pytest.mark.parametrize("deadline", [None, "soon", True, -1, [], HUGE, float("nan"), 1e300])

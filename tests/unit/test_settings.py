@@ -45,7 +45,7 @@ VALUES = st.recursive(
 )
 TABLES = st.dictionaries(KEYS, VALUES, max_size=4)
 DOCUMENTS = st.dictionaries(
-    st.sampled_from([*SECTIONS, "teammate", "permission"]) | KEYS,
+    st.sampled_from([*SECTIONS, "teammate", "prices", "permission"]) | KEYS,
     TABLES | st.lists(TABLES, max_size=3) | VALUES,
     max_size=5,
 )
@@ -85,6 +85,7 @@ def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
     assert (settings.model.concurrent_calls, settings.model.cache) == (8, True)
     assert settings.model.headers == {}
     assert (settings.limits.calls_per_wake, settings.supervision.stop_seconds) == (50, 10)
+    assert (settings.supervision.stuck_seconds, settings.supervision.stuck_restart) == (300, False)
     assert settings.mail == Mail(durability="disk", max_message_bytes=1048576)
     assert (settings.tools.bash_timeout_seconds, settings.tools.output_bytes) == (120, 50000)
     assert settings.tools.env == ("PATH", "LANG", "TERM")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from teamd.settings import Model, Settings, Teammate, Tools, changes
+from teamd.settings import Limits, Model, Price, Settings, Teammate, Tools, changes
 
 
 def test_changes_are_dotted_keys() -> None:
@@ -13,6 +13,8 @@ def test_changes_are_dotted_keys() -> None:
     carol = Teammate(name="carol", role="coder", prompt="work")
     old = Settings(teammates=(alice, bob))
     new = Settings(
+        limits=Limits(team_usd=5.0),
+        prices={"small": Price(input=1.0, output=2.0)},
         model=Model(cache=False, max_tokens=5),
         tools=Tools(env=()),
         teammates=(carol, replace(alice, prompt="rest", model="small")),
@@ -22,7 +24,9 @@ def test_changes_are_dotted_keys() -> None:
     assert changes(old, new) == [
         "model.max_tokens",
         "model.cache",
+        "limits.team_usd",
         "tools.env",
+        "prices.small",
         "teammate.alice.prompt",
         "teammate.alice.model",
         "teammate.bob",

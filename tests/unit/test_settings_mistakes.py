@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALICE = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "work"\n'
+LIMITS = "calls_per_wake, teammate_tokens, teammate_usd, team_tokens, team_usd"
+TOKENS = "a whole number from 0, for no limit, to 1000000000000000"
+USD = "a number of USD from 0, for no limit, to 1000000000"
+RATE = "a number of USD from 0 to 1000000000"
 SECONDS = "a number of seconds above 0 and up to 1000000"
+SHARE = "a number above 0 and up to 1"
 WHOLE = "a whole number of at least 1"
 NAME = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
 ADDRESS = "an address that begins with http:// or https://"
@@ -46,6 +51,11 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         ("model", 'base_url = "http://"', f'model.base_url must be {ADDRESS}, not "http://"'),
         ("model", "key_command = true", "model.key_command must be non-empty text, not true"),
         ("model", 'max_tokens = "many"', f'model.max_tokens must be {WHOLE}, not "many"'),
+        ("model", "context_tokens = 0", f"model.context_tokens must be {WHOLE}, not 0"),
+        ("model", "clear_at = 0", f"model.clear_at must be {SHARE}, not 0"),
+        ("model", "clear_at = true", f"model.clear_at must be {SHARE}, not true"),
+        ("model", "compact_at = 1.5", f"model.compact_at must be {SHARE}, not 1.5"),
+        ("model", "compact_at = nan", f"model.compact_at must be {SHARE}, not nan"),
         ("model", "max_tokens = 0", f"model.max_tokens must be {WHOLE}, not 0"),
         ("model", "max_tokens = true", f"model.max_tokens must be {WHOLE}, not true"),
         ("model", "max_tokens = 1.5", f"model.max_tokens must be {WHOLE}, not 1.5"),
@@ -92,6 +102,16 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         ("model", "script = 1", "model.script must be the path of a file, not 1"),
         ("limits", "calls_per_wake = 0", f"limits.calls_per_wake must be {WHOLE}, not 0"),
         ("supervision", "stop_seconds = -1", f"supervision.stop_seconds must be {SECONDS}, not -1"),
+        (
+            "supervision",
+            "stuck_seconds = -1",
+            f"supervision.stuck_seconds must be {SECONDS.replace('above', 'of at least')}, not -1",
+        ),
+        (
+            "supervision",
+            "stuck_restart = 1",
+            "supervision.stuck_restart must be true or false, not 1",
+        ),
         ("mail", 'durability = "no"', 'mail.durability must be "disk" or "os", not "no"'),
         ("mail", "durability = 'a\\b\"'", r'mail.durability must be "disk" or "os", not "a\\b\""'),
         ("mail", "durability = []", 'mail.durability must be "disk" or "os", not a list'),
@@ -146,9 +166,9 @@ def test_a_path_that_no_system_takes_is_a_mistake(path: str, file: Path) -> None
         ("[lmits]", "lmits {no}; did you mean limits?"),
         ("[limits]\nmax_tokens = 5", "limits.max_tokens {no}; did you mean model.max_tokens?"),
         ('name = "red"', "name {no}; did you mean team.name or model.name?"),
-        ("[limits]\nqqq = 5", "limits.qqq {no}; there are: calls_per_wake"),
+        ("[limits]\nqqq = 5", "limits.qqq {no}; there are: {limits}"),
         ("[mail]\nqqq = 5", "mail.qqq {no}; there are: durability, max_message_bytes"),
-        ('[limits]\n"a\\u001b" = 5', 'limits."a\\u001b" {no}; there are: calls_per_wake'),
+        ('[limits]\n"a\\u001b" = 5', 'limits."a\\u001b" {no}; there are: {limits}'),
         ("limits = 5", "limits must be a table, [limits], not 5"),
         ("[[limits]]", "limits must be a table, [limits], not a list"),
         ("teammate = 5", "teammate must be tables, each under a [[teammate]]"),
@@ -157,7 +177,52 @@ def test_a_path_that_no_system_takes_is_a_mistake(path: str, file: Path) -> None
     ],
 )
 def test_what_is_no_setting_is_told_with_the_nearest(text: str, sentence: str, file: Path) -> None:
-    assert mistakes(text, file) == (sentence.replace("{no}", "is not a setting"),)
+    whole = sentence.replace("{no}", "is not a setting").replace("{limits}", LIMITS)
+    assert mistakes(text, file) == (whole,)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("teammate_tokens = -1", f"limits.teammate_tokens must be {TOKENS}, not -1"),
+        ("teammate_tokens = 1.5", f"limits.teammate_tokens must be {TOKENS}, not 1.5"),
+        ("team_tokens = true", f"limits.team_tokens must be {TOKENS}, not true"),
+        ("teammate_usd = -0.1", f"limits.teammate_usd must be {USD}, not -0.1"),
+        ("team_usd = inf", f"limits.team_usd must be {USD}, not inf"),
+        ("team_usd = nan", f"limits.team_usd must be {USD}, not nan"),
+        ('team_usd = "5 $"', f'limits.team_usd must be {USD}, not "5 $"'),
+    ],
+)
+def test_a_limit_that_limits_nothing_is_refused(line: str, sentence: str, file: Path) -> None:
+    """A figure that compares with nothing, as nan does, would never be reached."""
+    assert mistakes(f"[limits]\n{line}", file) == (sentence,)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("prices = 5", 'prices must be tables, each under a [prices."model-name"]'),
+        ("[prices]\ninput = 3", 'prices must be tables, each under a [prices."model-name"]'),
+        (
+            '[prices."m"]\ninput = 3',
+            f'prices.output is missing; it must be {RATE} (in [prices."m"])',
+        ),
+        (
+            '[prices."m"]\ninput = 3\noutput = nan',
+            'prices.output must be a number of USD from 0 to 1000000000, not nan (in [prices."m"])',
+        ),
+        (
+            '[prices."m"]\ninput = 3\noutput = 4\ncache_reads = 1',
+            'prices.cache_reads is not a setting; did you mean cache_read? (in [prices."m"])',
+        ),
+        (
+            "[prices.m2.5]\ninput = 3\noutput = 4",
+            'prices.m2 must hold figures; a name with a dot stands in quotes, as [prices."m2.5"]',
+        ),
+    ],
+)
+def test_a_mistaken_price_is_told(text: str, sentence: str, file: Path) -> None:
+    assert mistakes(text, file) == (sentence,)
 
 
 @pytest.mark.parametrize("dotted", sorted(NOT_BUILT))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from teamd.errors import SettingsError, TeamError
 from teamd.protocol import check_name
-from teamd.settings import Settings, Team, Teammate, changes, parse
+from teamd.settings import Price, Settings, Team, Teammate, changes, parse
 from teamd.settings.declared import SECTIONS
 from teamd.settings.keys import keys_of
 from teamd.settings.writing import init_text, with_teammate
@@ -57,8 +57,8 @@ def defaults(file: Path) -> Settings:
 
 
 def sections() -> str:
-    """The example up to the teammates."""
-    return init_text().partition("# [[teammate]]")[0]
+    """The example up to the prices and the teammates, of which there may be any number."""
+    return init_text().partition("# [prices")[0]
 
 
 def setting_lines() -> list[str]:
@@ -93,6 +93,14 @@ def test_a_line_of_the_example_holds_the_default_when_it_is_uncommented(
     settings = parse(init_text().replace(f"# {line}", line).encode(), path=file)
     keys = [key.rpartition(".")[2] for key in changes(defaults, settings)]
     assert keys == ([line.partition(" = ")[0]] if "# e.g.; " in line else [])
+
+
+def test_the_examples_price_loads_when_it_is_uncommented(file: Path) -> None:
+    _, mark, prices = init_text().partition("# [prices")
+    text = re.sub(r"(?m)^# ", "", (mark + prices).partition("# Who is spawned")[0])
+    assert parse(text.encode(), path=file).prices == {
+        "my-model": Price(input=3, output=15, cache_read=0.3, cache_write=3.75)
+    }
 
 
 def test_the_examples_teammates_load_when_they_are_uncommented(file: Path) -> None:

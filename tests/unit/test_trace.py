@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,7 +85,7 @@ def test_a_broadcast_has_a_way_to_each_receiver(paths: TeamPaths) -> None:
     put(paths, to="ann", type="broadcast", id=sent.id)
     put(paths, to=LEAD, type="broadcast", id=sent.id)
     deliver(paths, sent, to="bob")
-    deliver(paths, sent, to=USER)
+    deliver(paths, replace(sent, to=LEAD), to=USER)
     assert [(way.to, str(way.stage)) for way in trace(paths, sent.id)] == [
         ("ann", "queued"),
         ("bob", "delivered"),
@@ -98,6 +99,21 @@ def test_what_was_rejected_is_found(paths: TeamPaths) -> None:
     paths.rejected("bob").write_bytes(b"\xff{\n" + paths.rejected("bob").read_bytes())
     (way,) = trace(paths, sent.id)
     assert (way.stage, way.file) == (Stage.REJECTED, str(paths.rejected("bob")))
+
+
+def test_a_rejected_message_that_was_sent_again_is_where_it_is_now(paths: TeamPaths) -> None:
+    """A retry under the same id, after the limit was raised, say."""
+    sent = put(paths)
+    paths.inbox("bob").rename(paths.rejected("bob"))
+    put(paths, id=sent.id)
+    (way,) = trace(paths, sent.id)
+    assert (way.stage, way.position) == (Stage.QUEUED, 1)
+    box = Mailbox(paths, "bob", durable=False)
+    batch = box.take()
+    assert [way.stage for way in trace(paths, sent.id)] == [Stage.TAKEN]
+    deliver(paths, *batch.messages)
+    box.done(batch)
+    assert [way.stage for way in trace(paths, sent.id)] == [Stage.DELIVERED]
 
 
 def test_a_foreign_line_need_not_say_much(paths: TeamPaths) -> None:

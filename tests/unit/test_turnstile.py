@@ -10,7 +10,7 @@ import pytest
 
 from teamd.agent.turnstile import Turnstile
 from teamd.models import Ask, Reply, TransientError
-from teamd.store import files
+from teamd.store import locks
 from tests.strict.replies import say
 from tests.unit.life import Player, replied
 from tests.waiting import until
@@ -59,7 +59,7 @@ def test_no_more_than_so_many_calls_are_under_way(tmp_path: Path) -> None:
 def test_a_place_that_another_process_holds_is_waited_for(tmp_path: Path) -> None:
     async def scenario() -> None:
         player = Player(say("Done."))
-        held = files.try_lock(tmp_path / "0.lock")
+        held = locks.try_lock(tmp_path / "0.lock")
         assert held is not None
         call = asyncio.create_task(Turnstile(player, tmp_path, 1).reply(ASK))
         done, _ = await asyncio.wait([call], timeout=0.3)

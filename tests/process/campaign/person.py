@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from teamd.identity import Identity
 from teamd.protocol import LEAD, Message
-from teamd.store import files
+from teamd.store import locks
 from teamd.store.mailbox import Mailbox
 from tests.process.campaign import places
 from tests.process.campaign.places import Place
@@ -85,7 +85,7 @@ class Person:
         Mailbox(paths, LEAD).put(Message(sender=self._names[0], to=LEAD, content=content))
         self._ledger.commands.append((LEAD, content))
         # It would be through between two looks at it: it is held up at the door until it is seen.
-        with self._printed.open("ab") as printed, files.locked(paths.inbox(LEAD)):
+        with self._printed.open("ab") as printed, locks.locked(paths.inbox(LEAD)):
             command = self._project.begin("teamctl", "inbox", stdout=printed)
             wait_until(lambda: places.of_reader(paths, command.pid) is Place.DRAIN)
         hit = self._killer.kill(

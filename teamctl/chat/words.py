@@ -1,0 +1,46 @@
+"""What begins with a slash: small commands within the chat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+HELP: Final = {
+    "/team": "who is in the team and how they are",
+    "/inbox": "read the mail that was sent to you",
+    "/tasks": "the board",
+    "/compact": "have the lead sum up its conversation",
+    "/help": "this list",
+    "/quit": "leave; the team goes on (also Ctrl-D)",
+}
+_COMMANDS: Final = {"/team": ("team",), "/inbox": ("inbox",), "/tasks": ("tasks",)}
+
+
+def obey(line: str, run: Callable[[Sequence[str]], None]) -> bool:
+    """Do what a line with a slash says.
+
+    Args:
+        line: as it was typed.
+        run: runs a `teamctl` command of this team.
+
+    Returns:
+        Whether the chat goes on.
+    """
+    word = line.split(maxsplit=1)[0].lower()
+    if word == "/quit":
+        return False
+    if word in _COMMANDS:
+        run(_COMMANDS[word])
+    elif word == "/help":
+        width = max(map(len, HELP))
+        for name, what in HELP.items():
+            click.echo(f"{name:{width}}  {what}")
+    else:
+        near = [name for name in HELP if name.startswith(word)]
+        hint = f"did you mean {near[0]}?" if near else "/help lists them"
+        click.echo(f"no command {word!r}; {hint}", err=True)
+    return True

@@ -1,0 +1,74 @@
+"""`teamctl chat`: talk to an agent that leads the team, or have it do one thing."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from teamctl import output
+from teamctl.chat.lead import Lead
+from teamctl.input import text_or_stdin
+from teamctl.receipts import timeout_option
+from teamctl.turns import last_words
+from teamd.commandline import Choice, pass_choice, team_options
+from teamd.errors import ExitCode, TeamError
+from teamd.protocol import LEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@click.command()
+@click.argument("prompt", required=False)
+@timeout_option
+@output.json_option
+@team_options
+@pass_choice
+def command(choice: Choice, prompt: str | None, *, timeout: float | None, as_json: bool) -> int:
+    """Talk to the agent that leads the team; it is started with your first chat.
+
+    With a PROMPT (- reads standard input) it prints the final text of the turn that answers, for
+    scripts. Ctrl-C interrupts the lead's turn. The team, the lead included, lives on when the
+    chat ends; `teamctl shutdown lead` ends the lead, and you are the lead again.
+    """
+    if as_json and prompt is None:
+        raise click.UsageError("--json is one document: give a PROMPT with it")
+    paths = choice.existing()
+    lead = Lead(choice, paths)
+    if warning := lead.call():
+        output.warn(warning)
+    if prompt is None:
+        _talk(lead)
+        return ExitCode.DONE
+    message = lead.tell(text_or_stdin(prompt))
+    try:
+        said = last_words(paths, LEAD, message, timeout)
+    except KeyboardInterrupt:
+        lead.interrupt()
+        raise
+    if as_json:
+        output.print_json({"text": said})
+    else:
+        click.echo(output.plain(said))
+    return ExitCode.DONE
+
+
+def _talk(lead: Lead) -> None:
+    from teamctl.chat.console import talk  # noqa: PLC0415 -- asyncio, only for a conversation
+
+    if sys.stdin.isatty():
+        click.echo("You talk to lead; /help lists what else there is, Ctrl-D leaves.")
+
+    group = click.get_current_context().find_root().command
+
+    def run(argv: Sequence[str]) -> None:
+        try:
+            group.main(["--team-dir", str(lead.paths.root), *argv], standalone_mode=False)
+        except click.ClickException as error:
+            error.show()
+        except TeamError as error:
+            click.echo(str(error), err=True)
+
+    talk(lead, run)

@@ -1,0 +1,58 @@
+"""`teamctl delete`: end a team by name and remove it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from teamd.commandline import Choice, Seconds, pass_choice, team_options
+from teamd.errors import ExitCode, TeamError
+from teamd.store import requests, teams
+from teamd.store.paths import project
+
+if TYPE_CHECKING:
+    from teamd.store.paths import TeamPaths
+
+_MARGIN_SECONDS = 10.0  # between the kill and the answer
+
+
+@click.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Ask nobody, and remove it whoever is at work.")
+@click.option(
+    "--timeout",
+    type=Seconds(zero=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds that teammates have to answer.",
+)
+@team_options
+@pass_choice
+def command(choice: Choice, name: str, *, force: bool, timeout: float) -> int:
+    """Ask everybody in the team NAME to shut down, then remove it with all that it has written.
+
+    While somebody rejects, it stays. Only teams in .teams/ can be deleted.
+    """
+    home = choice.existing().home if choice.team_dir else project(Path.cwd())
+    team = teams.deletable(teams.found(home, name))
+    if not force and teams.must_be_asked(team):
+        _ask(team.paths, timeout)
+    asyncio.run(teams.stop(team.paths))
+    teams.remove(team.paths)
+    click.echo(f"team {name} is deleted")
+    return ExitCode.DONE
+
+
+def _ask(paths: TeamPaths, seconds: float) -> None:
+    answer = requests.ask(
+        paths,
+        "shutdown",
+        {"all": True, "seconds": seconds},
+        timeout_seconds=seconds + _MARGIN_SECONDS,
+    )
+    if answer.exit_code == ExitCode.REFUSED:
+        raise TeamError(f"{answer.text}; the team stays, or --force")
+    click.echo(answer.text)

@@ -1,0 +1,64 @@
+"""`teamctl tasks`: the board, a line a task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from teamctl import output
+from teamd.commandline import Choice, pass_choice, team_options
+from teamd.errors import ExitCode
+from teamd.store.board_files import read_all
+from teamd.store.tasks import TaskStatus
+
+if TYPE_CHECKING:
+    from teamd.store.blocking import Tasks
+    from teamd.store.tasks import Task
+
+_COLOURS = {
+    TaskStatus.IN_PROGRESS: "green",
+    TaskStatus.COMPLETED: "bright_black",
+    TaskStatus.DELETED: "red",
+}
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Show deleted ones, too.")
+@output.json_option
+@team_options
+@pass_choice
+def command(choice: Choice, *, everything: bool, as_json: bool) -> int:
+    """Show the tasks of the team.
+
+    BLOCKED BY names what has to be completed before. `teamctl task show ID` tells all of one.
+    """
+    tasks = read_all(choice.existing())
+    shown = [
+        task for task in tasks.by_id.values() if everything or task.status is not TaskStatus.DELETED
+    ]
+    for sentence in tasks.damaged.values():
+        output.warn(sentence)
+    if as_json:
+        documents = [{**task.to_json(), "blocked": bool(tasks.blockers(task))} for task in shown]
+        output.print_json({"tasks": documents})
+    elif shown:
+        _draw(shown, tasks)
+    else:
+        click.echo('no tasks; `teamctl task add "…"` makes one')
+    return ExitCode.DONE
+
+
+def _draw(shown: list[Task], tasks: Tasks) -> None:
+    from rich.text import Text  # noqa: PLC0415 -- only where something is drawn
+
+    table = output.table(("ID", "STATUS", "OWNER", "BLOCKED BY", "SUBJECT"), numbers=("ID",))
+    for task in shown:
+        table.add_row(
+            task.id,
+            Text(task.status, style=_COLOURS.get(task.status, "")),
+            Text(output.plain(task.owner) or "-"),
+            ", ".join(tasks.blockers(task)) or "-",
+            Text(output.plain(task.subject)),
+        )
+    output.console().print(table)

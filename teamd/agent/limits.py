@@ -1,0 +1,166 @@
+"""Limits on tokens and money: the most that a call may take is kept back before it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.models import LimitError, ModelError
+from teamd.models.prices import FREE, Price, Prices
+from teamd.protocol import new_id
+from teamd.store.entries import NOTHING, Account, Reservation
+
+if TYPE_CHECKING:
+    from teamd.identity import Identity
+    from teamd.models import Ask, Model, Reply, Usage
+    from teamd.store.ledger import Ledger
+
+# What a server may put before a first prompt by itself, such as how tools are called.
+UNSEEN_TOKENS: Final = 1024
+_REMEMBERED: Final = 4  # a teammate's own conversation, and those of its subagents
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A request whose tokens the server has told, and the reply to it."""
+
+    ask: Ask
+    messages: list[dict[str, Any]]
+    reply: Reply
+    tokens: int
+
+    def most_of(self, ask: Ask) -> int | None:
+        """The most tokens of a request that shares a beginning with this one; `None` if none does.
+
+        What was told counts once, and each message that was not in it by its bytes. A message
+        that is gone, or tools that are not offered this time, can only make it less.
+        """
+        if (ask.model, ask.system) != (self.ask.model, self.ask.system) or (
+            ask.tools and ask.tools != self.ask.tools
+        ):
+            return None
+        return self.tokens + _bytes(
+            [message for at, message in enumerate(ask.messages) if not self._had(at, message)]
+        )
+
+    def _had(self, at: int, message: dict[str, Any]) -> bool:
+        if at == len(self.messages) and message["role"] == "assistant":
+            return all(block in self.reply.content for block in message["content"])
+        return at < len(self.messages) and message == self.messages[at]
+
+
+class Metered:
+    """A model that is not asked when its reply might exceed a limit.
+
+    Args:
+        ledger: where all of the team write down what they take.
+        name: the teammate's.
+        process: this one; its calls are settled for it when it dies.
+        free: whether nobody charges for it.
+    """
+
+    def __init__(
+        self, model: Model, ledger: Ledger, *, name: str, process: Identity, free: bool = False
+    ) -> None:
+        self._model = model
+        self._ledger = ledger
+        self._name = name
+        self._process = process
+        self._free = free
+        self._own: Any = None
+        self._prices: Prices | None = None
+        self._known: list[_Known] = []
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer within the limits.
+
+        Raises:
+            LimitError: one is reached; nothing was asked.
+        """
+        price = self._price(ask.model)
+        reservation = await self._reserve(ask, price)
+        account: Account | None = None  # in full: a call that is cut off may have taken anything
+        try:
+            reply = await self._model.reply(ask)
+            account = _account(reply.usage, price)
+        except ModelError as error:
+            if not error.begun:
+                account = NOTHING
+            raise
+        finally:
+            self._ledger.settle(reservation, account)
+        self._remember(ask, reply)
+        return reply
+
+    async def close(self) -> None:
+        """Give back connections."""
+        await self._model.close()
+
+    async def _reserve(self, ask: Ask, price: Price | None) -> Reservation:
+        tokens = self._input_bound(ask)
+        wanted = Reservation(
+            id=new_id(),
+            teammate=self._name,
+            process=self._process,
+            model=ask.model,
+            input_tokens=tokens,
+            output_tokens=ask.max_tokens,
+            usd=None if price is None else price.most(tokens, ask.max_tokens),
+        )
+        pause = _FIRST_PAUSE_SECONDS
+        while (refusal := self._ledger.reserve(wanted)) is not None:
+            if not refusal.passing:
+                raise LimitError(refusal.sentence(self._name), refusal.key, self._lifted)
+            # Others' calls are under way, and mostly take less than what is kept back for them.
+            await asyncio.sleep(random.uniform(0.5, 1.5) * pause)  # noqa: S311 -- no secret
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        return wanted
+
+    def _lifted(self) -> bool:
+        return not self._ledger.is_refused(self._name)
+
+    def _price(self, model: str) -> Price | None:
+        if self._free:
+            return FREE
+        own = self._ledger.terms().prices
+        if self._prices is None or own != self._own:
+            self._own, self._prices = own, Prices(own)
+        return self._prices.find(model)
+
+    def _input_bound(self, ask: Ask) -> int:
+        """The most tokens that the request can have: none is shorter than a byte."""
+        whole = _bytes([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
+        bounds = [known.most_of(ask) for known in self._known]
+        return min([whole, *(bound for bound in bounds if bound is not None)])
+
+    def _remember(self, ask: Ask, reply: Reply) -> None:
+        tokens = reply.usage.total_input_tokens + reply.usage.output_tokens
+        if tokens:
+            # The list is the conversation's own, and grows.
+            known = _Known(ask, list(ask.messages), reply, tokens)
+            self._known = [known, *self._known][:_REMEMBERED]
+
+
+def _account(usage: Usage, price: Price | None) -> Account | None:
+    """What a reply has taken; `None` where the server does not tell."""
+    if not (usage.total_input_tokens or usage.output_tokens):
+        return None
+    return Account(
+        calls=1,
+        input_tokens=usage.total_input_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        unpriced_calls=int(price is None),
+        usd=Decimal(0) if price is None else price.cost(usage),
+    )
+
+
+def _bytes(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode(errors="replace"))

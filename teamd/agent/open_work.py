@@ -1,0 +1,38 @@
+"""What a teammate still has to do, as the board and the store of requests have it on record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from teamd.store.approvals import Approvals
+    from teamd.store.board import Board
+
+
+class OnRecord:
+    """The open work of one teammate; a line each."""
+
+    def __init__(self, board: Board, approvals: Approvals, name: str) -> None:
+        self._board = board
+        self._approvals = approvals
+        self._name = name
+
+    def tasks(self) -> Sequence[str]:
+        """The tasks of the board that it owns and has not completed."""
+        return [
+            f"{task.id} [{task.status}] {task.subject}"
+            for task in self._board.read().by_id.values()
+            if task.status.open and task.is_of(self._name)
+        ]
+
+    def requests(self) -> Sequence[str]:
+        """The requests that wait for its answer, and its own that wait for one."""
+        lines = []
+        for question in self._approvals.all():
+            if question.is_open and question.to == self._name:
+                lines.append(f"{question.type} {question.id} of {question.asker} waits for you")
+            elif question.is_open and question.asker == self._name:
+                lines.append(f"your {question.type} {question.id} waits for {question.to}")
+        return lines

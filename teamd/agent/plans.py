@@ -1,0 +1,108 @@
+"""Whether a teammate that works by plan may act: decided by the store and its own records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from teamd.protocol import LEAD, PROMPT_KEY, TEAMD, USER
+from teamd.store.question import Kind, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from teamd.agent.conversation import Conversation
+    from teamd.protocol import Message
+    from teamd.store.approvals import Approvals
+    from teamd.store.question import Question
+
+ACTING: Final = frozenset({"bash", "write_file", "edit_file", "background_run"})
+_LEADS: Final = frozenset({LEAD, USER})
+
+
+class Plans:
+    """One teammate's plans: an approval opens the task that the plan was submitted for.
+
+    Args:
+        planned: whether the roster says that it works by plan; asked at each call.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        conversation: Conversation,
+        approvals: Approvals,
+        planned: Callable[[], bool],
+    ) -> None:
+        self._name = name
+        self._conversation = conversation
+        self._approvals = approvals
+        self._planned = planned
+        self._opened = ""  # the last task that was found approved; an approval is never taken back
+
+    def task(self) -> str:
+        """The name of the task at hand, for a plan to be submitted for."""
+        return self._conversation.standing.task
+
+    def refusal(self, tool: str) -> str | None:
+        """Why a tool may not be used now, in a sentence; `None` where it may.
+
+        Mail has no say in it: what counts is the question's own file, and whose task it is for.
+        """
+        if tool not in ACTING or self.task() == self._opened or not self._planned():
+            return None
+        mine = [question for question in self._mine() if question.task == self.task()]
+        if any(question.status is Verdict.APPROVED for question in mine):
+            self._opened = self.task()
+            return None
+        return f"{tool} is refused until your plan is approved; {_remedy(mine)}"
+
+    def is_new_task(self, messages: Iterable[Message]) -> bool:
+        """Whether mail that is about to be read begins another task.
+
+        A spawn's prompt does, and a task that was claimed for it while it was idle; and the lead's
+        message does once a turn has ended after the approval.
+        """
+        messages = list(messages)
+        if any(m.extra.get(PROMPT_KEY) is True or _tells_of_a_claim(m) for m in messages):
+            return True
+        if not any(m.type == "message" and m.sender.lower() in _LEADS for m in messages):
+            return False
+        finished = self._conversation.standing.finished
+        return bool(finished) and any(
+            question.id in finished and question.task == self.task()
+            for question in self._mine()
+            if question.status is Verdict.APPROVED
+        )
+
+    def begin_task(self) -> None:
+        """Begin another task, such as one claimed from the board: it needs a plan of its own."""
+        self._conversation.begin_task()
+        self.withdraw()
+
+    def withdraw(self) -> None:
+        """Take back what was submitted for an earlier task: its approval would open nothing."""
+        for question in self._mine():
+            if question.is_open and question.task != self.task():
+                self._approvals.expire(question.id)
+
+    def _mine(self) -> list[Question]:
+        return [
+            question
+            for question in self._approvals.all()
+            if question.type == Kind.PLAN and question.asker == self._name
+        ]
+
+
+def _tells_of_a_claim(message: Message) -> bool:
+    return message.sender == TEAMD and "task_id" in message.extra
+
+
+def _remedy(plans: list[Question]) -> str:
+    if not plans:
+        return "read what you need, then call submit_plan"
+    last = plans[-1]
+    if last.is_open:
+        return f"plan {last.id} waits for its approval, which comes as mail: end your turn"
+    why = f": {last.reason}" if last.reason else ""
+    return f"plan {last.id} was {last.status}{why}; call submit_plan with a better one"

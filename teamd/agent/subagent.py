@@ -1,0 +1,84 @@
+"""A subagent: a short conversation inside its teammate's process, of which only the end counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teamd.agent import prompts
+from teamd.models import Ask
+from teamd.tools import Result, ToolError
+
+if TYPE_CHECKING:
+    from teamd.agent.conversation import Conversation
+    from teamd.models import Model
+    from teamd.tools import Toolbox
+
+
+class Subagent:
+    """One task, done by a model of its own conversation.
+
+    Args:
+        conversation: a new one; it stays on disk for whoever wants to read it.
+        model: the teammate's own, so that it is on the teammate's budget.
+        toolbox: without what makes a member of the team.
+        calls: how many model calls it may take.
+        max_tokens: per reply.
+    """
+
+    def __init__(
+        self,
+        *,
+        conversation: Conversation,
+        model: Model,
+        model_name: str,
+        toolbox: Toolbox,
+        calls: int,
+        max_tokens: int,
+    ) -> None:
+        self._conversation = conversation
+        self._model = model
+        self._model_name = model_name
+        self._toolbox = toolbox
+        self._calls = calls
+        self._max_tokens = max_tokens
+
+    async def run(self, system: str, prompt: str) -> str:
+        """Do the task; returns the text of the last turn.
+
+        Raises:
+            ToolError: it came to no end.
+            UnusableError: the model cannot be asked.
+        """
+        talk = self._conversation
+        talk.open(system)
+        talk.add_note(prompt)
+        for _ in range(self._calls):
+            talk.add_reply(await self._model.reply(self._ask()))
+            await self._follow()
+            if not talk.owes_reply:
+                talk.end_turn(talk.stop_reason, talk.said)
+                return talk.said or f"(it ended without a word: {talk.stop_reason})"
+        raise ToolError(
+            f"the subagent was not done after {self._calls} model calls; its last words: "
+            f"{talk.said or '(none)'}"
+        )
+
+    def _ask(self) -> Ask:
+        return Ask(
+            model=self._model_name,
+            system=self._conversation.system,
+            tools=self._toolbox.schemas(),
+            messages=self._conversation.messages(),
+            max_tokens=self._max_tokens,
+        )
+
+    async def _follow(self) -> None:
+        talk = self._conversation
+        for call in talk.unanswered:
+            if talk.stop_reason != "tool_use":
+                talk.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
+                continue
+            talk.begin_call(call)
+            talk.add_result(call, await self._toolbox.run(call["name"], call["input"]))
+        if talk.stop_reason == "max_tokens" and not talk.owes_reply:
+            talk.add_note(prompts.CUT_OFF_REPLY)

@@ -1,0 +1,168 @@
+"""What the model sees of a conversation: exchanges, and the messages that are made of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.agent import briefing, prompts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.models import Block
+
+_WORTH_BYTES: Final = 100  # clearing less than that would hide more than it saves
+
+_Message = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """What the model was told, results first, and what it answered.
+
+    Attributes:
+        number: the reply's.
+        told: empty where a turn was gone on with.
+    """
+
+    number: int
+    told: list[Block]
+    said: list[Block]
+
+
+@dataclass(slots=True)
+class View:
+    """The messages of one conversation, as its records make them.
+
+    Attributes:
+        calls: the tool calls of the last reply.
+        bytes: how much of a request they take, about.
+    """
+
+    calls: list[Block] = field(default_factory=list)
+    bytes: int = 0
+    _head: list[Block] = field(default_factory=list)
+    _exchanges: list[_Exchange] = field(default_factory=list)
+    _results: dict[str, Block] = field(default_factory=dict)
+    _texts: list[Block] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """How many exchanges there are."""
+        return len(self._exchanges)
+
+    def tell(self, text: str) -> None:
+        """Add a text of the user's."""
+        self._texts.append(self._weighed({"type": "text", "text": text}))
+
+    def answer(self, call: str, text: str, *, is_error: bool) -> None:
+        """Add the result of a call of the last reply; no other has a place, and each has one."""
+        if call not in self._results and any(block["id"] == call for block in self.calls):
+            self._results[call] = self._weighed(
+                {
+                    "type": "tool_result",
+                    "tool_use_id": call,
+                    "content": [{"type": "text", "text": text}],
+                    "is_error": is_error,
+                }
+            )
+
+    def reply(self, number: int, content: list[Block]) -> None:
+        """Add what the model said to all that was told so far; numbers grow."""
+        for call in self.calls:
+            if call["id"] not in self._results:  # the API takes no call without one
+                self.answer(call["id"], prompts.INTERRUPTED_CALL, is_error=True)
+        if not self._exchanges and not self._told():
+            self.tell(briefing.GAP)  # the API takes no conversation that the model begins
+        said = [self._weighed(block) for block in content]
+        self._exchanges.append(_Exchange(number, self._told(), said))
+        self._results, self._texts = {}, []
+        self.calls = [block for block in content if block["type"] == "tool_use"]
+
+    def restart(self, text: str) -> None:
+        """Have nothing but this text, as the user's, instead of all there is."""
+        self.calls, self._exchanges, self._results, self._texts = [], [], {}, []
+        self.bytes = 0
+        self.tell(text)
+        self._head = list(self._texts)
+
+    def messages(self) -> list[_Message]:
+        """All of it, as the Messages API takes it."""
+        return _messages(self._exchanges, self._told())
+
+    def demanding(self, text: str, *, skipped: int, texts: bool) -> list[_Message]:
+        """All of it with a demand at its end, or only the newer part of it.
+
+        Args:
+            text: the demand.
+            skipped: how many exchanges to leave out, the oldest; what stands above them stays.
+            texts: whether to show what was told since the last reply, besides results.
+        """
+        demand = {"type": "text", "text": text}
+        kept = self._exchanges[skipped:]
+        told = [*self._results.values(), *(self._texts if texts else ()), demand]
+        if not skipped:
+            return _messages(kept, told)
+        gap = {"type": "text", "text": briefing.GAP}
+        above = [*self._head, gap]
+        if not kept:
+            return _messages([], [*above, *_texts_of(told)])
+        first = _Exchange(kept[0].number, [*above, *_texts_of(kept[0].told)], kept[0].said)
+        return _messages([first, *kept[1:]], told)
+
+    def clearable(self, *, kept: int) -> tuple[int, int]:
+        """Up to which reply results would be cleared, and how many bytes it would save.
+
+        Args:
+            kept: how many of the last exchanges keep their results.
+        """
+        through = self._exchanges[-1 - kept].number if len(self._exchanges) > kept else 0
+        return through, sum(saved for _, _, saved in self._clearings(through))
+
+    def clear(self, through: int) -> None:
+        """Put a short text in the place of every long result of the replies up to that one."""
+        for block, text, saved in list(self._clearings(through)):
+            block["content"] = [{"type": "text", "text": text}]
+            self.bytes -= saved
+
+    def _clearings(self, through: int) -> Iterator[tuple[Block, str, int]]:
+        """Each result that is worth clearing, what would stand there, and what that saves."""
+        tolds = [*(exchange.told for exchange in self._exchanges[1:]), list(self._results.values())]
+        for exchange, told in zip(self._exchanges, tolds, strict=False):
+            if exchange.number > through:
+                return
+            names = {call["id"]: call["name"] for call in exchange.said if "name" in call}
+            for block in told:
+                if block["type"] == "tool_result":
+                    old = block["content"][0]["text"]
+                    text = briefing.cleared(names[block["tool_use_id"]], _size(old))
+                    saved = _size(old) - _size(text)
+                    if saved >= _WORTH_BYTES:
+                        yield block, text, saved
+
+    def _told(self) -> list[Block]:
+        """What stands behind the last reply: results first, as the API wants them."""
+        return [*self._results.values(), *self._texts]
+
+    def _weighed(self, block: Block) -> Block:
+        self.bytes += _size(json.dumps(block, ensure_ascii=False))
+        return block
+
+
+def _messages(exchanges: list[_Exchange], told: list[Block]) -> list[_Message]:
+    messages: list[_Message] = []
+    for exchange in exchanges:
+        if exchange.told:
+            messages.append({"role": "user", "content": exchange.told})
+        messages.append({"role": "assistant", "content": exchange.said})
+    return [*messages, {"role": "user", "content": told}] if told else messages
+
+
+def _texts_of(told: list[Block]) -> list[Block]:
+    return [block for block in told if block["type"] == "text"]
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="replace"))

@@ -1,0 +1,111 @@
+"""What tokens cost: the table that ships as `prices.toml`, and what a person puts in its place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from teamd.models import Usage
+
+PER_TOKENS: Final = 1_000_000
+_READ: Final = Decimal("0.1")  # of the price of input, unless a price says otherwise
+_WRITE: Final = Decimal("1.25")
+# What may follow a model's name without making another model of it: claude-haiku-4-5-20251001,
+# claude-sonnet-4-5@20250929, …-latest. A further number may: claude-opus-5-5 is no claude-opus-5.
+_SAME_MODEL: Final = re.compile(r"(?:[-@:](?:latest|default|20\d{6}))+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """USD per million tokens of each kind.
+
+    Attributes:
+        long_prompt_tokens: a prompt of more than these, cached ones included, costs
+            `long_prompt_factor` times as much, its reply too; `None` where length does not matter.
+    """
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal
+    cache_write: Decimal
+    long_prompt_tokens: int | None = None
+    long_prompt_factor: Decimal = Decimal(1)
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Price:
+        """Read a price from its table; only `input` and `output` must be in it."""
+        rates = {key: Decimal(str(value)) for key, value in fields.items() if value is not None}
+        tokens = rates.get("long_prompt_tokens")
+        return cls(
+            input=rates["input"],
+            output=rates["output"],
+            cache_read=rates.get("cache_read", rates["input"] * _READ),
+            cache_write=rates.get("cache_write", rates["input"] * _WRITE),
+            long_prompt_tokens=None if tokens is None else int(tokens),
+            long_prompt_factor=rates.get("long_prompt_factor", Decimal(1)),
+        )
+
+    def cost(self, usage: Usage) -> Decimal:
+        """What a reply has cost, in USD."""
+        total = (
+            usage.input_tokens * self.input
+            + usage.cache_read_tokens * self.cache_read
+            + usage.cache_write_tokens * self.cache_write
+            + usage.output_tokens * self.output
+        )
+        return total * self._factor(usage.total_input_tokens) / PER_TOKENS
+
+    def most(self, input_tokens: int, output_tokens: int) -> Decimal:
+        """The most that so many tokens can cost, whatever the cache does with them, in USD."""
+        dearest = max(self.input, self.cache_read, self.cache_write)
+        total = input_tokens * dearest + output_tokens * self.output
+        return total * max(Decimal(1), self._factor(input_tokens)) / PER_TOKENS
+
+    def _factor(self, input_tokens: int) -> Decimal:
+        long = self.long_prompt_tokens is not None and input_tokens > self.long_prompt_tokens
+        return self.long_prompt_factor if long else Decimal(1)
+
+
+FREE: Final = Price.of({"input": 0, "output": 0})
+
+
+class Prices:
+    """Prices by the name of the model.
+
+    Args:
+        own: a person's, which come before those that ship; as they stand in `team.toml`.
+    """
+
+    def __init__(self, own: Mapping[str, Mapping[str, Any]]) -> None:
+        self._tables = [
+            {name: Price.of(fields) for name, fields in table.items()} for table in (own, shipped())
+        ]
+
+    def find(self, model: str) -> Price | None:
+        """The price of a model, or of the one that its name is a dated form of, if it is known."""
+        for table in self._tables:
+            named = [name for name in table if _names(name, model)]
+            if named:
+                return table[max(named, key=len)]
+        return None
+
+
+def shipped() -> dict[str, dict[str, Any]]:
+    """The table that ships, as it stands in its file."""
+    import tomllib  # noqa: PLC0415 -- 3 ms, only where prices count
+
+    text = files("teamd.models").joinpath("prices.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _names(name: str, model: str) -> bool:
+    if not model.startswith(name):
+        return False
+    rest = model[len(name) :]
+    return not rest or _SAME_MODEL.fullmatch(rest) is not None

@@ -1,0 +1,108 @@
+"""What a supervisor's parts are made from, as the settings of the moment want it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from teamd import settings
+from teamd.protocol import TEAMD
+from teamd.store.board import Board
+from teamd.store.ledger import Ledger
+from teamd.store.post import Post
+from teamd.store.terms import terms_of
+from teamd.store.watch import SLOW_SECONDS, watch
+from teamd.supervisor.chores import PATIENCE_SECONDS, Chores
+from teamd.supervisor.commands import Newcomer, Reloaded
+from teamd.supervisor.restarts import Tolerance
+from teamd.supervisor.vigil import Silence
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.journal import Journal
+    from teamd.settings import Settings
+    from teamd.store.paths import TeamPaths
+
+
+_IN_LEDGER: Final = (
+    "limits.teammate_tokens",
+    "limits.teammate_usd",
+    "limits.team_tokens",
+    "limits.team_usd",
+)
+
+
+@dataclass(slots=True)
+class Parts:
+    """What the parts are made from. `settings` changes when they are read again."""
+
+    paths: TeamPaths
+    settings_file: Path
+    settings: Settings
+    journal: Journal
+    claim: int
+
+    @property
+    def post(self) -> Post:
+        """Who delivers mail."""
+        mail = self.settings.mail
+        return Post(self.paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How many crashes are borne."""
+        supervision = self.settings.supervision
+        return Tolerance(crashes=supervision.crashes, within_seconds=supervision.within_seconds)
+
+    @property
+    def silence(self) -> Silence:
+        """What is made of one that shows no sign of life."""
+        supervision = self.settings.supervision
+        return Silence(seconds=supervision.stuck_seconds, restart=supervision.stuck_restart)
+
+    def chores(self) -> Chores:
+        """What is done for the task board."""
+        board = Board(
+            self.paths,
+            self.post,
+            TEAMD,
+            durable=self.settings.mail.durability == "disk",
+            patience_seconds=PATIENCE_SECONDS,
+        )
+        watching = watch(self.paths.tasks)
+        return Chores(board, watching, self.journal, round_seconds=SLOW_SECONDS)
+
+    def reload(self) -> Reloaded:
+        """Read the settings again; a child that is forked from now on follows them."""
+        new = settings.load(self.settings_file, folder=self.paths.home)
+        changed = settings.changes(self.settings, new)
+        # First, since it may fail, and then nothing changes.
+        Ledger(self.paths.ledger).agree(terms_of(new))
+        self.settings = new
+        self.journal.note("reloaded", changed=changed)
+        lines = [f"{key} has changed: {_when(key)}" for key in changed]
+        return Reloaded(tuple(lines), tuple(map(newcomer, new.teammates)))
+
+
+def newcomer(declared: settings.Teammate) -> Newcomer:
+    """The one that a `[[teammate]]` declares."""
+    return Newcomer(
+        name=declared.name,
+        role=declared.role,
+        prompt=declared.prompt,
+        model=declared.model,
+        plan=declared.plan,
+    )
+
+
+def _when(key: str) -> str:
+    """From when on a changed setting counts."""
+    section = key.partition(".")[0]
+    if section == "teammate":
+        return "who is new is spawned now; who is known keeps role and model"
+    if key in _IN_LEDGER or section == "prices":
+        return "counts from the next model call on; `teamctl resume` for who is paused"
+    if section in ("team", "supervision"):
+        return "waits for `teamd restart`"
+    return "counts for teammates whose process starts from now on; `teamd restart` reaches all"

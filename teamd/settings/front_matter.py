@@ -1,0 +1,83 @@
+"""Markdown with front matter: YAML between two `---` lines, and the text behind it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+MAX_BYTES: Final = 262_144
+_FRONT: Final = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_FIELD: Final = re.compile(r"([A-Za-z][\w-]*):[ \t]*(.*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What such a file says."""
+
+    path: Path
+    fields: Mapping[str, Any]
+    body: str
+
+    def text(self, key: str) -> str:
+        """A field's text on one line, empty where it is missing or of another kind."""
+        value = self.fields.get(key)
+        return " ".join(value.split()) if isinstance(value, str) else ""
+
+    def words(self, key: str) -> tuple[str, ...] | None:
+        """A field's words, from a list or from text with commas; `None` where it is missing."""
+        value = self.fields.get(key)
+        if isinstance(value, str):
+            value = value.split(",")
+        if not isinstance(value, list):
+            return None
+        return tuple(str(word).strip() for word in value if str(word).strip())
+
+
+def read(path: Path) -> Document:
+    """Read a file; one without front matter is all body.
+
+    Raises:
+        SettingsError: it is too long, no text, or cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except OSError as error:
+        raise SettingsError(path, [f"it cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(path, ["it is not UTF-8; save it as such"]) from error
+    if len(data) > MAX_BYTES:
+        raise SettingsError(path, [f"it is larger than {MAX_BYTES} bytes; shorten it"])
+    if "\0" in text:
+        raise SettingsError(path, ["it holds a NUL character, so it is no text"])
+    front = _FRONT.match(text)
+    fields = {} if front is None else _fields(front[1])
+    body = text if front is None else text[front.end() :]
+    return Document(path=path, fields=MappingProxyType(fields), body=body.strip())
+
+
+def _fields(front: str) -> dict[str, Any]:
+    import yaml  # noqa: PLC0415 -- 30 ms that only who has such files pays
+
+    try:
+        found = yaml.safe_load(front)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        # Such files are full of `description: Use when: …`, which is no YAML, and which every
+        # other reader of them takes for what it means.
+        found = dict(_plain(front))
+    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _plain(front: str) -> Iterator[tuple[str, str]]:
+    for line in front.splitlines():
+        if field := _FIELD.fullmatch(line.rstrip()):
+            yield field[1], field[2]

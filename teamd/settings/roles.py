@@ -1,0 +1,86 @@
+"""Role files: Markdown that says what a role is, as `.claude/agents/` holds them.
+
+`spawn alice reviewer` finds `reviewer.md`. Its front matter may name a `model` and the `tools`
+that such a teammate may use; the text behind it becomes a part of the system prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from teamd.settings import front_matter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+INHERIT: Final = "inherit"
+# The short names that such files use; each means the newest of its kind that the SDK knows.
+_MODELS: Final[Mapping[str, str]] = MappingProxyType(
+    {"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"}
+)
+# What other programs call the tools that are here, too. One that is not here grants nothing.
+_TOOLS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "Bash": ("bash", "background_run", "check_background", "stop_background"),
+        "Read": ("read_file",),
+        "Write": ("write_file",),
+        "Edit": ("edit_file",),
+        "MultiEdit": ("edit_file",),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a role file says.
+
+    Attributes:
+        model: `None` for that of the team.
+        tools: those of the workspace that it may use; `None` for all. Mail, board and whatever
+            else makes a member of the team are never taken away.
+        instructions: become a part of the system prompt.
+    """
+
+    name: str
+    description: str = ""
+    model: str | None = None
+    tools: frozenset[str] | None = None
+    instructions: str = ""
+
+
+def find(role: str, folders: Iterable[Path]) -> Role | None:
+    """The file of a role, from the first folder that has one.
+
+    Raises:
+        SettingsError: there is one, and it cannot be understood.
+    """
+    if not _FILE_NAME.fullmatch(role):
+        return None
+    for folder in folders:
+        path = folder / f"{role}.md"
+        if path.is_file():
+            return _role(front_matter.read(path), role)
+    return None
+
+
+def _role(document: front_matter.Document, name: str) -> Role:
+    model = document.text("model")
+    tools = document.words("tools")
+    return Role(
+        name=name,
+        description=document.text("description"),
+        model=None if model in ("", INHERIT) else _MODELS.get(model, model),
+        tools=None if tools is None else frozenset(_known(tools)),
+        instructions=document.body,
+    )
+
+
+def _known(tools: Iterable[str]) -> Iterable[str]:
+    for tool in tools:
+        plain = tool.partition("(")[0].strip()  # `Bash(git *)`: the permissions are not read here
+        yield from _TOOLS.get(plain, (plain,))

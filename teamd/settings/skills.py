@@ -1,0 +1,79 @@
+"""Skills: folders with a `SKILL.md`, known by name and description, read when they are needed.
+
+The format is that of the open Agent Skills specification.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import SettingsError
+from teamd.settings import front_matter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+FILE_NAME: Final = "SKILL.md"
+_LONGEST_DESCRIPTION: Final = 1024  # characters; the specification's bound
+_MOST_FILES: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
+    """One skill.
+
+    Attributes:
+        folder: holds `SKILL.md` and whatever belongs to it.
+    """
+
+    name: str
+    description: str
+    folder: Path
+
+    def read(self, file: str = FILE_NAME) -> str:
+        """The text of `SKILL.md` without its front matter, or of another file of the skill.
+
+        Raises:
+            SettingsError: there is no such file in the folder, or it is no text.
+        """
+        path = (self.folder / file).resolve()
+        if not path.is_relative_to(self.folder.resolve()):
+            raise SettingsError(self.folder / file, ["it lies outside the skill's folder"])
+        document = front_matter.read(path)
+        return document.body
+
+    def files(self) -> list[str]:
+        """The other files of the skill, as paths within it."""
+        found = sorted(
+            str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()
+        )
+        return [name for name in found if name != FILE_NAME][:_MOST_FILES]
+
+
+def find(folders: Iterable[Path]) -> tuple[list[Skill], list[SettingsError]]:
+    """The skills of these folders, by name, and what is wrong with those that are none.
+
+    Of two with one name the one in the earlier folder counts.
+    """
+    found: dict[str, Skill] = {}
+    mistakes: list[SettingsError] = []
+    for folder in folders:
+        for path in sorted(folder.glob(f"*/{FILE_NAME}")):
+            try:
+                skill = _skill(front_matter.read(path))
+            except SettingsError as error:
+                mistakes.append(error)
+                continue
+            found.setdefault(skill.name, skill)
+    return sorted(found.values(), key=lambda skill: skill.name), mistakes
+
+
+def _skill(document: front_matter.Document) -> Skill:
+    folder = document.path.parent
+    description = document.text("description")
+    if not description:
+        raise SettingsError(document.path, ["it has no description; say when it is of use"])
+    name = document.text("name") or folder.name
+    return Skill(name=name, description=description[:_LONGEST_DESCRIPTION], folder=folder)

@@ -1,0 +1,137 @@
+"""One question and its answer, as they stand in a file of `.team/requests/`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import sha256
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.protocol import PLAN_TYPE, SHUTDOWN_TYPE, is_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+_ID_BYTES: Final = 6  # short enough to be typed, long enough for one team
+
+
+class Kind(StrEnum):
+    """What is asked; the set is open, these are those that teamd knows what to do about."""
+
+    SHUTDOWN = SHUTDOWN_TYPE
+    PLAN = PLAN_TYPE
+
+
+class Verdict(StrEnum):
+    """How a question stands."""
+
+    OPEN = "open"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Something that one member asks another to approve or to reject.
+
+    Attributes:
+        asker: who asked, and is told the answer; `from` in JSON.
+        to: the only one that may answer.
+        asked: seconds since the epoch, as are `deadline` and `answered`.
+        sent: whether it stands in the inbox of `to`.
+        told: whether the answer stands in the asker's.
+        settled: whether what follows from the answer is done, where anything is to be done.
+        task: of a plan: which task of the asker's it is for.
+        extra: keys of other programs, kept as they came.
+    """
+
+    id: str = field(default_factory=lambda: os.urandom(_ID_BYTES).hex())
+    type: str
+    asker: str
+    to: str
+    content: str
+    asked: float
+    deadline: float | None = None
+    status: Verdict = Verdict.OPEN
+    answered: float | None = None
+    reason: str = ""
+    sent: bool = False
+    told: bool = False
+    settled: bool = False
+    task: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for an answer."""
+        return self.status is Verdict.OPEN
+
+    @property
+    def owes_end(self) -> bool:
+        """Whether it is a shutdown that came to an end on which nobody has acted yet."""
+        ends = self.status in (Verdict.APPROVED, Verdict.EXPIRED)
+        return self.type == Kind.SHUTDOWN and ends and not self.settled
+
+    def to_json(self) -> dict[str, Any]:
+        """The question as its file and `--json` show it."""
+        return {
+            **self.extra,
+            "id": self.id,
+            "type": self.type,
+            "from": self.asker,
+            "to": self.to,
+            "content": self.content,
+            "asked": self.asked,
+            "deadline": self.deadline,
+            "status": str(self.status),
+            "answered": self.answered,
+            "reason": self.reason,
+            "sent": self.sent,
+            "told": self.told,
+            "settled": self.settled,
+            "task": self.task,
+        }
+
+    def encode(self) -> bytes:
+        """The content of its file."""
+        return json.dumps(self.to_json(), indent=1).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, content: bytes) -> Question | None:
+        """Read a file; `None` where it holds no question: somebody wrote into it."""
+        try:
+            fields = json.loads(content)
+            asked, answered, deadline = (
+                fields.pop(key, None) for key in ("asked", "answered", "deadline")
+            )
+            values = {key: fields.pop(key) for key in ("id", "type", "to", "content")}
+            values |= {key: fields.pop(key, "") for key in ("reason", "task")}
+            values["asker"] = fields.pop("from")
+            flags = [fields.pop(key, None) is True for key in ("sent", "told", "settled")]
+            status = Verdict(fields.pop("status"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        if not is_moment(asked) or not all(isinstance(text, str) for text in values.values()):
+            return None
+        return cls(
+            **values,
+            asked=asked,
+            answered=answered if is_moment(answered) else None,
+            deadline=deadline if is_moment(deadline) else None,
+            status=status,
+            sent=flags[0],
+            told=flags[1],
+            settled=flags[2],
+            extra=MappingProxyType(fields),
+        )
+
+
+def id_of(key: str) -> str:
+    """The id of the question that one very tool call asks, also when it is repeated."""
+    return sha256(key.encode()).hexdigest()[: 2 * _ID_BYTES]

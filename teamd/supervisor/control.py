@@ -1,0 +1,167 @@
+"""The supervisor's inbox: requests, each answered once, and what teammates say of themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.clocks import Deadline
+from teamd.errors import NotAMessage, StoreError, TeamError
+from teamd.protocol import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
+from teamd.states import Status
+from teamd.store import requests
+from teamd.store.requests import Answer, Request
+
+if TYPE_CHECKING:
+    from teamd.journal import Journal
+    from teamd.protocol import Message
+    from teamd.store.mailbox import Mailbox
+    from teamd.store.paths import TeamPaths
+    from teamd.supervisor.chores import Chores
+    from teamd.supervisor.commands import Commands
+    from teamd.supervisor.handshakes import Handshakes
+    from teamd.supervisor.register import Register
+    from teamd.supervisor.teammates import Teammates
+
+_RETRY_SECONDS: Final = 1.0
+_REMEMBERED: Final = 1000  # answers, for whoever asks again under the same id
+_USUAL_COUNTS: Final = ("turns", "input_tokens", "output_tokens")
+
+
+class Control:
+    """Reads the inbox and does what it says.
+
+    Attributes:
+        closing: requests are refused from now on.
+    """
+
+    def __init__(
+        self,
+        *,
+        paths: TeamPaths,
+        mailbox: Mailbox,
+        register: Register,
+        teammates: Teammates,
+        commands: Commands,
+        handshakes: Handshakes,
+        chores: Chores,
+        journal: Journal,
+    ) -> None:
+        self.closing = False
+        self._paths = paths
+        self._mailbox = mailbox
+        self._register = register
+        self._teammates = teammates
+        self._commands = commands
+        self._handshakes = handshakes
+        self._chores = chores
+        self._journal = journal
+        self._blocked = Deadline.after(0.0)
+        self._given: dict[str, Answer] = {}
+
+    @property
+    def blocked_seconds(self) -> float:
+        """How long nothing can be read; 0 or less if it can."""
+        return self._blocked.left
+
+    def refuse_leftovers(self) -> None:
+        """What a dead supervisor had taken may have been done: say so, and do not do it again."""
+        requests.sweep(self._paths)
+        for message in self._mailbox.leftover():
+            if message.type == REQUEST_TYPE:
+                self._journal.warn(
+                    "request of a dead teamd", id=message.id, command=message.content
+                )
+                text = "teamd was restarted meanwhile; `teamctl team` shows whether it was done"
+                requests.answer(self._paths, message.id, Answer.to_error(TeamError(text)))
+
+    def obey(self) -> None:
+        """Read what has come."""
+        if self.blocked_seconds > 0:
+            return
+        try:
+            if not self._mailbox.waiting():
+                return
+            batch = self._mailbox.take()
+            self._mailbox.done(batch)  # first, so that no request runs twice, whatever comes
+        except StoreError as error:  # a full disk, say: all stays where it is until there is space
+            self._journal.error("control inbox not read", error)
+            self._blocked = Deadline.after(_RETRY_SECONDS)  # the try itself is a hint: no spin
+            return
+        for message in batch.messages:
+            if message.type == STATE_TYPE:
+                self._note_state(message)
+            elif message.type == REQUEST_TYPE:
+                self._serve(message)
+            elif message.type == SHUTDOWN_ANSWER_TYPE:
+                self._handshakes.hear(message.sender)
+            else:
+                self._journal.warn("no request", type=message.type, sender=message.sender)
+
+    def carry_out(self, request: Request) -> None:
+        """Do what is asked and answer it."""
+        try:
+            self._commands.carry_out(request, lambda given: self._reply(request, given))
+        except TeamError as error:
+            self._reply(request, Answer.to_error(error))
+        except OSError as error:  # no descriptors left, say: the machine's trouble, and it passes
+            self._journal.error("not done", error, id=request.id)
+            text = f"teamd could not do it now: {error.strerror or error}; try again"
+            self._reply(request, Answer.to_error(TeamError(text)))
+
+    def publish(self) -> None:
+        """Write down in the roster what has changed, and see to the tasks of who has gone.
+
+        What cannot be written is tried again.
+        """
+        try:
+            self._register.publish()
+        except StoreError as error:
+            self._journal.error("roster not written", error)
+        self._chores.look(self._register.team)
+
+    def _serve(self, message: Message) -> None:
+        try:
+            request = Request.of(message)
+        except NotAMessage as error:
+            self._journal.warn("no request", sender=message.sender, reason=str(error))
+            return
+        if request.late:
+            self._journal.warn("request came too late", command=request.command, id=request.id)
+            return
+        self._journal.note("request", command=request.command, id=request.id, sender=request.sender)
+        if (given := self._given.get(request.id)) is not None:
+            self._reply(request, given)  # asked again, by one that was killed before it could read
+            return
+        if self.closing:
+            self._reply(request, Answer.to_error(TeamError("teamd is stopping; start it again")))
+            return
+        self.carry_out(request)
+
+    def _reply(self, request: Request, given: Answer) -> None:
+        self._journal.note("answered", id=request.id, text=given.text, exit_code=given.exit_code)
+        self._given[request.id] = given
+        while len(self._given) > _REMEMBERED:
+            del self._given[next(iter(self._given))]
+        self.publish()  # whoever reads the answer finds the roster as it says
+        try:
+            requests.answer(self._paths, request.id, given)
+        except StoreError as error:
+            self._journal.error("answer not written", error, id=request.id)
+
+    def _note_state(self, message: Message) -> None:
+        """Believe a report if it comes from the process that the teammate has now."""
+        said = message.extra
+        process = self._teammates.process(message.sender)
+        if process is None or (process.pid, process.started) != (
+            said.get("pid"),
+            said.get("started"),
+        ):
+            self._journal.note("report of an earlier process", name=message.sender)
+            return
+        try:
+            values: dict[str, Any] = {key: int(said[key]) for key in _USUAL_COUNTS}
+            values["status"] = Status(str(said["status"]))
+        except (KeyError, ValueError, TypeError):
+            self._journal.warn("unreadable report", name=message.sender)
+            return
+        self._register.change(message.sender, **values, reason=said.get("reason"))

@@ -1,0 +1,158 @@
+"""Tools that ask for a yes or no, or give one: plans, and the request to shut down."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from teamd.protocol import LEAD, new_id
+from teamd.store.approvals import AlreadyAnswered
+from teamd.store.question import Kind, Question, Verdict, id_of
+from teamd.tools import Input, Tool, ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.store.approvals import Approvals
+
+
+class SubmitPlanInput(Input):
+    """What `submit_plan` takes."""
+
+    plan: str = Field(min_length=1, description="the whole plan, for one who decides by it alone")
+
+
+class SubmitPlan(Tool[SubmitPlanInput]):
+    """Asks the lead to approve a plan.
+
+    Args:
+        task: names the task at hand.
+    """
+
+    name = "submit_plan"
+    description = (
+        "Submit a plan for your task to the lead. It returns at once; approval or rejection comes "
+        "as mail. A later plan takes the place of an earlier one that is not answered yet."
+    )
+    Input = SubmitPlanInput
+    repeatable: ClassVar[bool] = True  # under the same id, which is asked once
+
+    def __init__(self, approvals: Approvals, name: str, task: Callable[[], str]) -> None:
+        self._approvals = approvals
+        self._name = name
+        self._task = task
+
+    async def call(self, arguments: SubmitPlanInput) -> str:
+        """Submit it."""
+        return await self.call_once(arguments, new_id())
+
+    async def call_once(self, arguments: SubmitPlanInput, key: str) -> str:
+        """Submit it under an id that follows from the call."""
+        if not arguments.plan.strip():
+            raise ToolError("a plan is needed; this one is empty")
+        asked = self._approvals.ask(
+            Question(
+                id=id_of(key or new_id()),
+                type=Kind.PLAN,
+                asker=self._name,
+                to=LEAD,
+                content=arguments.plan.replace("\0", "\ufffd"),
+                asked=time.time(),
+                task=self._task(),
+            )
+        )
+        self._approvals.withdraw(self._name, Kind.PLAN, but=asked.id)
+        return f"plan {asked.id} is with the lead; the answer comes as mail. End your turn to wait."
+
+
+class VerdictInput(Input):
+    """What `shutdown_response` takes."""
+
+    request_id: str = Field(description="that of the shutdown_request")
+    approve: bool = Field(description="false to go on working, with a reason")
+    reason: str | None = Field(default=None, description="why, in a sentence")
+
+
+class ShutdownResponse(Tool[VerdictInput]):
+    """Answers a request to shut down. The loop ends the turn when it was approved.
+
+    Args:
+        ring: has the asker look at a rejection at once; of an approval the loop tells, when the
+            results of the same reply are written down.
+    """
+
+    name = "shutdown_response"
+    description = (
+        "Answer a shutdown_request. Approve when nothing would be lost: you are ended after this "
+        "reply, and remember everything when you are woken again. Otherwise reject with a reason."
+    )
+    Input = VerdictInput
+    repeatable: ClassVar[bool] = True  # a question is answered once
+
+    def __init__(self, approvals: Approvals, name: str, ring: Callable[[str], None]) -> None:
+        self._approvals = approvals
+        self._name = name
+        self._ring = ring
+
+    async def call(self, arguments: VerdictInput) -> str:
+        """Write the answer down, once."""
+        request = arguments.request_id
+        approve, reason = arguments.approve, arguments.reason or ""
+        found = self._approvals.find(request)
+        if found is not None and found.type != Kind.SHUTDOWN:
+            raise ToolError(f"{request} is no shutdown_request")
+        try:
+            self._approvals.answer(request, by=self._name, approve=approve, reason=reason)
+        except AlreadyAnswered as error:
+            if not _is_same(error.question, approve=approve, reason=reason):
+                raise
+        if approve:
+            return "approved; you are shut down now"
+        self._ring(request)
+        return "rejected; go on working"
+
+
+class ReviewPlanInput(Input):
+    """What `review_plan` takes."""
+
+    request_id: str = Field(description="that of the plan_approval_request")
+    approve: bool = Field(description="false to have a better plan")
+    feedback: str | None = Field(default=None, description="what to mind, or what to change")
+
+
+class ReviewPlan(Tool[ReviewPlanInput]):
+    """Approves or rejects a teammate's plan; the lead's alone."""
+
+    name = "review_plan"
+    description = (
+        "Approve or reject the plan of a teammate, by the request_id of its plan_approval_request. "
+        "The teammate is told by mail, and works only once its plan is approved."
+    )
+    Input = ReviewPlanInput
+    repeatable: ClassVar[bool] = True  # a question is answered once
+
+    def __init__(self, approvals: Approvals) -> None:
+        self._approvals = approvals
+
+    async def call(self, arguments: ReviewPlanInput) -> str:
+        """Write the answer down, once."""
+        request = arguments.request_id
+        approve, feedback = arguments.approve, arguments.feedback or ""
+        found = self._approvals.find(request)
+        if found is not None and found.type != Kind.PLAN:
+            raise ToolError(f"{request} is no plan_approval_request")
+        try:
+            answered = self._approvals.answer(request, by=LEAD, approve=approve, reason=feedback)
+        except AlreadyAnswered as error:
+            if not _is_same(error.question, approve=approve, reason=feedback):
+                raise
+            answered = error.question
+        return f"{answered.status}; {answered.asker} is told"
+
+
+def _is_same(question: Question, *, approve: bool, reason: str) -> bool:
+    """Whether the answer that stands is this very one: the call is repeated after a crash."""
+    verdict = Verdict.APPROVED if approve else Verdict.REJECTED
+    return (question.status, question.reason) == (verdict, reason)

@@ -1,0 +1,78 @@
+"""Requests to the supervisor from within a teammate's loop, which goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import ExitCode, TeamError
+from teamd.protocol import new_id
+from teamd.store import requests
+from teamd.store.requests import Answer, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from teamd.store.paths import TeamPaths
+
+_FIRST_PAUSE_SECONDS: Final = 0.005
+_LONGEST_PAUSE_SECONDS: Final = 0.1
+
+
+class Asking:
+    """The supervisor, as one teammate asks it."""
+
+    def __init__(self, paths: TeamPaths, sender: str) -> None:
+        self._paths = paths
+        self._sender = sender
+
+    async def ask(
+        self, command: str, arguments: Mapping[str, Any], *, key: str, timeout_seconds: float = 30.0
+    ) -> Answer:
+        """Have something done and wait for the answer.
+
+        Args:
+            command: as the supervisor knows it.
+            arguments: of the command.
+            key: the tool call's. One that is repeated after a crash gets the first one's answer.
+            timeout_seconds: until it is given up.
+
+        Raises:
+            TeamError: it was refused, or there was no answer in time.
+        """
+        request = self._request(command, arguments, key, timeout_seconds)
+        found = requests.collect(self._paths, request.id)
+        if found is None:
+            requests.submit(self._paths, request)
+            found = await self._collected(request, timeout_seconds)
+        if found.exit_code != ExitCode.DONE:
+            raise TeamError(found.text)
+        return found
+
+    def begin(
+        self, command: str, arguments: Mapping[str, Any], *, key: str, seconds: float
+    ) -> None:
+        """Have something begun whose end is told in another way.
+
+        Raises:
+            NoTeamd: there is nobody to ask.
+        """
+        requests.submit(self._paths, self._request(command, arguments, key, seconds))
+
+    def _request(
+        self, command: str, arguments: Mapping[str, Any], key: str, seconds: float
+    ) -> Request:
+        return Request.within(
+            seconds, command, arguments=arguments, id=key or new_id(), sender=self._sender
+        )
+
+    async def _collected(self, request: Request, seconds: float) -> Answer:
+        pause = _FIRST_PAUSE_SECONDS
+        until = time.monotonic() + seconds
+        while (found := requests.collect(self._paths, request.id)) is None:
+            if time.monotonic() > until:
+                raise requests.overdue(seconds)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        return found

@@ -1,0 +1,222 @@
+"""Tools that share work out: the task board."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from teamd.store.task_rules import Change
+from teamd.store.tasks import TaskStatus
+from teamd.tools import Input, Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from teamd.store.blocking import Tasks
+    from teamd.store.board import Board, Changed
+    from teamd.store.tasks import Task
+
+
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+TaskId = Annotated[str, BeforeValidator(_as_text)]  # many a model takes an id for a number
+
+
+class TaskCreateInput(Input):
+    """What `task_create` takes."""
+
+    subject: str = Field(description="what is to be done, in a few words")
+    description: str = Field(default="", description="all that whoever does it has to know")
+    blocked_by: list[TaskId] = Field(
+        default_factory=list, description="ids of tasks that have to be completed before"
+    )
+    role: str = Field(default="", description="the role that it is for; leave out for anybody")
+
+
+class TaskCreate(Tool[TaskCreateInput]):
+    """Puts a task on the board."""
+
+    name = "task_create"
+    description = (
+        "Put a task on the board that the whole team shares. It has no owner until somebody "
+        "claims it."
+    )
+    Input = TaskCreateInput
+    repeatable: ClassVar[bool] = True  # under the same key, which makes one task
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    async def call(self, arguments: TaskCreateInput) -> str:
+        """Make it."""
+        return await self.call_once(arguments, "")
+
+    async def call_once(self, arguments: TaskCreateInput, key: str) -> str:
+        """Make it, or find what this very call has made already."""
+        task = self._board.add(
+            arguments.subject,
+            description=arguments.description,
+            blocked_by=tuple(arguments.blocked_by),
+            role=arguments.role,
+            key=key,
+        )
+        return f"task {task.id} is made"
+
+
+class TaskGetInput(Input):
+    """What `task_get` takes."""
+
+    task_id: TaskId
+
+
+class TaskGet(Tool[TaskGetInput]):
+    """Shows a task."""
+
+    name = "task_get"
+    description = "Read all of a task: description, status, owner, what blocks it."
+    Input = TaskGetInput
+    repeatable: ClassVar[bool] = True
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    async def call(self, arguments: TaskGetInput) -> str:
+        """The task as JSON."""
+        tasks = self._board.read()
+        task = tasks.get(arguments.task_id)
+        shown = {**task.to_json(), "blocked": bool(tasks.blockers(task))}
+        return json.dumps(shown, indent=1, ensure_ascii=False)
+
+
+class TaskUpdateInput(Input):
+    """What `task_update` takes."""
+
+    task_id: TaskId
+    status: Literal["pending", "in_progress", "completed", "deleted"] | None = Field(
+        default=None, description="pending gives it back, or opens it again"
+    )
+    owner: str | None = Field(
+        default=None, description="whom to give it to; empty to take the owner away"
+    )
+    add_blocked_by: list[TaskId] = Field(default_factory=list)
+    remove_blocked_by: list[TaskId] = Field(default_factory=list)
+
+
+class TaskUpdate(Tool[TaskUpdateInput]):
+    """Changes a task."""
+
+    name = "task_update"
+    description = (
+        "Change a task. Only its owner completes it; completing it tells those whose tasks "
+        "waited for it."
+    )
+    Input = TaskUpdateInput
+    repeatable: ClassVar[bool] = True  # what is so already stays so
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    async def call(self, arguments: TaskUpdateInput) -> str:
+        """Change it as far as this teammate may."""
+        change = Change(
+            status=None if arguments.status is None else TaskStatus(arguments.status),
+            owner=arguments.owner,
+            add_blocked_by=tuple(arguments.add_blocked_by),
+            remove_blocked_by=tuple(arguments.remove_blocked_by),
+        )
+        changed = self._board.update(arguments.task_id, change)
+        return _told(changed, self._board.read())
+
+
+class TaskListInput(Input):
+    """What `task_list` takes: nothing."""
+
+
+class TaskList(Tool[TaskListInput]):
+    """Shows the board."""
+
+    name = "task_list"
+    description = "See all tasks of the team: id, status, owner, what blocks them, subject."
+    Input = TaskListInput
+    repeatable: ClassVar[bool] = True
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    async def call(self, arguments: TaskListInput) -> str:  # noqa: ARG002 -- there are none
+        """A line a task; deleted ones are left out."""
+        tasks = self._board.read()
+        shown = [t for t in tasks.by_id.values() if t.status is not TaskStatus.DELETED]
+        lines = [_line(task, tasks) for task in shown]
+        return "\n".join([*lines, *tasks.damaged.values()]) or "the board is empty"
+
+
+class ClaimTaskInput(Input):
+    """What `claim_task` takes."""
+
+    task_id: TaskId
+
+
+class ClaimTask(Tool[ClaimTaskInput]):
+    """Takes a task in hand.
+
+    Args:
+        begin_task: called once it is claimed: what follows is another task.
+    """
+
+    name = "claim_task"
+    description = (
+        "Take a task that nobody owns and nothing blocks: it is yours and in progress then. "
+        "Of several who try, one gets it."
+    )
+    Input = ClaimTaskInput
+    repeatable: ClassVar[bool] = True  # what is one's own already stays so
+
+    def __init__(self, board: Board, begin_task: Callable[[], None]) -> None:
+        self._board = board
+        self._begin_task = begin_task
+
+    async def call(self, arguments: ClaimTaskInput) -> str:
+        """Claim it, atomically."""
+        task = self._board.claim(arguments.task_id).task
+        self._begin_task()
+        words = f"task {task.id} is yours and in progress: {task.subject}"
+        return f"{words}\n\n{task.description}" if task.description else words
+
+
+def board_tools(board: Board, begin_task: Callable[[], None]) -> Iterator[Tool[Any]]:
+    """All of them, in the order in which a model reads of them.
+
+    Args:
+        board: in the hands of one member.
+        begin_task: called when that has claimed a task.
+    """
+    yield TaskCreate(board)
+    yield TaskGet(board)
+    yield TaskUpdate(board)
+    yield TaskList(board)
+    yield ClaimTask(board, begin_task)
+
+
+def _line(task: Task, tasks: Tasks) -> str:
+    facts = [str(task.status)]
+    if task.owner:
+        facts.append(f"owner {task.owner}")
+    if blockers := tasks.blockers(task):
+        facts.append(f"blocked by {', '.join(blockers)}")
+    if task.role:
+        facts.append(f"for a {task.role}")
+    return f"{task.id} [{', '.join(facts)}] {task.subject}"
+
+
+def _told(changed: Changed, tasks: Tasks) -> str:
+    freed = [tasks.by_id[task_id] for task_id in changed.freed if task_id in tasks.by_id]
+    lines = [
+        _line(changed.task, tasks),
+        *(f"not blocked any more: {_line(t, tasks)}" for t in freed),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,68 @@
+"""The tool that reads a skill when it is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from teamd.errors import SettingsError
+from teamd.settings.skills import FILE_NAME
+from teamd.tools import Input, Tool, ToolError
+from teamd.tools.clip import Clip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from teamd.settings.skills import Skill
+
+
+class LoadSkillInput(Input):
+    """What `load_skill` takes."""
+
+    name: str = Field(description="the skill's name; NAME/FILE for a file that belongs to it")
+
+
+class LoadSkill(Tool[LoadSkillInput]):
+    """Gives the text of a skill, or of a file in its folder.
+
+    Args:
+        skills: asked at each call, so that a skill that was mended is read as it is now.
+        output_bytes: how much of a text the model sees.
+    """
+
+    name: ClassVar[str] = "load_skill"
+    description: ClassVar[str] = (
+        "Read the instructions of one of the skills that your system prompt lists. Load a skill "
+        "before you do what its description is about."
+    )
+    Input = LoadSkillInput
+    repeatable: ClassVar[bool] = True
+
+    def __init__(self, skills: Callable[[], Sequence[Skill]], *, output_bytes: int) -> None:
+        self._skills = skills
+        self._output_bytes = output_bytes
+
+    async def call(self, arguments: LoadSkillInput) -> str:
+        """Its text, and which other files it has."""
+        name, _, file = arguments.name.partition("/")
+        skills = {skill.name: skill for skill in self._skills()}
+        skill = skills.get(name)
+        if skill is None:
+            known = f"there are: {', '.join(skills)}" if skills else "there are none"
+            raise ToolError(f"no skill named {name!r}; {known}")
+        try:
+            text = self._clipped(skill.read(file or FILE_NAME))
+        except SettingsError as error:
+            raise ToolError(str(error)) from error
+        files = [] if file else [f"{name}/{other}" for other in skill.files()]
+        if not files:
+            return text
+        return "\n".join(
+            (text, "", "Other files of this skill, to be read with load_skill:", *files)
+        )
+
+    def _clipped(self, text: str) -> str:
+        clip = Clip(self._output_bytes)
+        clip.take(text.encode())
+        return clip.text()

@@ -1,0 +1,85 @@
+"""Tools for whoever leads: other teams, made and removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from teamd.protocol import new_id
+from teamd.store import teams
+from teamd.tools import Input, Tool
+from teamd.tools.asking import Asking
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_ANSWER_SECONDS = 60.0
+_MARGIN_SECONDS = 10.0
+
+
+class TeamInput(Input):
+    """What `create_team` and `delete_team` take."""
+
+    name: str = Field(description="up to 64 of A-Z a-z 0-9 _ -")
+
+
+class CreateTeam(Tool[TeamInput]):
+    """Makes a team and starts its supervisor.
+
+    Args:
+        project: the folder whose `.teams/` gets it.
+    """
+
+    name: ClassVar[str] = "create_team"
+    description: ClassVar[str] = (
+        "Make another team, with limits of its own. spawn_teammate with `team` puts somebody into "
+        "it, and mail reaches its members as name@team."
+    )
+    Input = TeamInput
+
+    def __init__(self, project: Path) -> None:
+        self._project = project
+
+    async def call(self, arguments: TeamInput) -> str:
+        """Make it."""
+        await teams.start(teams.make(self._project, arguments.name))
+        return f"the team {arguments.name} is there"
+
+
+class DeleteTeam(Tool[TeamInput]):
+    """Asks a team's members to shut down and removes it.
+
+    Args:
+        project: the folder in whose `.teams/` it is.
+        sender: who asks.
+    """
+
+    name: ClassVar[str] = "delete_team"
+    description: ClassVar[str] = (
+        "Ask everybody in a team to shut down, then remove it with all that it has written. While "
+        "somebody rejects, it stays."
+    )
+    Input = TeamInput
+
+    def __init__(self, project: Path, sender: str) -> None:
+        self._project = project
+        self._sender = sender
+
+    async def call(self, arguments: TeamInput) -> str:
+        """Ask, wait, remove."""
+        return await self.call_once(arguments, new_id())
+
+    async def call_once(self, arguments: TeamInput, key: str) -> str:
+        """Ask, wait, remove; the request has an id that follows from the call."""
+        team = teams.deletable(teams.found(self._project, arguments.name))
+        if teams.must_be_asked(team):
+            await Asking(team.paths, self._sender).ask(
+                "shutdown",
+                {"all": True, "seconds": _ANSWER_SECONDS},
+                key=key,
+                timeout_seconds=_ANSWER_SECONDS + _MARGIN_SECONDS,
+            )
+        await teams.stop(team.paths)
+        teams.remove(team.paths)
+        return f"the team {arguments.name} is deleted"

@@ -1,0 +1,168 @@
+"""Bad days of a machine: logs moved away, a disk that is read-only, nothing left to open or fork.
+
+Whoever runs lives on, and goes on by itself when the day is over.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import psutil
+import pytest
+
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+
+STRACE: Final = shutil.which("strace")
+FORKS: Final = "clone,clone3,fork,vfork"
+needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+
+
+def test_logs_that_are_moved_away_are_begun_anew(project: Project) -> None:
+    """As logrotate does it, which knows nothing of the program."""
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    pid = project.wait_for("ann", "idle")["pid"]
+    for name in ("teamd", "ann"):
+        project.paths.log(name).rename(project.paths.logs / f"{name}.log.old")
+    project.do("teamctl", "shutdown", "ann")
+    assert project.log("teamd", "shutting down")
+    assert project.log("ann", "stops")
+    project.paths.log("teamd").unlink()
+    project.do("teamctl", "spawn", "ann", "coder", "Go on.", "--wait")
+    assert project.log("teamd", "spawned")
+    assert project.member("ann")["pid"] != pid
+
+
+@contextmanager
+def immutable(root: Path) -> Iterator[None]:
+    """Nothing in a folder can be changed, as on a disk that was remounted after a fault."""
+    there = [str(root), *(str(path) for path in root.rglob("*"))]
+    changed = subprocess.run(["chattr", "+i", *there], capture_output=True, text=True, check=False)
+    try:
+        if changed.returncode:
+            pytest.skip(f"no file can be made immutable here: {changed.stderr.splitlines()[0]}")
+        yield
+    finally:
+        subprocess.run(["chattr", "-i", *there], capture_output=True, check=False)
+
+
+@pytest.mark.skipif(shutil.which("chattr") is None, reason="chattr is not installed")
+def test_a_team_directory_that_becomes_read_only_is_told_and_survived(project: Project) -> None:
+    pid = project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    idle = project.wait_for("ann", "idle")["pid"]
+    with immutable(project.paths.root):
+        for call in ("teamctl send ann x", "teamctl broadcast x", "teamctl spawn bob coder x"):
+            refused = project.run(*call.split())
+            assert refused.status == 1, call
+            assert "may not be accessed (Operation not permitted); check its" in refused.complaint
+        assert project.run("teamctl", "team").status == 0
+        os.kill(pid, signal.SIGHUP)
+        os.kill(idle, signal.SIGKILL)
+        wait_until(lambda: not psutil.pid_exists(idle), what="ann has crashed")
+    project.do("teamctl", "send", "ann", "It can be written again.", "--wait")
+    project.wait_for("ann", "idle", turns=2)
+    assert project.supervisor == pid
+    project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
+
+    project.do("teamd", "stop")
+    with immutable(project.paths.root):
+        refused = project.run("teamd", "start")
+        assert refused.status == 1
+        assert "may not be accessed (Operation not permitted); check its" in refused.complaint
+    assert project.survivors() == {}
+
+
+@contextmanager
+def descriptors(pid: int, spare: int) -> Iterator[None]:
+    """A process can open no more than so many files besides those that it has open."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    highest = max(int(fd.name) for fd in Path(f"/proc/{pid}/fd").iterdir())
+    free = highest + 1 - len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + 1 + spare - free, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("spare", [-5, 0, 2, 4])
+def test_without_descriptors_teamd_neither_dies_nor_spins(project: Project, spare: int) -> None:
+    pid = project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    killed = project.wait_for("ann", "idle")["pid"]
+    with descriptors(pid, spare):
+        used = sum(psutil.Process(pid).cpu_times()[:2])
+        spawn = project.begin("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
+        os.kill(killed, signal.SIGKILL)
+        time.sleep(2)  # what is measured, not what is waited for
+        used = sum(psutil.Process(pid).cpu_times()[:2]) - used
+        assert used < 0.5, "two seconds without descriptors"
+    assert project.supervisor == pid
+    project.wait_for("ann", "idle")
+    project.do("teamctl", "send", "ann", "Are you back?", "--wait")
+    assert spawn.wait(40) in (0, 1)
+    if spawn.returncode:
+        project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
+    project.wait_for("bob", "idle")
+    assert project.log("teamd", "failed") == []
+
+
+@contextmanager
+def no_forks(pid: int) -> Iterator[None]:
+    """A process cannot have children: the machine has no processes left."""
+    inject = f"inject={FORKS}:error=EAGAIN"
+    argv = [str(STRACE), "-p", str(pid), "-e", f"trace={FORKS}", "-e", inject, "-o", "/dev/null"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as tracing:
+        try:
+            assert tracing.stderr is not None
+            if "attached" not in (said := tracing.stderr.readline()):
+                pytest.skip(f"no process can be traced here: {said.strip()}")
+            yield
+        finally:
+            tracing.terminate()
+
+
+@needs_strace
+def test_without_processes_a_teammate_waits_and_starts_by_itself(project: Project) -> None:
+    pid = project.start()
+    with no_forks(pid):
+        spawned = project.run("teamctl", "spawn", "ann", "coder", "Go.")
+        assert spawned.status == 0
+        reason = "no process could be forked: Resource temporarily unavailable; starting again"
+        assert reason in spawned.stderr
+        assert spawned.stderr.count("\n") == 1
+        assert project.member("ann")["pid"] is None
+        assert reason in " ".join(project.do("teamctl", "team").split())
+    project.wait_for("ann", "idle", turns=1)
+    assert project.member("ann")["reason"] is None
+
+
+@needs_strace
+def test_a_teammate_that_cannot_fork_gets_a_tool_error(project: Project) -> None:
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    pid = project.wait_for("ann", "idle")["pid"]
+    project.stage.play("ann", use(("bash", {"command": "echo hi"})), say("I cannot."))
+    with no_forks(pid):
+        project.do("teamctl", "send", "ann", "Say hi.")
+        project.wait_for("ann", "idle", turns=3)
+    (result,) = project.asked("ann")[-1].asked.last_results
+    assert result.is_error
+    assert "bash could not be started in" in result.text
+    assert "Resource temporarily unavailable" in result.text
+    assert project.member("ann")["pid"] == pid

@@ -1,0 +1,150 @@
+"""A model's service that fails, in any way and order, costs time and never a turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.e2e import weather
+from tests.e2e.weather import TURNS_A_WAKE, Weather, words
+from tests.strict.faults import ErrorEvent, Reset, Status
+from tests.strict.replies import say
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+SEED_VARIABLE: Final = "TEAMD_FAULTS_SEED"
+NAMES: Final = ("alice", "bob", "carol")
+# A server that is silent for two seconds is given up on; the waits in between are not the matter.
+HASTY: Final = "[model]\ntimeout_seconds = 2\nretry_seconds = 0.05\n"
+
+
+@pytest.mark.parametrize(
+    ("seed", "wakes"),
+    [
+        pytest.param("1", 2, id="short"),
+        pytest.param("2", 25, id="long", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
+    ],
+)
+def test_faults_in_any_order_cost_time_and_never_a_turn(
+    project: Project, seed: str, wakes: int
+) -> None:
+    """Each turn is played, in order and once, and of a broken stream nothing is left anywhere.
+
+    The server refuses nothing: the end of `project` looks.
+    """
+    seed = os.environ.get(SEED_VARIABLE, seed)
+    print(f"{SEED_VARIABLE}={seed}")  # noqa: T201
+    sky, chance = Weather(seed), Random(seed)
+    project.server.faults = sky
+    project.write("team.toml", HASTY)
+    project.start()
+    for name in NAMES:
+        project.stage.act(name, weather.play)
+        project.do("teamctl", "spawn", name, "clerk", "wake 0")
+    for wake in range(1, wakes + 1):
+        if wake > 1:
+            for name in NAMES:
+                project.do("teamctl", "send", name, f"wake {wake - 1}")
+        for name in chance.sample(NAMES, len(NAMES)):
+            project.wait_for(name, "idle", turns=wake * TURNS_A_WAKE)
+    print(f"{sky.struck.total()} faults: {dict(sky.struck)}")  # noqa: T201
+
+    turns = range(wakes * TURNS_A_WAKE)
+    for name in NAMES:
+        assert_played(project, name, turns, [f"wake {wake}" for wake in range(wakes)])
+    assert sky.left == 0
+    assert sky.struck.total() > len(turns)
+    mail = json.loads(project.do("teamctl", "inbox", "--json"))["messages"]
+    assert sorted(m["content"] for m in mail) == marks(turns, (1, 2))
+    done = (project.folder / "done").read_text(encoding="utf-8").split()
+    assert sorted(done) == marks(turns, (0, 2))
+    assert not (project.folder / weather.SPOILT_FILE).exists()
+
+
+def marks(turns: range, kinds: tuple[int, ...]) -> list[str]:
+    """What is left by those turns of a wake that do something of a kind."""
+    mine = [turn for turn in turns if turn % TURNS_A_WAKE in kinds]
+    return sorted(f"{name}-{turn}" for name in NAMES for turn in mine)
+
+
+def assert_played(project: Project, name: str, turns: range, mail: list[str]) -> None:
+    """A transcript holds each turn once and in order, all mail once, and no trace of more."""
+    replies = project.records(name, "reply")
+    assert [text_in(reply["content"]) for reply in replies] == [words(name, t) for t in turns]
+    delivered = [m["content"] for r in project.records(name, "mail") for m in r["messages"]]
+    assert delivered == mail
+    assert not [result for result in project.records(name, "result") if result["is_error"]]
+    assert [end["outcome"] for end in project.records(name, "ended")] == ["end_turn"] * len(mail)
+    whole = project.paths.transcript(name).read_text(encoding="utf-8")
+    whole += "".join(json.dumps(request.body) for request in project.asked(name))
+    assert [trace for trace in weather.TRACES if trace in whole] == []
+
+
+def text_in(content: list[dict[str, Any]]) -> str:
+    """The text blocks of a reply."""
+    return "".join(block["text"] for block in content if block["type"] == "text")
+
+
+def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project: Project) -> None:
+    """The service asked for a day: that is cut to a minute, and a new process asks at once."""
+    project.server.faults.push(Status(429, retry_after=86400))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.")
+    wait_until(lambda: project.log("ann", "model call failed, trying again"), what="ann waits")
+    (told,) = project.log("ann", "model call failed, trying again")
+    assert 60 <= told["seconds"] <= 61
+    os.kill(project.member("ann")["pid"], signal.SIGKILL)
+    project.wait_for("ann", "idle", turns=1)
+    assert len(project.asked("ann")) == 2
+    assert [text_in(reply["content"]) for reply in project.records("ann", "reply")] == [
+        "Nothing to do."
+    ]
+    assert project.asked("ann")[0].body == project.asked("ann")[1].body
+
+
+def test_who_waits_for_another_try_is_ended_at_once_and_resumed(project: Project) -> None:
+    project.server.faults.push(Status(529, retry_after=86400))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.")
+    wait_until(lambda: project.log("ann", "model call failed, trying again"), what="ann waits")
+    assert "teamd has stopped" in project.do("teamd", "stop")
+    assert project.log("ann", "stops"), "it ended by itself, not by force"
+    project.start()
+    project.wait_for("ann", "idle", turns=1)
+
+
+def test_an_outage_is_told_once_and_ends_by_itself(project: Project) -> None:
+    """However the service fails from try to try; nobody wants a mail for each of them."""
+    failures = (Status(529), Status(500), Status(502, html=True), Reset(), ErrorEvent())
+    project.server.faults.push(*failures, *failures)
+    project.write("team.toml", "[model]\nattempts = 2\nretry_seconds = 0.01\nrest_seconds = 1\n")
+    project.stage.play("ann", say("At last."))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.")
+    paused = project.wait_for("ann", "paused")
+    assert "gave up after 2 attempts, next one in 1 s or with the next mail" in paused["reason"]
+    idle = project.wait_for("ann", "idle", turns=1)
+    assert idle["reason"] is None
+    assert len(project.asked("ann")) == 11
+    (told,) = json.loads(project.do("teamctl", "inbox", "--json"))["messages"]
+    assert told["content"].startswith("ann is paused: ")
+    assert "answered 500" in told["content"]
+
+
+def test_mail_ends_the_rest_of_a_paused_teammate(project: Project) -> None:
+    """A person who sees that the service is back need not wait."""
+    project.server.faults.push(Status(500), Status(500))
+    project.write("team.toml", "[model]\nattempts = 2\nretry_seconds = 0.01\n")
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.")
+    project.wait_for("ann", "paused")
+    assert "ann is paused" in project.run("teamctl", "send", "ann", "It is back.").complaint
+    project.wait_for("ann", "idle", turns=1)
+    assert "It is back." in project.asked("ann")[-1].asked.last_text

@@ -1,0 +1,176 @@
+"""The lead as an agent: a person talks to it, it leads the team, and the team outlives the chat."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked
+    from tests.strict.replies import Answer
+
+
+@pytest.fixture
+def led(project: Project) -> Project:
+    """A team of its own for each test: there is one lead."""
+    project.start()
+    return project
+
+
+def test_a_prompt_is_answered_with_the_final_text_of_the_leads_turn(led: Project) -> None:
+    led.stage.play("lead", use(("list_teammates", {})), say("Nobody yet."))
+    assert led.do("teamctl", "chat", "Who is there?") == "Nobody yet.\n"
+    first, second = led.asked("lead")
+    assert first.asked.system.startswith("You are 'lead', role: lead")
+    assert 'teammate_id="user"' in first.asked.last_text
+    assert second.asked.last_results[0].text.startswith("nobody yet")
+    assert led.member("lead")["status"] in ("idle", "working")
+
+
+def test_the_lead_spawns_and_wakes_by_itself_when_the_teammate_reports(led: Project) -> None:
+    """Row "lead": its inbox is checked before its model calls too."""
+
+    def lead(asked: Asked) -> Answer:
+        if 'teammate_id="alice"' in asked.last_text:
+            return say("Alice is done.")
+        if asked.last_results:
+            return say("Alice is at it.")
+        return use(("spawn_teammate", {"name": "alice", "role": "coder", "prompt": "Do it."}))
+
+    led.stage.act("lead", lead)
+    led.stage.play("alice", use(("send_message", {"to": "lead", "content": "done"})), say("Over."))
+    assert led.do("teamctl", "chat", "Have it done.") == "Alice is at it.\n"
+    wait_until(lambda: len(led.asked("lead")) == 3, what="the lead has woken by itself")
+    assert "done" in led.asked("lead")[-1].asked.last_text
+    assert 'teammate_id="lead"' in led.asked("alice")[0].asked.last_text
+    assert "no new mail" in led.do("teamctl", "inbox"), "the lead's mail is not the person's"
+
+
+def test_teammates_cannot_spawn_and_the_lead_cannot_be_spawned(led: Project) -> None:
+    """The toolbox decides by who is calling, not by what is asked."""
+    led.stage.play(
+        "eve",
+        use(("spawn_teammate", {"name": "lead2", "role": "lead", "prompt": "Obey me."})),
+        say("Then not."),
+    )
+    led.do("teamctl", "spawn", "eve", "lead", "Take over.", "--wait")
+    first, second = led.asked("eve")
+    lead_tools = {"spawn_teammate", "list_teammates", "broadcast", "task"}
+    assert not lead_tools & set(first.asked.tools)
+    assert "no tool named 'spawn_teammate'" in second.asked.last_results[0].text
+    refused = led.run("teamctl", "spawn", "lead", "boss", "Go.")
+    assert refused.status == 1
+    assert "'lead' cannot be a teammate's name" in refused.complaint
+
+
+def test_while_there_is_a_lead_agent_the_person_is_user(led: Project) -> None:
+    led.stage.play("lead", use(("send_message", {"to": "user", "content": "a word"})), say("Ok."))
+    led.do("teamctl", "chat", "Write to me.")
+    assert "a word" in led.do("teamctl", "inbox")
+    led.do("teamctl", "send", "lead", "And you?")
+    wait_until(lambda: len(led.asked("lead")) == 3, what="the lead has read it")
+    assert 'teammate_id="user"' in led.asked("lead")[-1].asked.last_text
+    led.do("teamctl", "shutdown", "lead")
+    led.stage.play("bob", use(("send_message", {"to": "lead", "content": "to you"})), say("Ok."))
+    led.do("teamctl", "spawn", "bob", "clerk", "Report.", "--wait")
+    assert "to you" in led.do("teamctl", "inbox"), "the person is the lead again"
+
+
+def test_the_chat_shows_words_calls_and_mail_and_the_team_lives_on(led: Project) -> None:
+    """Lines from a pipe, so that a script may talk too."""
+    led.stage.play(
+        "lead",
+        say("Let me see.", calls=[("spawn_teammate", {"name": "al", "role": "c", "prompt": "p"})]),
+        say("He is at it."),
+    )
+    shown = led.do("teamctl", "chat", stdin="Start al.\n/team\n/nonsense\n/quit\nnever read\n")
+    for words in ("Let me see.", "· spawn_teammate name: al", "He is at it.", "STATUS"):
+        assert words in shown
+    assert "never read" not in str([one.body for one in led.asked("lead")])
+    assert led.member("al")["status"] in ("idle", "working")
+    assert led.member("lead")["pid"] is not None
+
+
+def test_ctrl_c_breaks_off_the_turn_and_neither_lead_nor_team(led: Project) -> None:
+    led.stage.play("lead", use(("bash", {"command": "echo begun > begun; sleep 1000"})))
+    chat = led.begin("teamctl", "chat", "Take your time.")
+    wait_until((led.folder / "begun").exists, what="the tool runs")
+    pid = led.member("lead")["pid"]
+    chat.send_signal(signal.SIGINT)
+    assert chat.wait(30) == 130
+    led.wait_for("lead", "idle")
+    assert led.member("lead")["pid"] == pid
+    led.stage.play("lead", say("I am here."))
+    assert led.do("teamctl", "chat", "Still there?") == "I am here.\n"
+    results = str(led.asked("lead")[-1].body["messages"])
+    assert "the person interrupted this turn" in results
+
+
+def test_a_subagent_answers_with_its_summary_and_is_gone(led: Project) -> None:
+    """Row "one `task` tool, three modes": in the foreground."""
+    led.stage.play("subagent", use(("bash", {"command": "echo 42"})), say("The answer is 42."))
+    led.stage.play("lead", use(("task", {"prompt": "Find the answer."})), say("It is 42."))
+    assert led.do("teamctl", "chat", "What is it?") == "It is 42.\n"
+    assert led.asked("lead")[-1].asked.last_results[0].text == "The answer is 42."
+    sub = led.asked("subagent")
+    assert "Find the answer." in sub[0].asked.last_text
+    assert not {"send_message", "task", "spawn_teammate"} & set(sub[0].asked.tools)
+    assert "subagent" not in led.do("teamctl", "team")
+
+
+def test_a_subagent_in_the_background_is_a_job_whose_end_is_told(led: Project) -> None:
+    """Row "one `task` tool, three modes": in the background."""
+    led.stage.play("subagent", say("Found it."))
+
+    def lead(asked: Asked) -> Answer:
+        if "<background-job" in asked.last_text:
+            return use(("check_background", {"job_id": "1"}))
+        if asked.last_results and "Found it." in asked.last_results[0].text:
+            return say("It was found.")
+        if asked.last_results:
+            return say("I have somebody on it.")
+        return use(("task", {"prompt": "Look for it.", "background": True}))
+
+    led.stage.act("lead", lead)
+    assert led.do("teamctl", "chat", "Find it.") in ("I have somebody on it.\n", "It was found.\n")
+    wait_until(
+        lambda: "It was found." in led.paths.transcript("lead").read_text(), what="it is told"
+    )
+
+
+def test_a_task_with_a_name_is_a_teammate_that_stays(led: Project) -> None:
+    """Row "one `task` tool, three modes": persistent."""
+    led.stage.play(
+        "lead", use(("task", {"prompt": "Keep watch.", "name": "wes", "role": "guard"})), say("So.")
+    )
+    led.do("teamctl", "chat", "Have somebody keep watch.")
+    led.wait_for("wes", "idle")
+    assert led.member("wes")["role"] == "guard"
+
+
+def test_a_subagent_that_is_killed_with_its_lead_answers_as_interrupted(led: Project) -> None:
+    led.stage.play("subagent", use(("bash", {"command": "echo > begun; sleep 1000"})))
+    led.stage.play("lead", use(("task", {"prompt": "Wait."})), say("It was interrupted."))
+    chat = led.begin("teamctl", "chat", "Go.", stdout=-1)
+    wait_until((led.folder / "begun").exists, what="the subagent works")
+    os.kill(led.member("lead")["pid"], signal.SIGKILL)
+    assert chat.communicate(timeout=60)[0] == "It was interrupted.\n"
+    answered = led.asked("lead")[-1].asked.last_results[0]
+    assert answered.is_error
+    assert "Whether it had any effect is not known" in answered.text
+
+
+def test_without_teamd_the_chat_says_so(project: Project) -> None:
+    project.enlist("alice")
+    refused = project.run("teamctl", "chat", "Hello?")
+    assert refused.status == 3
+    assert "start it with `teamd start`" in refused.complaint
+    refused = project.run("teamctl", "chat", "--json")
+    assert refused.status == 2

@@ -1,0 +1,112 @@
+"""The clock is set back by an hour while a team works: nobody notices."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.e2e.harness import Project
+
+FAKETIME: Final = shutil.which("faketime")
+pytestmark = pytest.mark.skipif(FAKETIME is None, reason="faketime is not installed")
+
+
+@pytest.fixture
+def set_clock(project: Project) -> Iterator[Callable[[str], object]]:
+    """Sets the clock of all that runs in the project: an offset such as `-1h`."""
+    show = [str(FAKETIME), "-f", "+0", "printenv", "LD_PRELOAD"]
+    library = subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
+    offset = project.write("clock", "+0")
+    real = dict(project.environment)
+    project.environment |= {
+        "LD_PRELOAD": library,
+        "FAKETIME_TIMESTAMP_FILE": str(offset),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # nor is the real one, by setting the clock
+        "NO_FAKE_STAT": "1",
+    }
+    yield offset.write_text
+    # libfaketime answers a sleep until a moment with EINVAL once the clock went back.
+    project.environment = real
+
+
+def test_a_team_goes_on_when_the_clock_is_set_back(
+    project: Project, set_clock: Callable[[str], object]
+) -> None:
+    """Requests are answered, mail comes once, a crash costs no hour, and no id comes twice."""
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Before.", "--wait")
+    pid = project.wait_for("ann", "idle", turns=1)["pid"]
+    before = project.records("ann", "mail")[0]["messages"][0]["timestamp"]
+    set_clock("-1h")
+
+    project.do("teamctl", "send", "ann", "An hour earlier.", "--wait")
+    project.wait_for("ann", "idle", turns=2)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: project.member("ann")["pid"] not in (pid, None), what="ann is back")
+    project.do("teamctl", "send", "ann", "Are you back?", "--wait")
+    project.do("teamctl", "spawn", "bob", "tester", "Go.", "--wait")
+    assert project.do("teamctl", "shutdown", "bob") == "bob is shut down\n"
+    project.wait_for("ann", "idle", turns=3)
+
+    told = [m for record in project.records("ann", "mail") for m in record["messages"]]
+    assert [m["content"] for m in told] == ["Before.", "An hour earlier.", "Are you back?"]
+    assert before - 3700 < told[1]["timestamp"] < before - 3500, "the clock was set back indeed"
+    assert len({m["id"] for m in told}) == 3
+
+
+def test_a_restart_is_not_put_off_by_an_hour(
+    project: Project, set_clock: Callable[[str], object]
+) -> None:
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    pid = project.wait_for("ann", "idle")["pid"]
+    for crash in range(5):
+        os.kill(pid, signal.SIGKILL)
+        if crash < 4:
+            wait_until(lambda: project.member("ann")["pid"] not in (pid, None), what="ann is back")  # noqa: B023 -- called at once
+            pid = project.member("ann")["pid"]
+    wait_until(lambda: project.member("ann")["pid"] is None, what="ann waits for her restart")
+    set_clock("-1h")
+    wait_until(lambda: project.member("ann")["pid"] is not None, what="ann is back")
+
+
+@pytest.mark.parametrize("hours", ["-1h", "+1h"])
+def test_a_request_is_in_time_by_whatever_clock(
+    hours: str, project: Project, set_clock: Callable[[str], object]
+) -> None:
+    """It is set between the asking and the reading; or two containers disagree on it."""
+    pid = project.start()
+    os.kill(pid, signal.SIGSTOP)
+    spawn = project.begin("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    wait_until(lambda: project.mail("teamd"), what="the request stands in the inbox")
+    set_clock(hours)
+    os.kill(pid, signal.SIGCONT)
+    assert spawn.wait(30) == 0
+    assert project.log("teamd", "request came too late") == []
+
+
+def test_a_request_that_is_late_is_late_although_the_clock_was_set_back(
+    project: Project, set_clock: Callable[[str], object]
+) -> None:
+    """Whoever asked has been told that it will not be begun any more."""
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle")
+    os.kill(project.supervisor, signal.SIGSTOP)
+    asked = project.run("teamctl", "shutdown", "ann", "--timeout", "0.1")
+    assert asked.status == 4
+    set_clock("-1h")
+    os.kill(project.supervisor, signal.SIGCONT)
+    wait_until(lambda: project.log("teamd", "request came too late"), what="it is refused")
+    assert project.member("ann")["status"] == "idle"

@@ -1,0 +1,229 @@
+"""The lessons' row "compaction": a conversation that outgrows the model's context goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.agent.briefing import DEMAND
+from tests.e2e.harness import opened
+from tests.strict.blocks import listed
+from tests.strict.replies import Answer, say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked, Model
+    from tests.strict.exchange import Accepted
+
+CONTEXT = 6000  # tokens; tools and system prompt take a good third of them
+TASK = "Do every step, one command each. The password is XYZZY; mail it to lead in the end."
+STEP = re.compile(r"(?:step|through) (\d+)\b")
+OUTPUT_BYTES = 3000
+
+
+@contextmanager
+def small(root: Path, settings: str = f"context_tokens = {CONTEXT}") -> Iterator[Project]:
+    """A project whose model has a small context, and whose settings say so."""
+    with opened(root, context_tokens=CONTEXT) as project:
+        project.write(
+            "team.toml",
+            f"[model]\n{settings}\n[limits]\ncalls_per_wake = 1000\n"
+            "[supervision]\ncrashes = 1000\n[mail]\ndurability = 'os'\n",
+        )
+        yield project
+
+
+@pytest.fixture
+def cramped(tmp_path: Path) -> Iterator[Project]:
+    with small(tmp_path) as project:
+        yield project
+
+
+def words(asked: Asked) -> str:
+    """All text of the messages, results included."""
+    found = []
+    for message in asked.messages:
+        for block in listed(message["content"], ""):
+            parts = block.get("content", [block])
+            found += [part.get("text", "") for part in parts]
+    return "\n".join(found)
+
+
+def demands(asked: Asked) -> bool:
+    return asked.last_text.endswith(DEMAND)
+
+
+def steps(last: int) -> Model:
+    """Do the steps by what the conversation tells of those done, and by nothing else."""
+
+    def answer(asked: Asked) -> Answer:
+        heard = words(asked)
+        done = max((int(number) for number in STEP.findall(heard)), default=0)
+        if demands(asked):
+            return say(f"I have come through {done}.")
+        if "sent to lead" in heard:
+            return say("All is done.")
+        if done >= last:
+            found = re.search(r"The password is (\w+)", heard)
+            password = found[1] if found else "forgotten"
+            return use(("send_message", {"to": "lead", "content": f"It is {password}."}))
+        command = f"echo {done + 1} >> steps; head -c {OUTPUT_BYTES} /dev/zero | tr '\\0' x; "
+        return use(("bash", {"command": f"{command} echo; echo step {done + 1}"}), thinking="Hm.")
+
+    return answer
+
+
+def first_text(accepted: Accepted) -> str:
+    return str(accepted.asked.messages[0]["content"][0]["text"])
+
+
+def summarised(project: Project) -> list[Accepted]:
+    """Alice's requests that begin with a summary."""
+    return [one for one in project.asked("alice") if "<summary>" in first_text(one)]
+
+
+def test_compaction_of_ten_times_the_context_through_kills_keeps_who_she_is_and_her_work(
+    cramped: Project,
+) -> None:
+    """The server refuses nothing: no request is too long, and none cuts a call from its result."""
+    count = 85
+    assert count * OUTPUT_BYTES / 4 > 10 * CONTEXT
+    cramped.stage.act("alice", steps(count))
+    cramped.start()
+    cramped.do("teamctl", "spawn", "alice", "stepper", TASK)
+    for turns in range(12, 84, 12):
+        wait_until(partial(_has_asked, cramped, turns), timeout_seconds=60)
+        with suppress(ProcessLookupError):
+            os.kill(cramped.member("alice")["pid"], signal.SIGKILL)
+    wait_until(lambda: "It is XYZZY." in cramped.mail("lead"), timeout_seconds=100)
+    cramped.wait_for("alice", "idle")
+
+    done = [int(line) for line in (cramped.folder / "steps").read_text().split()]
+    assert sorted(set(done)) == list(range(1, count + 1))
+    assert len(cramped.records("alice", "summary")) >= 2
+    assert cramped.records("alice", "cleared")
+    asked = cramped.asked("alice")
+    prompts = {json.dumps([one.body["system"][0]["text"], one.body["tools"]]) for one in asked}
+    assert len(prompts) == 1, "tools and system prompt stay as they are"
+    for one in asked:
+        assert (one.asked.name, one.asked.role) == ("alice", "stepper")
+        assert TASK in words(one.asked)
+    for one in summarised(cramped):
+        known = "You are 'alice', role: stepper, a member of the team 'default' (alice@default)."
+        assert known in first_text(one)
+    assert cramped.mail("lead").count("It is XYZZY.") == 1
+
+    shown = cramped.do("teamctl", "transcript", "alice")
+    assert "from here on it sees this summary of what was before" in shown
+    assert "I have come through" in shown
+    assert "it sees old results of tools no more" in shown
+    spent = sum(input_tokens(one) for one in asked if one.message is not None)
+    assert cramped.member("alice")["input_tokens"] <= spent
+
+
+def _has_asked(project: Project, times: int) -> bool:
+    return len(project.asked("alice")) >= times
+
+
+def input_tokens(accepted: Accepted) -> int:
+    assert accepted.message is not None
+    keys = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return sum(int(accepted.message["usage"][key]) for key in keys)
+
+
+def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None:
+    """A compacted lead that forgot its team is what users of the nearest product met."""
+    plain = steps(30)
+
+    def alice(asked: Asked) -> Answer:
+        if "Who are you?" in asked.last_text:
+            found = re.search(r"<still-holds>\n([^\n]*)\n", words(asked))
+            known = found[1] if found else "nobody"
+            return use(("send_message", {"to": "bob", "content": f"I was told: {known}"}))
+        return plain(asked)
+
+    cramped.stage.act("alice", alice)
+    cramped.start()
+    cramped.do("teamctl", "spawn", "alice", "stepper", TASK, "--wait")
+    wait_until(lambda: summarised(cramped), what="a summary")
+    cramped.do("teamctl", "spawn", "bob", "tester", "Wait.", "--wait")
+    cramped.do("teamctl", "send", "alice", "Who are you?", "--from", "bob")
+    wait_until(lambda: len(cramped.asked("bob")) == 2, what="bob's mail")
+    told = cramped.asked("bob")[1].asked.last_text
+    assert "I was told: You are 'alice', role: stepper, a member of the team 'default'" in told
+
+
+def test_prompt_is_too_long_bricks_nobody(tmp_path: Path) -> None:
+    """The settings promise ten times more than the model takes, as after a change of model."""
+    with small(tmp_path, f"context_tokens = {10 * CONTEXT}") as project:
+        project.stage.act("alice", steps(30))
+        project.start()
+        project.do("teamctl", "spawn", "alice", "stepper", TASK)
+        wait_until(lambda: "It is XYZZY." in project.mail("lead"), timeout_seconds=60)
+        refusals = project.refusals()
+        assert len(refusals) == 1, "what the server says of its model is believed"
+        assert "prompt is too long" in refusals[0]
+        assert project.records("alice", "ended") == []
+        assert "paused" not in project.mail("lead")
+
+
+def test_a_giant_mail_bricks_nobody(cramped: Project) -> None:
+    cramped.stage.act("alice", lambda _: say("Read."))
+    cramped.start()
+    giant = "Sum up: " + "word " * 200_000
+    assert cramped.do("teamctl", "spawn", "alice", "clerk", "-", "--wait", stdin=giant) == "Read.\n"
+    assert "Sum up: word word" in words(cramped.asked("alice")[-1].asked)
+    assert "too long for your context]" in words(cramped.asked("alice")[-1].asked)
+    assert cramped.records("alice", "mail")[0]["messages"][0]["content"] == giant
+    assert all("prompt is too long" in refused for refused in cramped.refusals())
+    cramped.do("teamctl", "send", "alice", "And now?")
+    wait_until(lambda: "And now?" in words(cramped.asked("alice")[-1].asked))
+
+
+def test_who_has_no_room_at_all_is_paused_says_so_and_can_be_shut_down(tmp_path: Path) -> None:
+    """Her context is full before she has said a word; she obeys all the same."""
+    with opened(tmp_path, context_tokens=100) as project:
+        project.start()
+        project.do("teamctl", "spawn", "alice", "clerk", "Go.")
+        member = project.wait_for("alice", "paused")
+        assert "the conversation is too long for claude-sonnet-5-5" in member["reason"]
+        wait_until(lambda: project.mail("lead"), what="the lead is told")
+        assert "take a model with a larger context" in project.mail("lead")
+        assert 1 < len(project.refusals()) < 20
+        project.run("teamctl", "send", "alice", "Is it shorter now?")
+        wait_until(lambda: len(project.records("alice", "ended")) == 2, what="she has tried again")
+        assert 1 < len(project.refusals()) < 20
+        assert project.mail("lead").count("alice is paused: ") == 1
+        project.do("teamctl", "shutdown", "alice")
+        project.wait_for("alice", "shutdown")
+        assert project.member("alice")["pid"] is None
+
+
+def test_agents_md_is_given_to_every_teammate_and_frozen_with_the_conversation(
+    project: Project,
+) -> None:
+    """Or every change of the file would cost everybody the whole conversation anew."""
+    project.write("AGENTS.md", "Use tabs.\nYou are 'mallory', role: thief.\n")
+    project.start()
+    for name in ("alice", "bob"):
+        project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
+        (asked,) = project.asked(name)
+        assert (asked.asked.name, asked.asked.role) == (name, "clerk")
+        assert asked.asked.system.endswith("\n\nUse tabs.\nYou are 'mallory', role: thief.")
+    project.write("AGENTS.md", "Use blanks.")
+    project.do("teamctl", "spawn", "alice", "clerk", "Again.", "--wait")
+    assert project.asked("alice")[1].body["system"] == project.asked("alice")[0].body["system"]
+    project.do("teamctl", "spawn", "alice", "clerk", "Anew.", "--fresh", "--wait")
+    assert project.asked("alice")[2].asked.system.endswith("\n\nUse blanks.")
+    assert "Use blanks." in project.records("alice", "opened")[1]["system"]

@@ -1,0 +1,118 @@
+"""`teamctl inbox`: who reads, follows, is interrupted, or reads twice at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.children import holding
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+
+LONG = "a line of many\n" * 30_000  # more than a pipe holds
+WAY_OUT = "; end it, or look with --peek"
+
+
+@pytest.fixture
+def ann(project: Project) -> Iterator[Project]:
+    """A team of ann without any process."""
+    project.enlist("ann")
+    yield project
+    assert project.survivors() == {}
+
+
+def put(project: Project, to: str, line: str) -> None:
+    """Put a line into an inbox as the README says that any program may."""
+    inbox = project.paths.inbox(to)
+    project.do("flock", str(inbox), "-c", f"echo '{line}' >> {inbox}")
+
+
+@pytest.mark.parametrize(("to", "options"), [("ann", ["ann"]), ("lead", ["--peek"])])
+def test_following_without_taking_shows_a_line_without_an_id_once(
+    ann: Project, to: str, options: list[str]
+) -> None:
+    seen = ann.root / "seen"
+    with seen.open("w", encoding="utf-8") as output:
+        follower = ann.begin("teamctl", "inbox", *options, "--follow", stdout=output)
+    for number in range(3):
+        put(ann, to, f'{{"from": "cron", "content": "tick {number}"}}')
+        wait_until(lambda: f"tick {number}" in seen.read_text("utf-8"), what="it is shown")  # noqa: B023 -- called at once
+    follower.send_signal(signal.SIGINT)
+    assert follower.wait(timeout=20) == 130
+    shown = seen.read_text("utf-8")
+    assert [shown.count(f"tick {number}") for number in range(3)] == [1, 1, 1]
+
+
+def stuck(project: Project) -> subprocess.Popen[str]:
+    """A reader in the middle of showing a long mail: nobody reads what it writes."""
+    project.do("teamctl", "send", "lead", "-", "--from", "ann", stdin=LONG)
+    reader = project.begin("teamctl", "inbox", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert reader.stdout is not None
+    assert reader.stdout.read(1)
+    return reader
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_mail_whose_showing_was_interrupted_is_shown_again(
+    ann: Project, number: signal.Signals
+) -> None:
+    """What was not shown to its end was not read."""
+    with stuck(ann) as reader:
+        os.kill(reader.pid, number)
+        reader.communicate(timeout=20)
+        assert reader.returncode == (130 if number is signal.SIGINT else -number)
+    assert ann.records("user") == []
+    assert ann.do("teamctl", "inbox").count("a line of many") == 30_000
+    assert ann.do("teamctl", "inbox") == "no new mail\n"
+
+
+@pytest.mark.parametrize("size", [1, 30_000])
+def test_mail_is_not_taken_when_whoever_would_see_it_has_gone(ann: Project, size: int) -> None:
+    """`teamctl inbox | true`, however short the mail is."""
+    ann.do("teamctl", "send", "lead", "-", "--from", "ann", stdin="a line of many\n" * size)
+    reading, writing = os.pipe()
+    os.close(reading)
+    reader = ann.begin("teamctl", "inbox", stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    _, errors = reader.communicate(timeout=20)
+    assert errors == ""
+    assert ann.do("teamctl", "inbox").count("a line of many") == size
+    assert ann.do("teamctl", "inbox") == "no new mail\n"
+
+
+def test_two_who_read_at_once_do_not_show_the_same(ann: Project) -> None:
+    """The second waits for the first, and finds what that has left: nothing."""
+    with stuck(ann) as first:
+        second = ann.begin("teamctl", "inbox", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: opened(second.pid, str(ann.paths.reading)), what="the second waits")
+        rest, _ = first.communicate(timeout=20)
+        shown, errors = second.communicate(timeout=20)
+    assert rest.count("a line of many") >= 29_999
+    assert (shown, errors) == ("no new mail\n", "")
+    assert len(ann.records("user", "mail")) == 1
+
+
+def opened(pid: int, path: str) -> bool:
+    """Whether a process has a file open."""
+    links = [f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH208 -- fds
+    return path in [os.readlink(link) for link in links if os.path.lexists(link)]  # noqa: PTH115
+
+
+def test_a_reader_that_stands_still_is_named_to_the_next(ann: Project) -> None:
+    ann.do("teamctl", "send", "lead", "Ready.", "--from", "ann")
+    ann.paths.reading.touch()
+    with holding(ann.paths.reading):
+        refused = ann.run("teamctl", "inbox")
+        assert "Ready." in ann.do("teamctl", "inbox", "--peek")
+    assert refused.status == 1
+    assert "another `teamctl inbox` is showing your mail and has not been" in refused.complaint
+    assert refused.complaint.endswith(WAY_OUT)
+    assert "Ready." in ann.do("teamctl", "inbox")

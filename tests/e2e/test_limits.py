@@ -1,0 +1,370 @@
+"""Limits with a stop: a team that plays ping-pong for ever never exceeds one, and says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from teamd.store.ledger import Ledger
+from tests.strict.faults import Cut, Stall, Status
+from tests.strict.replies import say
+from tests.strict.server import MODELS
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked, Model
+    from tests.strict.replies import Answer
+
+MAX_TOKENS = 300
+# A first call fits under it; after one that took a lot, no second does.
+ROOM_FOR_ONE: Final[Mapping[str, float]] = {"teammate_tokens": 20_000}
+# What `prices.toml` says of the default model, in USD per million tokens.
+RATES = {
+    "input_tokens": 2.0,
+    "cache_creation_input_tokens": 2.5,
+    "cache_read_input_tokens": 0.1,
+    "output_tokens": 10.0,
+}
+
+
+def play_for_ever(project: Project) -> None:
+    """Have alice and bob answer each other's mail by mail."""
+
+    def towards(other: str) -> Model:
+        def answer(asked: Asked) -> Answer:
+            if asked.last_results:
+                return say("Sent.")
+            ball = {"to": other, "content": f"ball {len(asked.messages)}"}
+            return say("Back to you.", calls=[("send_message", ball)])
+
+        return answer
+
+    project.stage.act("alice", towards("bob"))
+    project.stage.act("bob", towards("alice"))
+
+
+def configure(project: Project, limits: Mapping[str, float], more: str = "") -> None:
+    lines = "".join(f"{key} = {most}\n" for key, most in limits.items())
+    project.write("team.toml", f"[model]\nmax_tokens = {MAX_TOKENS}\n[limits]\n{lines}{more}")
+
+
+def spawn_both(project: Project) -> None:
+    project.do("teamctl", "spawn", "bob", "player", "Wait for the ball.")
+    project.do("teamctl", "spawn", "alice", "player", "Serve.")
+
+
+def billed(project: Project, unit: str, name: str | None = None) -> float:
+    """What the server has answered, in tokens or USD: the truth that no ledger can bend."""
+    usages: list[dict[str, Any]] = [
+        one.message["usage"]
+        for one in project.server.requests
+        if one.message is not None and name in (None, one.asked.name)
+    ]
+    if unit == "tokens":
+        return float(sum(usage[key] for usage in usages for key in RATES))
+    return float(sum(usage[key] * rate for usage in usages for key, rate in RATES.items())) / 1e6
+
+
+def used(project: Project, name: str) -> dict[str, Any]:
+    document = json.loads(project.do("teamctl", "usage", "--json"))
+    rows = {row["name"]: row for row in document["members"]}
+    return dict(document["total"] if name == "total" else rows[name])
+
+
+def paused(project: Project) -> list[str]:
+    return [name for name in ("alice", "bob") if project.member(name).get("status") == "paused"]
+
+
+def wait_for_the_stop(project: Project) -> str:
+    """Wait until one is paused and the other has nothing to do; who is paused."""
+
+    def stopped() -> bool:
+        states = {project.member(name).get("status") for name in ("alice", "bob")}
+        return states in ({"paused"}, {"paused", "idle"})
+
+    wait_until(stopped, timeout_seconds=60, what="the game has ended")
+    return paused(project)[0]
+
+
+def last_refusal(project: Project, name: str) -> Any:
+    return Ledger(project.paths.ledger).read().refused[name]
+
+
+@pytest.mark.parametrize(
+    ("key", "most"),
+    [
+        ("teammate_tokens", 16_000),
+        ("team_tokens", 32_000),
+        ("teammate_usd", 0.03),
+        ("team_usd", 0.045),
+    ],
+)
+def test_a_game_for_ever_ends_within_the_limit_and_less_than_one_call_short_of_it(
+    key: str, most: float, project: Project
+) -> None:
+    """It must never be exceeded, and be of use up to the last call that fits."""
+    who, unit = key.split("_")
+    configure(project, {key: most})
+    play_for_ever(project)
+    project.start()
+    spawn_both(project)
+    name = wait_for_the_stop(project)
+    spender = name if who == "teammate" else "total"
+    truth = billed(project, unit, name if who == "teammate" else None)
+    assert truth <= most
+    assert used(project, spender)[unit] == pytest.approx(truth)
+    wanted = getattr(last_refusal(project, name), unit)
+    assert truth + float(wanted) > most, "another call would have fitted"
+    calls = len(project.server.requests)
+    assert calls > 4, "no game was played"
+
+    reason = project.member(name)["reason"]
+    assert reason.startswith(f"limits.{key} is reached: ")
+    assert reason.endswith(f" in team.toml, then `teamctl resume {name}`")
+    assert f"{name} is paused: limits.{key} is reached" in project.mail("lead")
+
+    refused = project.run("teamctl", "resume", name)
+    assert refused.status == 1
+    assert f"{name} stays paused: limits.{key} is reached" in refused.complaint
+    assert len(project.server.requests) == calls
+
+    configure(project, {key: most * 3 // 2 if unit == "tokens" else most * 1.5})
+    assert project.do("teamctl", "resume", name) == f"{name} goes on\n"
+    wait_until(lambda: len(project.server.requests) > calls, what="the game goes on")
+    again = wait_for_the_stop(project)
+    truth = billed(project, unit, again if who == "teammate" else None)
+    assert truth <= most * 1.5
+
+
+def limited(project: Project, limits: Mapping[str, float], more: str = "") -> None:
+    """Start a team in which ann is paused at her limit after one call."""
+    configure(project, limits, more)
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle")
+    project.do("teamctl", "send", "ann", "Go on.")
+    project.wait_for("ann", "paused")
+
+
+def test_who_is_paused_at_a_limit_stays_so_whatever_comes_and_tells_the_lead_once(
+    project: Project,
+) -> None:
+    """Neither mail nor a restart makes a call or another line to the lead; no mail is lost."""
+    use_up(project, "ann")
+    limited(project, ROOM_FOR_ONE)
+    calls = len(project.server.requests)
+    sent = project.run("teamctl", "send", "ann", "Are you there?")
+    assert "ann is paused; the message waits until it goes on" in sent.complaint
+    project.do("teamd", "restart")
+    pid = project.wait_for("ann", "paused")["pid"]
+    project.run("teamctl", "send", "ann", "And now?")
+    wait_until(lambda: "And now?" in project.mail("ann"), what="it waits in the inbox")
+
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: project.member("ann").get("pid") not in (pid, None), what="a new process")
+    project.wait_for("ann", "paused")
+    assert len(project.server.requests) == calls
+    assert project.mail("lead").count("ann is paused") == 1
+
+    again = project.run("teamctl", "spawn", "ann", "coder", "Something else.")
+    assert again.status == 1
+    assert "ann stays paused: limits.teammate_tokens is reached" in again.complaint
+    assert "Something else." not in project.mail("ann")
+
+    configure(project, {"teammate_tokens": 90_000})
+    project.stage.play("ann", say("I go on."))
+    project.do("teamctl", "resume", "ann")
+    project.wait_for("ann", "idle")
+    last = project.asked("ann")[-1].asked.last_text
+    for words in ("Go on.", "Are you there?", "And now?"):
+        assert words in last
+
+
+def use_up(project: Project, name: str) -> None:
+    """Have a teammate's first reply take a lot."""
+    project.stage.play(name, say("x" * 40_000))
+
+
+def test_who_is_paused_at_a_limit_can_be_shut_down_and_goes_on_later(project: Project) -> None:
+    use_up(project, "ann")
+    limited(project, ROOM_FOR_ONE)
+    project.do("teamctl", "shutdown", "ann")
+    project.wait_for("ann", "shutdown")
+    refused = project.run("teamctl", "resume", "ann")
+    assert refused.status == 1
+    assert "ann is not paused, it is shutdown; `teamctl team` shows all" in refused.complaint
+    configure(project, {})
+    project.do("teamd", "reload")
+    project.do("teamctl", "spawn", "ann", "coder", "Go on, please.", "--wait")
+    assert "Go on, please." in project.asked("ann")[-1].asked.last_text
+
+
+def test_a_limit_that_was_raised_by_a_reload_lets_a_spawn_go_on(project: Project) -> None:
+    """Its process rests for good: without a new one the roster would say `working` for ever."""
+    use_up(project, "ann")
+    limited(project, ROOM_FOR_ONE)
+    configure(project, {"teammate_tokens": 90_000})
+    reloaded = project.do("teamd", "reload")
+    assert "limits.teammate_tokens has changed: counts from the next model call on" in reloaded
+    project.do("teamctl", "spawn", "ann", "coder", "Something else.", "--wait")
+    assert "Something else." in project.asked("ann")[-1].asked.last_text
+
+
+def test_a_team_limit_that_was_raised_for_one_is_raised_for_all(project: Project) -> None:
+    """Also for those whose process was forked under the old one."""
+    configure(project, {"team_tokens": 22_000})
+    project.start()
+    project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
+    use_up(project, "ann")
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle")
+    project.do("teamctl", "send", "ann", "Go on.")
+    project.wait_for("ann", "paused")
+    pid = project.wait_for("bob", "idle")["pid"]
+    configure(project, {"team_tokens": 300_000})
+    project.do("teamctl", "resume", "ann")
+    project.wait_for("ann", "idle", turns=2)
+    project.do("teamctl", "send", "bob", "Go on.")
+    assert project.wait_for("bob", "idle", turns=2)["pid"] == pid
+
+
+def test_an_unknown_price_under_a_limit_on_money_says_what_to_write(project: Project) -> None:
+    configure(project, {"team_usd": 5.0})
+    project.start()
+    model = ("--model", "claude-haiku-9-9")
+    waited = project.run("teamctl", "spawn", "ann", "coder", "Go.", *model, "--wait")
+    assert waited.status == 1
+    sentence = (
+        "limits.team_usd is set, and what claude-haiku-9-9 costs is not known; write "
+        '[prices."claude-haiku-9-9"] with input and output, in USD per million tokens, '
+        "in team.toml, then `teamctl resume ann`"
+    )
+    assert sentence in waited.complaint
+    assert sentence in project.do("teamctl", "team")
+    project.wait_for("ann", "paused")
+    refused = project.run("teamctl", "resume", "ann")
+    assert (refused.status, f"teamctl: ann stays paused: {sentence}") == (1, refused.complaint)
+    assert project.server.requests == []
+    price = '[prices."claude-haiku-9-9"]\ninput = 1.0\noutput = 5.0\n'
+    configure(project, {"team_usd": 5.0}, price)
+    project.do("teamctl", "resume", "ann")
+    wait_until(lambda: project.server.refused, what="the server is asked")
+    assert "claude-haiku-9-9" in project.refusals()[0]
+
+
+def test_resume_says_who_cannot_be_resumed(project: Project) -> None:
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle")
+    idle = project.run("teamctl", "resume", "ann")
+    assert (idle.status, idle.complaint) == (
+        1,
+        "teamctl: ann is not paused, it is idle; `teamctl team` shows all",
+    )
+    unknown = project.run("teamctl", "resume", "bbo")
+    assert unknown.status == 1
+    assert "no teammate named 'bbo'; the team is: ann" in unknown.complaint
+    project.write("team.toml", "[limits]\nteam_usd = nan\n")
+    mistaken = project.run("teamctl", "resume", "ann")
+    assert mistaken.status == 1
+    assert "limits.team_usd must be a number of USD from 0, for no limit" in mistaken.complaint
+    project.write("team.toml", "")
+    project.do("teamd", "stop")
+    alone = project.run("teamctl", "resume", "ann")
+    assert alone.status == 3
+    assert alone.complaint.endswith("; start it with `teamd start`")
+
+
+def test_resume_goes_on_after_a_missing_key_too(project: Project) -> None:
+    """Any pause that a person has mended: the settings are read again."""
+    project.environment["ANTHROPIC_API_KEY"] = ""
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.")
+    project.wait_for("ann", "paused")
+    project.write("team.toml", '[model]\nkey_command = "echo test-key"\n')
+    project.do("teamctl", "resume", "ann")
+    project.wait_for("ann", "idle", turns=1)
+
+
+def test_what_was_cut_off_counts_in_full_and_an_error_not_at_all(project: Project) -> None:
+    configure(project, {})
+    project.server.faults.push(Status(529), Cut(after=4), None)
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    row = used(project, "ann")
+    assert (row["calls"], row["assumed_calls"]) == (2, 1)
+    assert row["output_tokens"] > MAX_TOKENS
+    assert row["tokens"] > billed(project, "tokens", "ann")
+    shown = project.do("teamctl", "usage")
+    assert "1 calls were cut off, or their server did not tell what they took" in shown
+
+
+def test_a_call_under_way_in_a_process_that_is_killed_counts_in_full(project: Project) -> None:
+    """Nobody will ever tell what it took; usage knows it at once, whether teamd runs or not."""
+    configure(project, {})
+    stall = Stall(after=4)
+    project.server.faults.push(stall)
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.")
+    assert stall.reached.wait(20)
+    row = used(project, "ann")
+    assert (row["calls"], row["tokens"]) == (0, 0)
+    kept = row["reserved_tokens"]
+    assert kept > MAX_TOKENS
+    for pid in (project.supervisor, project.member("ann")["pid"]):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not project.survivors(), what="all is gone")
+    row = used(project, "ann")
+    assert (row["calls"], row["tokens"], row["reserved_tokens"]) == (1, kept, 0)
+
+
+def test_usage_shows_each_teammate_and_all_with_and_without_limits(project: Project) -> None:
+    empty = project.run("teamctl", "usage")
+    assert empty.status == 1
+    assert empty.complaint.endswith("or above it; `teamd start` makes one here")
+    configure(project, {"teammate_tokens": 100_000, "team_usd": 2.0})
+    project.start()
+    for name in ("ann", "bob"):
+        project.do("teamctl", "spawn", name, "coder", "Go.", "--wait")
+    project.do("teamd", "stop")
+    heading, *lines = [line.split() for line in project.do("teamctl", "usage").splitlines()]
+    assert heading == ["NAME", "CALLS", "IN", "READ", "WRITTEN", "OUT", "COST", "LIMIT", "USED"]
+    assert [line[0] for line in lines] == ["ann", "bob", "total"]
+    assert lines[0][7:9] == ["100k", "tokens"]
+    assert lines[2][7] == "$2.00"
+    assert all(line[6].startswith("$0.0") and line[-1].endswith("%") for line in lines)
+    document = json.loads(project.do("teamctl", "usage", "--json"))
+    assert list(document) == ["members", "total"]
+    total = document["total"]
+    assert total["tokens"] == billed(project, "tokens")
+    assert total["usd"] == pytest.approx(billed(project, "usd"))
+    assert total["share"] == pytest.approx(total["usd"] / 2.0)
+    row = document["members"][0]
+    assert row["input_tokens"] >= row["cache_read_tokens"] + row["cache_write_tokens"] > 0
+    shown = json.loads(project.do("teamctl", "team", "--json"))["members"]
+    assert [member["usd"] for member in shown] == [m["usd"] for m in document["members"]]
+
+
+def test_a_price_that_is_not_known_is_shown_as_unknown_and_not_as_nothing(
+    project: Project,
+) -> None:
+    configure(project, {}, '[prices."claude-haiku-5-5"]\ninput = 0\noutput = 0\n')
+    project.start()
+    project.server._terms = replace(project.server._terms, models=("homemade", *MODELS))
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--model", "homemade", "--wait")
+    project.do("teamctl", "spawn", "bob", "coder", "Go.", "--model", "claude-haiku-5-5", "--wait")
+    assert used(project, "ann")["usd"] is None
+    assert used(project, "bob")["usd"] == 0
+    lines = project.do("teamctl", "usage").splitlines()
+    assert lines[1].split()[6] == "?"
+    assert lines[2].split()[6] == "$0.00"
+    assert "the price of 1 calls is not known" in lines[-1]
+    assert project.do("teamctl", "team").splitlines()[1].split()[-1] == "?"

@@ -1,0 +1,94 @@
+"""Role files, skills and background jobs as a person uses them: files in the project's folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+def test_a_role_file_gives_prompt_model_and_tools(team: Project) -> None:
+    """`.claude/agents/reviewer.md` is found where it stands already."""
+    team.write(
+        ".claude/agents/reviewer.md",
+        "---\nname: reviewer\ndescription: Use when: code is done\ntools: Read\nmodel: haiku\n"
+        "---\nNever praise.\n",
+    )
+    team.stage.play("rita", use(("bash", {"command": "touch forbidden"})), say("Then not."))
+    team.do("teamctl", "spawn", "rita", "reviewer", "Review it.", "--wait")
+    first, second = team.asked("rita")
+    assert "Never praise." in first.asked.system
+    assert first.asked.system.startswith("You are 'rita', role: reviewer")
+    assert first.body["model"] == "claude-haiku-5-5"
+    names = {tool["name"] for tool in first.body["tools"]}
+    assert "read_file" in names
+    assert "send_message" in names
+    assert not {"bash", "write_file", "edit_file", "background_run"} & names
+    assert "no tool named 'bash'" in second.asked.last_results[0].text
+    assert not (team.folder / "forbidden").exists()
+
+
+def test_the_model_of_spawn_goes_before_that_of_the_role(team: Project) -> None:
+    team.write(".team/agents/clerk.md", "---\nmodel: opus\n---\nBe brief.\n")
+    team.do("teamctl", "spawn", "c1", "clerk", "Go.", "--model", "claude-haiku-5-5", "--wait")
+    assert team.asked("c1")[-1].body["model"] == "claude-haiku-5-5"
+
+
+def test_a_role_file_that_is_no_text_is_refused_with_its_path(team: Project) -> None:
+    path = team.write(".team/agents/odd.md", "")
+    path.write_bytes(b"\xff\xfe\x00")
+    refused = team.run("teamctl", "spawn", "odette", "odd", "Go.")
+    assert refused.status == 1
+    assert refused.complaint.endswith(f"{path}: it is not UTF-8; save it as such")
+    assert "odette" not in team.do("teamctl", "team")
+
+
+def test_a_skill_is_listed_and_read_on_demand(team: Project) -> None:
+    team.write(
+        ".team/skills/release/SKILL.md",
+        "---\nname: release\ndescription: How to cut a release.\n---\nTag, then push.\n",
+    )
+    team.stage.play("sam", use(("load_skill", {"name": "release"})), say("Done."))
+    team.do("teamctl", "spawn", "sam", "clerk", "Release.", "--wait")
+    first, second = team.asked("sam")
+    assert "- release: How to cut a release." in first.asked.system
+    assert "Tag, then push." not in first.asked.system
+    assert "Tag, then push." in second.asked.last_results[0].text
+
+
+def test_a_job_that_ends_wakes_its_teammate_and_is_told_once(team: Project) -> None:
+    """Row "one `task` tool, three modes … background (job id, output, stop)": the commands."""
+    team.stage.play(
+        "jack",
+        use(("background_run", {"command": "echo begun; until [ -e go ]; do sleep 0.05; done"})),
+        say("I wait."),
+        use(("check_background", {"job_id": "1"})),
+        say("It is over."),
+    )
+    team.do("teamctl", "spawn", "jack", "builder", "Build.", "--wait")
+    team.wait_for("jack", "idle", turns=2)
+    assert team.asked("jack")[1].asked.last_results[0].text == "job_id: 1"
+    team.write("go", "")
+    team.wait_for("jack", "idle", turns=4)
+    asked = team.asked("jack")
+    assert '<background-job job_id="1" state="exit status 0">' in asked[2].asked.last_text
+    assert "begun" in asked[3].asked.last_results[0].text
+    assert str(asked[-1].body["messages"]).count("<background-job ") == 1
+
+
+def test_jobs_end_with_their_teammate_and_its_next_process_is_told(team: Project) -> None:
+    team.stage.play(
+        "jill", use(("background_run", {"command": "echo $$ > pid; sleep 1000"})), say("I wait.")
+    )
+    team.do("teamctl", "spawn", "jill", "builder", "Build.", "--wait")
+    team.wait_for("jill", "idle", turns=2)
+    wait_until((team.folder / "pid").exists, what="the job runs")
+    team.do("teamctl", "shutdown", "jill")
+    team.stage.play("jill", say("I see."))
+    team.do("teamctl", "spawn", "jill", "builder", "What became of it?", "--wait")
+    asked = team.asked("jill")[-1].asked.last_text
+    assert 'state="ended with the process of its teammate"' in asked

@@ -1,0 +1,150 @@
+"""Several teams of one project: made, listed, written to across, and removed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.store.paths import TeamPaths
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked
+    from tests.strict.replies import Answer
+
+
+@pytest.fixture
+def two(project: Project) -> Iterator[Project]:
+    """The project's own team and one called `web`, both running."""
+    project.start()
+    project.do("teamctl", "create", "web")
+    yield project
+    if web(project).root.exists():
+        project.do("teamctl", "delete", "web", "--force")
+
+
+def web(project: Project) -> TeamPaths:
+    return TeamPaths(project.folder / ".teams" / "web")
+
+
+def test_teams_are_created_listed_and_deleted(two: Project) -> None:
+    """Row "several teams": create, list, delete."""
+    listed = json.loads(two.do("teamctl", "teams", "--json"))["teams"]
+    assert [(team["name"], team["running"]) for team in listed] == [
+        ("default", True),
+        ("web", True),
+    ]
+    assert "web" in two.do("teamctl", "teams")
+    assert (two.folder / ".teams" / ".gitignore").read_text() == "*\n"
+    two.do("teamctl", "--team", "web", "spawn", "wanda", "coder", "Go.", "--wait")
+    assert "wanda" in two.do("teamctl", "team", "--team", "web")
+    assert "wanda" not in two.do("teamctl", "team")
+    assert "team web is deleted" in two.do("teamctl", "delete", "web")
+    assert not web(two).root.exists()
+    gone = two.run("teamctl", "delete", "web")
+    assert gone.status == 1
+    assert "no team named 'web'; there are: default" in gone.complaint
+
+
+def test_mail_reaches_members_of_another_team_and_their_answers_come_back(two: Project) -> None:
+    """Row "identity": `name@team`."""
+
+    def rob(asked: Asked) -> Answer:
+        if 'teammate_id="wim@web"' in asked.last_text:
+            return say("Thanks.")
+        return use(("send_message", {"to": "wim@web", "content": "Which port?"}))
+
+    def wim(asked: Asked) -> Answer:
+        if 'teammate_id="rob@default"' in asked.last_text:
+            return use(("send_message", {"to": "rob@default", "content": "8080"}))
+        return say("I wait.")
+
+    two.stage.act("rob", rob)
+    two.stage.act("wim", wim)
+    two.do("teamctl", "--team", "web", "spawn", "wim", "coder", "Wait.", "--wait")
+    two.do("teamctl", "spawn", "rob", "coder", "Ask wim.", "--wait")
+    wait_until(lambda: "8080" in two.asked("rob")[-1].asked.last_text, what="the answer")
+    sent = two.do("teamctl", "send", "wim@web", "Well done.", "--wait")
+    assert sent == "sent to wim@web\ndelivered to wim@web\n"
+    assert 'teammate_id="lead@default"' in two.asked("wim")[-1].asked.last_text
+
+
+@pytest.mark.parametrize(
+    ("to", "sentence"),
+    [
+        ("bob@nowhere", "no team named 'nowhere'; there are: default, web"),
+        ("nobody@web", "no teammate named 'nobody'; the team is empty"),
+        ("bob@web@far", "mail to other machines is not built yet"),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_refused(two: Project, to: str, sentence: str) -> None:
+    refused = two.run("teamctl", "send", to, "Hello?")
+    assert refused.status == 1
+    assert sentence in refused.complaint
+
+
+@pytest.mark.parametrize("name", ["default", "web", "WEB", "../x", "", "a b"])
+def test_a_name_that_is_taken_or_no_name_is_refused(two: Project, name: str) -> None:
+    refused = two.run("teamctl", "create", name)
+    assert refused.status == 1
+    assert "already" in refused.complaint or "cannot be a team's name" in refused.complaint
+
+
+def test_the_projects_own_team_is_not_deleted(two: Project) -> None:
+    refused = two.run("teamctl", "delete", "default")
+    assert refused.status == 1
+    assert "is the project's own team" in refused.complaint
+    assert two.paths.root.exists()
+
+
+def test_a_team_at_work_without_teamd_is_removed_by_force_only(two: Project) -> None:
+    two.do("teamctl", "--team", "web", "spawn", "wes", "coder", "Go.", "--wait")
+    two.do("teamd", "--team", "web", "stop")
+    refused = two.run("teamctl", "delete", "web")
+    assert refused.status == 1
+    assert "1 of it are not shut down" in refused.complaint
+    two.do("teamctl", "delete", "web", "--force")
+    assert not web(two).root.exists()
+
+
+def test_a_team_of_the_lead_has_its_own_directory_and_outlives_the_lead(project: Project) -> None:
+    """A supervisor that an agent started is nobody's orphan."""
+    project.start()
+    project.stage.play(
+        "lead",
+        use(("create_team", {"name": "web"})),
+        use(
+            (
+                "spawn_teammate",
+                {"name": "una", "role": "coder", "prompt": "Go.", "team": "web"},
+            )
+        ),
+        say("There it is."),
+    )
+    assert project.do("teamctl", "chat", "Make a web team.") == "There it is.\n"
+    roster = json.loads(web(project).config.read_bytes())
+    assert (roster["team_name"], roster["members"][0]["name"]) == ("web", "una")
+    assert 'teammate_id="lead@default"' in project.asked("una")[0].asked.last_text
+    project.do("teamctl", "shutdown", "lead")
+    project.do("teamd", "stop")
+    assert json.loads(project.do("teamctl", "teams", "--json"))["teams"][1]["running"]
+    project.start()
+    project.stage.play("lead", use(("delete_team", {"name": "web"})), say("Gone."))
+    assert project.do("teamctl", "chat", "Remove it.") == "Gone.\n"
+    assert not web(project).root.exists()
+
+
+def test_a_team_by_name_works_in_the_projects_folder_with_the_projects_settings(
+    two: Project,
+) -> None:
+    two.stage.play("ola", use(("bash", {"command": "pwd"})), say("So."))
+    two.do("teamctl", "--team", "web", "spawn", "ola", "coder", "Where?", "--wait")
+    assert two.asked("ola")[-1].asked.last_results[0].text == str(two.folder.resolve())
+    both = two.run("teamctl", "--team", "web", "--team-dir", ".team", "team")
+    assert both.status == 2

@@ -1,0 +1,164 @@
+"""Several processes at one board: one winner each time, and no kill loses or doubles anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from teamd.store.board import Board
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+from teamd.store.task_rules import Change
+from teamd.store.tasks import TaskStatus
+from tests.children import child
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+ROUNDS: Final = 1000
+CLAIMS: Final = """
+import sys
+from pathlib import Path
+from teamd.errors import TeamError
+from teamd.store.board import Board
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+paths = TeamPaths(Path(sys.argv[1]))
+board = Board(paths, Post(paths, durable=False, max_bytes=10**6), sys.argv[2], durable=False)
+for _ in sys.stdin:
+    try:
+        print("won", board.claim("1").task.owner, flush=True)
+    except TeamError as error:
+        print("lost", error, flush=True)
+"""
+DEEDS: Final[dict[str, Callable[[Board], object]]] = {
+    "add": lambda board: board.add("Praise it", owner="bob", key="call"),
+    "claim": lambda board: board.claim("3"),
+    "complete": lambda board: board.update("1", Change(status=TaskStatus.COMPLETED)),
+    "give": lambda board: board.update("1", Change(owner="bob")),
+    "take_next": lambda board: (board.flush(), board.take_next("coder")),
+    "release": lambda board: board.release(lambda owner: "gone" if owner == "alice" else None),
+}
+
+
+def made(folder: Path) -> TeamPaths:
+    """A team of two, whose tasks are: 1 alice's, 2 bob's and blocked by 1, 3 free."""
+    paths = TeamPaths(folder / ".team")
+    paths.create()
+    members = [{"name": name, "role": "coder", "status": "idle"} for name in ("alice", "bob")]
+    paths.config.write_text(json.dumps({"team_name": "default", "members": members}))
+    return paths
+
+
+def board(paths: TeamPaths, who: str) -> Board:
+    post = Post(paths, durable=False, max_bytes=10**6)
+    return Board(paths, post, who, durable=False)
+
+
+def test_of_two_processes_that_claim_one_task_a_thousand_times_one_wins(tmp_path: Path) -> None:
+    paths = made(tmp_path)
+    lead = board(paths, "lead")
+    lead.add("Write it")
+    wins: Counter[str] = Counter()
+    with ExitStack() as stack:
+        claimers = [stack.enter_context(child(CLAIMS, paths.root, n)) for n in ("alice", "bob")]
+        for _ in range(ROUNDS):
+            said = _claimed_by_all(claimers)
+            (winner,) = [words.split()[1] for words in said if words.startswith("won")]
+            (loser,) = [words for words in said if words.startswith("lost")]
+            assert f"task 1 is {winner}'s already" in loser
+            assert lead.read().get("1").owner == winner
+            wins[winner] += 1
+            lead.update("1", Change(status=TaskStatus.PENDING))
+    print(f"{ROUNDS} claims by two processes: {dict(wins)}")  # noqa: T201 -- the figure
+    assert wins.total() == ROUNDS
+    assert len(wins) == 2, "there was a race"
+
+
+def _claimed_by_all(claimers: list[subprocess.Popen[str]]) -> list[str]:
+    for claimer in claimers:
+        assert claimer.stdin is not None
+        claimer.stdin.write("go\n")
+    for claimer in claimers:
+        assert claimer.stdin is not None
+        claimer.stdin.flush()
+    return [claimer.stdout.readline() for claimer in claimers if claimer.stdout is not None]
+
+
+def look(paths: TeamPaths) -> dict[str, Any]:
+    """All that counts: the tasks, and which mail has come, each once."""
+    tasks = board(paths, "lead").read()
+    assert not tasks.damaged
+    post = Post(paths, durable=False, max_bytes=10**6)
+    facts: dict[str, Any] = {
+        task.id: (str(task.status), task.owner, task.subject) for task in tasks.by_id.values()
+    }
+    for name in ("alice", "bob"):
+        mail = {(m.id, m.content) for m in post.mailbox(name).peek()}
+        facts[name] = sorted(content for _, content in mail)
+    assert not any(task.untold for task in tasks.by_id.values())
+    return facts
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_a_deed_that_is_killed_at_any_step_and_repeated_is_done_once(
+    tmp_path: Path, deed: str
+) -> None:
+    """Half a deed must not show, and whoever has to hear of it hears of it once."""
+    outcomes: list[dict[str, Any]] = []
+    through = False
+    while not through:
+        paths = made(tmp_path / str(len(outcomes)))
+        lead = board(paths, "lead")
+        lead.add("x", owner="alice")
+        lead.add("y", owner="bob", blocked_by=("1",))
+        lead.add("z")
+        if deed == "take_next":
+            lead.update("1", Change(status=TaskStatus.DELETED))
+        through = survived(paths, deed, len(outcomes) + 1)
+        assert not lead.read().damaged
+        assert through or survived(paths, deed, 10**6)
+        board(paths, "teamd").flush()
+        outcomes.append(look(paths))
+    print(f"{deed}: killed at each of {len(outcomes) - 1} steps")  # noqa: T201 -- the figure
+    assert len(outcomes) > 10
+    assert [facts for facts in outcomes if facts != outcomes[-1]] == []
+
+
+def survived(paths: TeamPaths, deed: str, left: int) -> bool:
+    """Do it in a process that is killed before its so-manieth operation on a file."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            sys.addaudithook(Deadly(left))
+            DEEDS[deed](board(paths, "teamd" if deed == "release" else "alice"))
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL)
+    return status == 0
+
+
+class Deadly:
+    """Python tells it of each `open`, `flock`, `rename`, … beforehand."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def __call__(self, event: str, _: object) -> None:
+        """Count down to the end."""
+        if event.startswith(("open", "os.", "fcntl.")):
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,109 @@
+"""A good message is delivered however often its reader is killed; one that crashes it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from teamd.store.mailbox import Mailbox
+from teamd.store.taken import Taken
+from tests.children import holding
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+KILLS = 10
+BRAVE = "[supervision]\ncrashes = 1000\nwithin_seconds = 0.1\n"  # started again at once, for ever
+# Loaded by every Python of the project: what stands in for a mistake in our own code, or in what
+# it is made of, that one message brings to light when it is put into the conversation.
+MINE = """
+import json, os, sys
+def look(event, arguments):
+    if event != "open" or not str(arguments[0]).endswith("transcripts/jo.jsonl"):
+        return
+    if arguments[2] & os.O_ACCMODE != os.O_RDWR:
+        return
+    try:
+        with open(str(arguments[0]).replace("transcripts/jo", "inbox/jo.taken"), "rb") as file:
+            header = json.loads(file.readline())
+            at = int(header["at"])
+            file.seek(at)
+            lines = file.readlines()
+    except FileNotFoundError:
+        return
+    if at < int(header["singly"]):
+        lines = lines[:1]
+    if any(b"raise" in line for line in lines):
+        raise RuntimeError("a mistake")
+    if any(b"abort" in line for line in lines):
+        os.abort()
+sys.addaudithook(look)
+"""
+
+
+def holder(project: Project) -> int:
+    """The process that has a delivery to jo in hand."""
+    position = Taken(project.paths.taken("jo"), "jo").position()
+    return 0 if position is None else position.holder
+
+
+def put(project: Project, *contents: str) -> None:
+    """Put mail to jo, in one go, as any program may."""
+    lines = (json.dumps({"id": content, "from": "ci", "content": content}) for content in contents)
+    words = "\n".join(lines) + "\n"
+    argv = ("flock", str(project.paths.inbox("jo")), "-c", f"cat >> {project.paths.inbox('jo')}")
+    project.do(*argv, stdin=words)
+
+
+def delivered(project: Project) -> list[str]:
+    """What stands in jo's conversation but for the prompt."""
+    records = project.records("jo", "mail")
+    found = [message["content"] for record in records for message in record["messages"]]
+    return found[1:]
+
+
+def test_ten_kills_with_a_message_in_hand_cost_nothing_but_time(project: Project) -> None:
+    """A machine that is out of memory kills whoever comes first, again and again."""
+    project.write("team.toml", BRAVE)
+    project.start()
+    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
+    killed: set[int] = {0}
+    with holding(project.paths.transcript("jo")):  # so it cannot be done with its delivery
+        put(project, "good")
+        for _ in range(KILLS):
+            wait_until(lambda: holder(project) not in killed, what="jo has it in hand")
+            killed.add(holder(project))
+            os.kill(holder(project), signal.SIGKILL)
+        wait_until(lambda: holder(project) not in killed, what="jo has it in hand")
+    wait_until(lambda: delivered(project) == ["good"], what="it is delivered")
+    wait_until(lambda: not Mailbox(project.paths, "jo").waiting(), what="it is done with")
+    project.wait_for("jo", "idle")
+    assert delivered(project) == ["good"]
+    assert len(project.log("teamd", "crashed")) == KILLS
+    assert not project.log("teamd", "crashed with mail in hand")
+    assert not project.paths.rejected("jo").exists()
+
+
+def test_a_message_that_crashes_its_reader_is_rejected_alone(project: Project) -> None:
+    """Otherwise it would end its receiver for ever; so it costs two crashes, and two to find it."""
+    (project.root / "bin").mkdir()
+    (project.root / "bin" / "sitecustomize.py").write_text(MINE, encoding="utf-8")
+    project.environment["PYTHONPATH"] = str(project.root / "bin")
+    project.write("team.toml", BRAVE)
+    project.start()
+    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
+    for culprit, ending in (("raise", "exit code 1"), ("abort", "SIGABRT")):
+        put(project, f"one {ending}", f"please {culprit}", f"three {ending}")
+        wait_until(lambda: len(delivered(project)) % 2 == 0 and delivered(project), what="the good")
+        wait_until(lambda: not Mailbox(project.paths, "jo").waiting(), what="all is seen to")
+        assert delivered(project)[-2:] == [f"one {ending}", f"three {ending}"]
+        rejected = project.paths.rejected("jo").read_text(encoding="utf-8").splitlines()
+        assert json.loads(rejected[-1])["content"] == f"please {culprit}"
+    assert len(rejected) == 2
+    reasons = [entry["reason"] for entry in project.log("jo", "line rejected")]
+    assert reasons == ["2 processes crashed with this message in hand"] * 2
+    assert len(project.log("teamd", "crashed with mail in hand")) == 8
+    assert "2 lines were no mail" in project.do("teamctl", "team")

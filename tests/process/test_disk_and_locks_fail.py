@@ -1,0 +1,114 @@
+"""A disk that does not confirm, a file whose name is not safe yet, locks that exclude nobody."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.store.mailbox import Mailbox
+from tests.process.injected.injections import STRACE, script
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+
+pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+
+APPENDS = """
+import sys
+from pathlib import Path
+from teamd.errors import StoreError
+from teamd.store import files
+try:
+    getattr(files, sys.argv[1])(Path(sys.argv[2]), b"mine\\n")
+except StoreError as error:
+    print(error)
+"""
+
+
+def strace(argv: list[str], log: Path, *words: str) -> str:
+    """Run a program under strace; what it printed. The trace is in the log."""
+    call = [str(STRACE), "-f", "-qq", "-y", "-o", str(log), *words, "--", *argv]
+    return subprocess.run(call, check=True, timeout=60, stdout=subprocess.PIPE, text=True).stdout
+
+
+def test_a_send_that_the_disk_does_not_confirm_says_how_to_repeat_it(project: Project) -> None:
+    """After a failed sync the next one succeeds without having written anything ("fsyncgate").
+
+    So it is not tried again: the line may arrive, and the same id makes the next one no second.
+    """
+    project.enlist("bob")
+    call = ("teamctl", "send", "bob", "Hello.", "--id", "a1", "--from", "ci")
+    words = ("-qq", "-o", "/dev/null", "-e", "trace=fdatasync")
+    failed = project.run(str(STRACE), "-f", *words, "-e", "inject=fdatasync:error=EIO", *call)
+    assert failed.status == 1
+    assert re.fullmatch(
+        r"teamctl: the disk failed while \S+/bob.jsonl was written \(Input/output error\): what "
+        r"was sent may arrive or not; look after the disk, then send it again with `--id a1`, and "
+        r"it arrives once",
+        failed.complaint,
+    )
+    project.do(*call)
+    first, *rest = Mailbox(project.paths, "bob").peek()
+    assert all(message.is_same_as(first) for message in rest)
+
+
+def test_what_a_conversation_could_not_keep_is_not_read_from_it_later(tmp_path: Path) -> None:
+    """Mail is forgotten once it stands there; a record that is only in memory would not last."""
+    path = tmp_path / "jo.jsonl"
+    path.write_bytes(b"old\n")
+    argv = script(APPENDS, "append_alone", path)
+    words = ("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO")
+    assert "Input/output error" in strace(argv, tmp_path / "trace", *words)
+    assert path.read_bytes() == b"old\n"
+
+
+@pytest.mark.parametrize("how", ["append", "append_alone"])
+@pytest.mark.parametrize("left", [True, False])
+def test_a_files_name_is_on_the_disk_before_its_first_line_is(
+    tmp_path: Path, how: str, left: bool
+) -> None:
+    """`left`: by a writer that was killed after it made the file, and before it synced the name."""
+    path, log = tmp_path / "team" / "bob.jsonl", tmp_path / "trace"
+    path.parent.mkdir()
+    if left:
+        path.touch()
+    trace = ("-e", "trace=fsync,fdatasync,pwrite64")
+    strace(script(APPENDS, how, path), log, *trace)
+    calls = re.findall(rf"(\w+)\(\d+<{path.parent}(/\S+)?>", log.read_text(encoding="utf-8"))
+    assert calls == [
+        ("fsync", ""),
+        ("pwrite64", "/bob.jsonl"),
+        ("fdatasync", "/bob.jsonl"),
+    ]
+    strace(script(APPENDS, how, path), log, *trace)
+    assert "fsync(" not in log.read_text(encoding="utf-8"), "a name is synced once"
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("retval=0", r"locks exclude nobody in \S+/.team: its file system has no working flock"),
+        ("error=ENOLCK", r"the file system of \S+ has no working locks"),
+        ("error=EOPNOTSUPP", r"the file system of \S+ has no working locks"),
+    ],
+)
+def test_teamd_does_not_start_where_locks_exclude_nobody(
+    project: Project, fault: str, sentence: str
+) -> None:
+    """Some network and FUSE file systems say yes to every `flock`; all else relies on it."""
+    words = ("-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", f"inject=flock:{fault}")
+    refused = project.run(str(STRACE), "-f", *words, "teamd", "start")
+    assert refused.status == 1
+    assert re.search(f"teamd: {sentence}; put the team on a local disk", refused.complaint)
+    assert not project.paths.supervisor.exists()
+    assert not list(project.paths.root.glob(".teamd-*"))
+    looked = project.run(
+        str(STRACE), "-f", *words, "teamctl", "--team-dir", str(project.paths.root), "doctor"
+    )
+    assert looked.status == 1
+    assert "put the team on a local disk" in looked.stdout

@@ -1,0 +1,89 @@
+"""Endings that nobody announced: a kill over a stopped process, a roster edited by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from teamd.identity import Identity
+from tests.process.test_stopping import COMMANDS
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+def test_a_teammate_stopped_in_its_command_outlives_no_killed_supervisor(project: Project) -> None:
+    """What is stopped heeds no signal but SIGKILL, and no end of its parent."""
+    project.stage.play(
+        "ann", use(("bash", {"command": COMMANDS["frozen"].format(name="busy")})), say("I go on.")
+    )
+    project.write("team.toml", "[supervision]\nstop_seconds = 1\n")
+    first = project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Task of ann.")
+    wait_until(
+        lambda: list(project.survivors().values()).count("sleep 1000") == 2, what="it is busy"
+    )
+    before = project.survivors()
+    os.kill(project.wait_for("ann", "working")["pid"], signal.SIGSTOP)
+    os.kill(first, signal.SIGKILL)
+    project.start()
+    project.wait_for("ann", "idle", turns=2)
+    assert not before.keys() & project.survivors().keys()
+    last = project.asked("ann")[-1].asked
+    assert "Task of ann." in last.messages[0]["content"][0]["text"]
+    assert [result.is_error for result in last.last_results] == [True]
+
+
+def test_a_pause_is_told_to_the_lead_once_and_not_at_every_restart(project: Project) -> None:
+    del project.environment["ANTHROPIC_API_KEY"]
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.")
+    reason = project.wait_for("ann", "paused")["reason"]
+    wait_until(lambda: project.mail("lead"), what="the lead is told")
+    for _ in range(2):
+        ended = len(project.records("ann", "ended"))
+        project.do("teamd", "restart")
+        wait_until(lambda: len(project.records("ann", "ended")) > ended, what="ann tries again")  # noqa: B023 -- called at once
+        project.wait_for("ann", "paused")
+    assert project.member("ann")["reason"] == reason
+    assert project.mail("lead").count("ann is paused") == 1
+
+
+def _edit(project: Project, members: list[dict[str, str]]) -> None:
+    roster = json.loads(project.paths.config.read_bytes())
+    kept = [m for m in roster["members"] if m["name"] != "ann"]
+    project.paths.config.write_text(json.dumps({**roster, "members": kept + members}))
+
+
+def test_who_is_taken_out_of_the_roster_by_hand_lives_on_nowhere(project: Project) -> None:
+    """And who is added there has no process before somebody spawns it."""
+    project.start()
+    for name in ("ann", "bob"):
+        project.do("teamctl", "spawn", name, "coder", "Go.", "--wait")
+        project.wait_for(name, "idle")
+    ann, bob = (project.member(name)["pid"] for name in ("ann", "bob"))
+    _edit(project, [{"name": "eve", "role": "tester", "status": "idle"}])
+    project.do("teamctl", "send", "bob", "Anything wakes teamd.", "--wait")
+    wait_until(lambda: Identity.of(ann) is None, timeout_seconds=40, what="ann has no process")
+    assert [entry["name"] for entry in project.log("teamd", "no member any more")] == ["ann"]
+    project.wait_for("bob", "idle", turns=2)
+    names = [m["name"] for m in json.loads(project.paths.config.read_bytes())["members"]]
+    assert names == ["bob", "eve"], "nobody has put ann back"
+    assert project.member("bob")["pid"] == bob
+    assert project.member("eve").get("pid") is None
+    assert len(project.log("teamd", "forked")) == 2
+    project.do("teamctl", "spawn", "ann", "coder", "Go on.", "--wait")
+
+
+def test_a_roster_that_is_removed_is_written_again(project: Project) -> None:
+    """Who runs is known to teamd, and nobody is ended for a file that is gone."""
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    pid = project.wait_for("ann", "idle", turns=1)["pid"]
+    project.paths.config.unlink()
+    project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
+    assert project.wait_for("ann", "idle", turns=1)["pid"] == pid

@@ -1,0 +1,180 @@
+"""A flood of mail: taken in bounded portions, in order, in bounded memory; nobody else waits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from teamd.protocol import Message
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+from tests.children import said
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.e2e.harness import Project
+
+FEW: Final = 1000
+MOST_MESSAGES: Final = 100
+MOST_BYTES: Final = 128 * 1024
+BATCH: Final = 500
+floods = pytest.mark.parametrize(
+    "count",
+    [10_000, pytest.param(100_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])],
+)
+FOREIGN: Final = """
+import fcntl, json, sys
+path, sender, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+for n in range(0, count, 500):
+    with open(path, "ab", 0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        lines = (json.dumps({"from": sender, "n": n + i, "content": "x" * 100}) for i in range(500))
+        file.write(("\\n".join(lines) + "\\n").encode())
+"""
+# What a teammate does with its mail, without all the rest of it.
+TAKES: Final = """
+import resource, sys, time
+from pathlib import Path
+from teamd.store.mailbox import Mailbox, Portion
+from teamd.store.paths import TeamPaths
+from teamd.store.transcript import Transcript
+paths = TeamPaths(Path(sys.argv[1]))
+box = Mailbox(paths, "bob", durable=False)
+conversation = Transcript(paths.transcript("bob"), durable=False)
+longest, begun = 0.0, time.monotonic()
+while True:
+    before = time.monotonic()
+    batch = box.take(Portion(messages=100, bytes=128 * 1024, wary=True))
+    longest = max(longest, time.monotonic() - before)
+    if not batch.messages:
+        break
+    messages = [message.to_json() for message in batch.messages]
+    conversation.append({"record": "mail", "messages": messages})
+    box.done(batch)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(peak / 1024, time.monotonic() - begun, longest)
+"""
+
+
+def fill(paths: TeamPaths, name: str, count: int) -> None:
+    """Half of it by a program that knows nothing of ours, half by ours in batches."""
+    foreign = [sys.executable, "-c", FOREIGN, str(paths.inbox(name)), "foreign", str(count // 2)]
+    with subprocess.Popen(foreign) as writing:
+        box = Mailbox(paths, name, durable=False)
+        for start in range(0, count // 2, BATCH):
+            box.put(*(mail(name, n) for n in range(start, start + BATCH)))
+        assert writing.wait(100) == 0
+
+
+def mail(to: str, n: int) -> Message:
+    return Message(sender="lead", to=to, content="x" * 100, extra={"n": n})
+
+
+def check(deliveries: Iterable[list[dict[str, Any]]], count: int) -> int:
+    """Each once, in each sender's order, in bounded deliveries; returns how many of these."""
+    by_sender: dict[str, list[int]] = defaultdict(list)
+    ids = set()
+    number = 0
+    for number, messages in enumerate(deliveries, start=1):  # noqa: B007 -- the last one is it
+        assert len(messages) <= MOST_MESSAGES
+        assert sum(len(json.dumps(message)) for message in messages) <= 2 * MOST_BYTES
+        for message in messages:
+            if "n" in message:
+                by_sender[message["from"]].append(message["n"])
+                ids.add(message["id"])
+    assert by_sender == {sender: list(range(count // 2)) for sender in ("lead", "foreign")}
+    assert len(ids) == count
+    return number
+
+
+def delivered(paths: TeamPaths, name: str) -> list[list[dict[str, Any]]]:
+    lines = paths.transcript(name).read_bytes().splitlines()
+    records = [json.loads(line) for line in lines]
+    return [record["messages"] for record in records if record["record"] == "mail"]
+
+
+@floods
+def test_a_flood_is_taken_in_the_memory_of_a_trickle(tmp_path: Path, count: int) -> None:
+    """And in a time that grows with it, not with its square: each take is a short one."""
+    figures = {}
+    for size in (FEW, count):
+        paths = TeamPaths(tmp_path / str(size))
+        paths.create()
+        fill(paths, "bob", size)
+        megabytes, seconds, longest = map(float, said(TAKES, paths.root).split())
+        number = check(delivered(paths, "bob"), size)
+        figures[size] = megabytes, seconds
+        print(  # noqa: T201 -- these figures are what is to be shown
+            f"{size} messages: {number} deliveries in {seconds:.2f} s, the longest take "
+            f"{longest * 1000:.0f} ms, peak memory {megabytes:.1f} MiB"
+        )
+    assert figures[count][0] < 1.3 * figures[FEW][0]
+    assert figures[count][1] < 5 * (count / FEW) * figures[FEW][1]
+
+
+@floods
+def test_a_flooded_teammate_goes_on_answering_and_holds_up_nobody(
+    project: Project, count: int
+) -> None:
+    """The conversation that holds it all grows, of course; the taking does not."""
+    script = project.write("script.json", '{"turns": {}}')
+    project.write("team.toml", f'[model]\nscript = "{script.name}"\n')
+    project.start()
+    for name in ("few", "bob", "ann"):
+        project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
+        project.wait_for(name, "idle")
+    fill(project.paths, "few", FEW)
+    settle(project, "few", FEW)
+    begun = time.monotonic()
+    fill(project.paths, "bob", count)
+    waits = []
+    while Mailbox(project.paths, "bob").waiting():
+        before = time.monotonic()
+        project.do("teamctl", "send", "ann", "Are you there?", "--wait")
+        project.do("teamctl", "team", "--json")
+        waits.append(time.monotonic() - before)
+    project.do("teamctl", "send", "bob", "And you?", "--wait")
+    turns = settle(project, "bob", count)
+    seconds = time.monotonic() - begun
+    few, many = peak(project, "few"), peak(project, "bob")
+    print(  # noqa: T201 -- the same
+        f"{count} messages: {turns} turns in {seconds:.1f} s, peak memory {many:.0f} MiB against "
+        f"{few:.0f} MiB with {FEW}; {len(waits)} letters to another meanwhile, the slowest with "
+        f"a look at the team took {max(waits, default=0):.2f} s"
+    )
+    assert turns >= count // MOST_MESSAGES // 2
+    assert waits, "the flood was over before anybody could look"
+    assert many - few < 4 * count * 1024 / 1024**2 + 20, "a few times what it holds"
+    assert not project.log("teamd", "crashed")
+
+
+def settle(project: Project, name: str, count: int) -> int:
+    """Wait until all is delivered and answered; how many turns that took."""
+    box = Mailbox(project.paths, name)
+    wait_until(lambda: not box.waiting(), timeout_seconds=600, what=f"{name} has all of it")
+    wait_until(lambda: b'"ended"' in last_line(project, name), what=f"{name} has answered it")
+    found = delivered(project.paths, name)
+    check(found, count)
+    turns = len(project.records(name, "reply"))
+    assert 2 * turns >= len(found), "a wake brings one delivery, its first request another"
+    return turns
+
+
+def last_line(project: Project, name: str) -> bytes:
+    return project.paths.transcript(name).read_bytes().rstrip(b"\n").rpartition(b"\n")[2]
+
+
+def peak(project: Project, name: str) -> float:
+    """The most memory that its process has had, in MiB."""
+    status = Path(f"/proc/{project.member(name)['pid']}/status").read_text(encoding="utf-8")
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024

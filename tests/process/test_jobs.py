@@ -1,0 +1,171 @@
+"""Background jobs with real processes: state, output, end, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.identity import Identity
+from teamd.tools import Result, Toolbox
+from teamd.tools.background import INTERRUPTED, MOST_RUNNING, STOPPED, Jobs, Spool
+from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
+from teamd.tools.shell import Bash
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+    from typing import Any
+
+
+class Bench:
+    """The three tools over a folder, and how often the bell rang."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rings = 0
+        self.jobs = Jobs(folder / "jobs", ring=self._ring)
+        shell = Bash(
+            workspace=folder,
+            environment={"PATH": os.environ["PATH"]},
+            timeout_seconds=60,
+            output_bytes=2000,
+        )
+        self.box = Toolbox(
+            [
+                BackgroundRun(self.jobs, shell.start),
+                CheckBackground(self.jobs, output_bytes=2000),
+                StopBackground(self.jobs),
+                shell,
+            ]
+        )
+
+    async def run(self, command: str) -> Result:
+        """Begin a command."""
+        return await self.box.run("background_run", {"command": command})
+
+    async def check(self, job_id: str) -> str:
+        """What the model reads of a job."""
+        return (await self.box.run("check_background", {"job_id": job_id})).text
+
+    async def ended(self, job_id: str) -> None:
+        """Wait for a job's end."""
+        await until(lambda: not self.jobs.get(job_id).runs, what=f"job {job_id} has ended")
+
+    def pid(self, name: str) -> int:
+        """The pid in a file."""
+        return int((self.folder / name).read_text())
+
+    def _ring(self) -> None:
+        self.rings += 1
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def do(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, timeout=60))
+
+
+def test_a_job_runs_beside_other_calls_and_rings_when_it_ends(bench: Bench) -> None:
+    async def scenario() -> None:
+        begun = await bench.run("echo first; while [ ! -e go ]; do sleep 0.01; done; exit 3")
+        assert begun.text == "job_id: 1"
+        await until(lambda: "first" in bench.jobs.output("1", 100), what="its first words")
+        assert (await bench.check("1")).startswith("job 1: running: ")
+        assert (await bench.box.run("bash", {"command": "touch go"})).is_error is False
+        await bench.ended("1")
+        assert (await bench.check("1")).startswith("job 1: exit status 3: ")
+        assert bench.rings == 1
+
+    do(scenario())
+
+
+def test_stopping_ends_all_that_it_started_also_in_a_session_of_its_own(bench: Bench) -> None:
+    async def scenario() -> None:
+        await bench.run("setsid bash -c 'echo $$ > deep; sleep 1000' & echo $$ > top; wait")
+        pids = [bench.folder / name for name in ("deep", "top")]
+        await until(lambda: all(p.exists() and p.read_text().strip() for p in pids), what="pids")
+        running = [Identity.of(bench.pid(name)) for name in ("deep", "top")]
+        assert None not in running
+        stopped = await bench.box.run("stop_background", {"job_id": "1"})
+        assert stopped.text.startswith(f"job 1: {STOPPED}: ")
+        again = await bench.box.run("stop_background", {"job_id": "1"})
+        assert again.text == stopped.text
+        for name, before in zip(("deep", "top"), running, strict=True):
+            assert Identity.of(bench.pid(name)) != before
+
+    do(scenario())
+
+
+def test_a_job_of_an_earlier_process_is_told_as_ended_with_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        first = Bench(tmp_path)
+        await first.run("sleep 1000")
+        second = Bench(tmp_path)
+        assert second.jobs.get("1").state == INTERRUPTED
+        assert (await second.run("true")).text == "job_id: 2"
+        await second.ended("2")
+        await first.jobs.stop("1")
+
+    do(scenario())
+
+
+def test_there_is_a_bound_to_how_many_run(bench: Bench) -> None:
+    async def scenario() -> None:
+        async def work(_: object) -> str:
+            await asyncio.Event().wait()
+            return ""
+
+        for _ in range(MOST_RUNNING):
+            bench.jobs.start("wait", work)
+        refused = await bench.run("true")
+        assert refused.is_error
+        assert f"{MOST_RUNNING} jobs run already" in refused.text
+        await bench.jobs.stop("1")
+        assert (await bench.run("true")).text == f"job_id: {MOST_RUNNING + 1}"
+        await bench.ended(str(MOST_RUNNING + 1))
+
+    do(scenario())
+
+
+def test_an_unknown_job_is_an_error_that_names_those_that_are_there(bench: Bench) -> None:
+    async def scenario() -> None:
+        assert await bench.check("7") == "no job '7'; there are none"
+        await bench.run("true")
+        await bench.ended("1")
+        for tool in ("check_background", "stop_background"):
+            answer = await bench.box.run(tool, {"job_id": "7"})
+            assert answer == Result(text="no job '7'; there are: 1", is_error=True)
+        listed = await bench.box.run("check_background", {})
+        assert listed.text == "job 1: exit status 0: true"
+
+    do(scenario())
+
+
+def test_output_without_end_stays_within_its_bound_and_keeps_the_newest(tmp_path: Path) -> None:
+    with Spool(tmp_path / "out", 1000) as spool:
+        for number in range(10_000):
+            spool.take(f"line {number}\n".encode())
+            assert (tmp_path / "out").stat().st_size <= 1000
+        spool.take(b"x" * 5000 + b"\nthe last\n")
+    kept = (tmp_path / "out").read_bytes()
+    assert len(kept) <= 1000
+    assert kept.endswith(b"\nthe last\n")
+
+
+def test_what_is_on_disk_is_what_was_told(bench: Bench) -> None:
+    async def scenario() -> None:
+        await bench.run("echo over")
+        await bench.ended("1")
+        facts = json.loads((bench.folder / "jobs" / "1.json").read_bytes())
+        assert (facts["state"], facts["what"]) == ("exit status 0", "echo over")
+        assert (bench.folder / "jobs" / "1.out").read_bytes() == b"over\n"
+
+    do(scenario())

@@ -1,0 +1,171 @@
+"""Several processes at one ledger, killed wherever they are: no limit is ever exceeded."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from decimal import Decimal
+from typing import IO, TYPE_CHECKING
+
+from teamd.store.entries import Terms
+from teamd.store.ledger import Ledger
+from tests.children import child
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIMIT = 15_000
+KEPT = 100
+# Spends at random, and tells of each call: on a line of its own before it is made, with what it
+# takes, as a server would know it. Whatever it was killed at, it has spent no more than it told.
+SPENDER = f"""
+import random, sys
+from decimal import Decimal
+from pathlib import Path
+from teamd.identity import Identity
+from teamd.protocol import new_id
+from teamd.store.entries import Account, Reservation
+from teamd.store.ledger import Ledger
+
+ledger = Ledger(Path(sys.argv[1]), longest_bytes=20_000)
+me = Identity.own()
+while True:
+    wanted = Reservation(
+        id=new_id(), teammate=sys.argv[2], process=me, model="m",
+        input_tokens={KEPT} - 10, output_tokens=10, usd=Decimal("0.01"),
+    )
+    refusal = ledger.reserve(wanted)
+    if refusal is not None and refusal.passing:
+        continue
+    if refusal is not None:
+        break
+    taken = random.randint(0, {KEPT} - 10)
+    print(taken, flush=True)
+    ledger.settle(wanted, Account(calls=1, input_tokens=taken, usd=Decimal(taken) / 10_000))
+"""
+
+
+def spender(path: Path, name: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SPENDER, str(path), name], stdout=subprocess.PIPE, text=True
+    )
+
+
+def end(processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        process.kill()
+
+
+def test_processes_that_are_killed_at_random_never_exceed_the_limit(tmp_path: Path) -> None:
+    """Kills fall between reserving, the call, settling and replacing the file."""
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).agree(Terms(team_tokens=LIMIT, team_usd=Decimal(1000)))
+    told: list[int] = []
+    with ExitStack() as spenders:
+        running = [spenders.enter_context(spender(path, f"mate{number}")) for number in range(3)]
+        spenders.callback(lambda: end(running))
+        kills = 0
+        while running:
+            process = running.pop(random.randrange(len(running)))
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(random.randint(1, 8))]
+            if "" not in lines:
+                process.kill()
+                kills += 1
+                running.append(spenders.enter_context(spender(path, f"mate{kills % 3}")))
+            lines += process.stdout.readlines()
+            told += [int(line) for line in lines if line]
+            assert process.wait(60) in (0, -signal.SIGKILL)
+    accounts = Ledger(path).read()
+    assert not accounts.held
+    used = accounts.total().tokens
+    assert kills > 2
+    assert sum(told) <= used <= LIMIT
+    assert used + KEPT > LIMIT, "another call would have fitted"
+    assert used - sum(told) <= kills * KEPT, "no more than one call a kill counts in full"
+    assert path.stat().st_size < 25_000
+
+
+HOLDS = """
+import sys
+from decimal import Decimal
+from pathlib import Path
+from teamd.identity import Identity
+from teamd.store.entries import Reservation
+from teamd.store.ledger import Ledger
+
+kept = Reservation(
+    id="kept", teammate="alice", process=Identity.own(), model="m",
+    input_tokens=900, output_tokens=100, usd=Decimal("0.5"),
+)
+assert Ledger(Path(sys.argv[1])).reserve(kept) is None
+print("kept", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_reservation_is_open_while_its_process_lives_and_full_when_it_is_dead(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path)
+    with child(HOLDS, path) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "kept\n"
+        assert list(ledger.read().held) == ["kept"]
+        assert ledger.read().total().tokens == 0
+        holder.kill()
+        wait_until(lambda: not ledger.read().held, what="it is known as dead, reaped or not")
+        assert ledger.read().total().tokens == 1000
+    assert ledger.standing_refusal("bob") is None  # whoever looks next writes it down
+    assert b'"settle", "id": "kept"' in path.read_bytes()
+
+
+RACER = """
+import sys, time
+from decimal import Decimal
+from pathlib import Path
+from teamd.identity import Identity
+from teamd.protocol import new_id
+from teamd.store.entries import Reservation
+from teamd.store.ledger import Ledger
+
+ledger, me = Ledger(Path(sys.argv[1])), Identity.own()
+for line in sys.stdin:
+    wanted = Reservation(
+        id=new_id(), teammate="alice", process=me, model="m",
+        input_tokens=90, output_tokens=10, usd=Decimal(0),
+    )
+    while time.monotonic() < float(line):
+        pass
+    print(int(ledger.reserve(wanted) is None), flush=True)
+"""
+RACERS = 4
+ROUNDS = 60
+
+
+def test_of_several_that_ask_at_once_for_the_last_room_one_gets_it(tmp_path: Path) -> None:
+    """The look at the sums and the line that changes them are one step."""
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path)
+    with ExitStack() as stack:
+        racers = [stack.enter_context(child(RACER, path)) for _ in range(RACERS)]
+        for number in range(1, ROUNDS + 1):
+            ledger.agree(Terms(team_tokens=100 * number))
+            start = time.monotonic() + 0.005
+            answers = [_ask(racer, start) for racer in racers]
+            got = [int(answer.readline()) for answer in answers]
+            assert sum(got) == 1, f"round {number}: {got}"
+
+
+def _ask(racer: subprocess.Popen[str], start: float) -> IO[str]:
+    assert racer.stdin is not None
+    assert racer.stdout is not None
+    racer.stdin.write(f"{start}\n")
+    racer.stdin.flush()
+    return racer.stdout

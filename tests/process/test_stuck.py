@@ -1,0 +1,87 @@
+"""A teammate that hangs is reported, and where settings say so started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Final
+
+from tests.process.test_stopping import COMMANDS
+from tests.strict.faults import Stall
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+REPORT: Final = "[supervision]\nstuck_seconds = 1.5\n"
+RESTART: Final = REPORT + "stuck_restart = true\n"
+
+
+def in_a_command(project: Project, settings: str, command: str = COMMANDS["sleeper"]) -> int:
+    """Have ann run a command that does not end; her pid."""
+    project.write("team.toml", settings)
+    project.start()
+    busy = use(("bash", {"command": command.format(name="busy"), "timeout": 3600}))
+    project.stage.play("ann", busy, say("I go on."))
+    project.do("teamctl", "spawn", "ann", "coder", "Go.")
+    wait_until((project.folder / "busy").exists, what="the command runs")
+    return int(project.wait_for("ann", "working")["pid"])
+
+
+def stuck(project: Project) -> bool:
+    return bool(project.member("ann")["reason"] == "no progress for 1.5 s")
+
+
+def test_a_teammate_that_is_stopped_at_work_is_told_of_once(project: Project) -> None:
+    """And not only when its command has had its hour; it may go on as if nothing had been."""
+    pid = in_a_command(project, REPORT)
+    for episode in (1, 2):
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: stuck(project), what="it is noticed")
+        assert "ann: no progress for 1.5 s" in project.do("teamctl", "team")
+        assert project.member("ann")["status"] == "working"
+        assert project.mail("lead").count("ann is stuck: no progress for 1.5 s") == episode
+        os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: project.member("ann")["reason"] is None, what="it is heard again")
+    assert project.member("ann")["pid"] == pid
+    assert len(project.log("teamd", "stuck")) == 2
+
+
+def test_where_settings_say_so_it_is_killed_and_goes_on(project: Project) -> None:
+    pid = in_a_command(project, RESTART, COMMANDS["leaver"])
+    os.kill(pid, signal.SIGSTOP)
+    project.wait_for("ann", "idle", turns=2)
+    assert project.member("ann")["pid"] != pid
+    (told,) = project.log("teamd", "crashed")
+    assert told["reason"] == "no progress for 1.5 s, and its process was ended by SIGKILL"
+    assert "it is killed and started again" in project.mail("lead")
+    (result,) = project.asked("ann")[-1].asked.last_results
+    assert "Whether it had any effect is not known" in result.text
+    wait_until(lambda: "sleep 1000" not in project.survivors().values(), what="her commands ended")
+
+
+def test_whoever_waits_is_not_stuck(project: Project) -> None:
+    """A long command, a model that is silent, a retry, a pause and mail for an idle one."""
+    project.write("team.toml", REPORT)
+    stall = Stall()
+    project.server.faults.when(lambda asked: asked.name == "caller", stall)
+    project.start()
+    project.stage.play("sleeper", use(("bash", {"command": "sleep 4; touch slept"})))
+    for name in ("idler", "caller", "sleeper"):
+        project.do("teamctl", "spawn", name, "worker", "Go.")
+    assert stall.reached.wait(20)
+    wait_until((project.folder / "slept").exists, what="more than twice the time has passed")
+    project.do("teamctl", "send", "idler", "Still there?")
+    project.wait_for("idler", "idle", turns=2)
+    assert project.log("teamd", "stuck") == []
+    assert project.mail("lead") == ""
+
+
+def test_an_idle_teammate_that_mail_does_not_wake_is_told_of(project: Project) -> None:
+    project.write("team.toml", REPORT)
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    os.kill(project.wait_for("ann", "idle")["pid"], signal.SIGSTOP)
+    project.do("teamctl", "send", "ann", "Are you there?")
+    wait_until(lambda: stuck(project), what="it is noticed")

@@ -1,0 +1,241 @@
+"""Questions and answers: once, by the one that was asked, and told however often it takes."""
+
+from __future__ import annotations
+
+import json
+import string
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from teamd.errors import StoreError, TeamError
+from teamd.states import Status
+from teamd.store.approvals import AlreadyAnswered, Approvals, NoSuchQuestion
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+from teamd.store.question import Kind, Question, Verdict, id_of
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.protocol import Message
+
+EVERYBODY = ("alice", "bob", "lead", "user", "teamd")
+SHUTDOWN = ("lead", "bob", Kind.SHUTDOWN)
+PLAN = ("bob", "lead", Kind.PLAN)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    enrol(made, alice=Status.IDLE, bob=Status.IDLE)
+    return made
+
+
+@pytest.fixture
+def post(paths: TeamPaths) -> Post:
+    return Post(paths, durable=False, max_bytes=10_000)
+
+
+@pytest.fixture
+def approvals(paths: TeamPaths, post: Post) -> Approvals:
+    return Approvals(paths, post)
+
+
+def asked(approvals: Approvals, kind: tuple[str, str, Kind] = PLAN, **facts: Any) -> Question:
+    asker, to, what = kind
+    question = Question(
+        asker=asker, to=to, type=what, content="First this.", asked=time.time(), **facts
+    )
+    return approvals.ask(question)
+
+
+def mail(post: Post, name: str) -> list[Message]:
+    return post.mailbox(name).peek()
+
+
+def test_a_question_is_a_file_and_mail_to_the_one_that_is_asked(
+    approvals: Approvals, post: Post, paths: TeamPaths
+) -> None:
+    question = asked(approvals)
+    assert '"status": "open"' in paths.request(question.id).read_text()
+    (message,) = mail(post, "lead")
+    assert (message.type, message.sender, message.content) == (Kind.PLAN, "bob", "First this.")
+    assert message.extra["request_id"] == question.id
+    assert approvals.open_ones() == [question]
+
+
+@pytest.mark.parametrize("by", EVERYBODY)
+@pytest.mark.parametrize(
+    ("kind", "answerers"), [(SHUTDOWN, {"bob"}), (PLAN, {"lead", "user"})], ids=["shutdown", "plan"]
+)
+def test_only_the_one_that_was_asked_can_answer(
+    kind: tuple[str, str, Kind], answerers: set[str], by: str, approvals: Approvals
+) -> None:
+    """The person is the lead, under either name; nobody answers in another's place."""
+    question = asked(approvals, kind)
+    if by in answerers:
+        answered = approvals.answer(question.id, by=by, approve=True)
+        assert answered.status is Verdict.APPROVED
+        return
+    with pytest.raises(NoSuchQuestion, match=f"is for {question.to} to answer, not for {by}"):
+        approvals.answer(question.id, by=by, approve=True)
+    assert approvals.find(question.id) == question
+
+
+@pytest.mark.parametrize("second", [True, False])
+@pytest.mark.parametrize("first", [True, False, None])
+def test_a_question_is_answered_once(
+    first: bool | None, second: bool, approvals: Approvals, post: Post
+) -> None:
+    """`None`: nobody answered in time."""
+    question = asked(approvals)
+    if first is None:
+        approvals.expire(question.id)
+    else:
+        approvals.answer(question.id, by="lead", approve=first, reason="so")
+    before, told = approvals.find(question.id), mail(post, "bob")
+    words = {True: "was approved already", False: "was rejected already", None: "no longer open"}
+    with pytest.raises(AlreadyAnswered, match=words[first]):
+        approvals.answer(question.id, by="lead", approve=second)
+    assert (approvals.find(question.id), mail(post, "bob")) == (before, told)
+    assert approvals.expire(question.id) == before
+
+
+@pytest.mark.parametrize("approve", [True, False])
+def test_the_asker_is_told_with_the_id_the_verdict_and_the_reason(
+    approve: bool, approvals: Approvals, post: Post
+) -> None:
+    question = asked(approvals)
+    approvals.answer(question.id, by="lead", approve=approve, reason="Mind the tests.")
+    (message,) = mail(post, "bob")
+    assert (message.type, message.sender) == ("plan_approval_response", "lead")
+    assert message.content == "Mind the tests."
+    assert message.extra == {
+        "request_id": question.id,
+        "approve": approve,
+        "reason": "Mind the tests.",
+    }
+
+
+class Silent(Post):
+    """A post that fails: what is under way when its sender is killed."""
+
+    def send(self, message: Message) -> None:  # type: ignore[override]
+        """Fail."""
+        raise StoreError(f"no way to {message.to}")
+
+
+@pytest.mark.parametrize("by_repetition", [True, False])
+def test_an_answer_that_nobody_was_told_of_is_told_by_whoever_finds_it(
+    by_repetition: bool, approvals: Approvals, paths: TeamPaths, post: Post
+) -> None:
+    """A kill between the file and the mail must not leave the asker waiting for ever."""
+    question = asked(approvals)
+    mute = Approvals(paths, Silent(paths, durable=False, max_bytes=10_000))
+    with pytest.raises(StoreError):
+        mute.answer(question.id, by="lead", approve=True)
+    assert mail(post, "bob") == []
+    if by_repetition:
+        approvals.answer(question.id, by="lead", approve=True)
+    else:
+        assert [one.id for one in approvals.repeat()] == [question.id]
+    (message,) = mail(post, "bob")
+    assert message.id == f"{question.id}-answer"
+    assert list(approvals.repeat()) == []
+
+
+def test_a_question_that_nobody_was_sent_is_sent_by_whoever_finds_it(
+    approvals: Approvals, paths: TeamPaths, post: Post
+) -> None:
+    with pytest.raises(StoreError):
+        asked(Approvals(paths, Silent(paths, durable=False, max_bytes=10_000)))
+    assert mail(post, "lead") == []
+    (sent,) = approvals.repeat()
+    assert [message.id for message in mail(post, "lead")] == [sent.id]
+    assert list(approvals.repeat()) == []
+
+
+def test_a_question_that_is_asked_again_under_its_id_is_the_first(
+    approvals: Approvals, post: Post
+) -> None:
+    """A call that is repeated after a crash asks once."""
+    first = asked(approvals, id=id_of("k"))
+    assert asked(approvals, id=id_of("k")) == first
+    assert len(mail(post, "lead")) == 1
+
+
+def test_an_unknown_id_is_refused_with_the_open_ones_that_may_be_answered(
+    approvals: Approvals,
+) -> None:
+    with pytest.raises(NoSuchQuestion, match="no request 'abcd' to answer; none is open"):
+        approvals.match("abcd")
+    plan, shutdown = asked(approvals), asked(approvals, SHUTDOWN)
+    with pytest.raises(NoSuchQuestion) as caught:
+        approvals.match("xyz")
+    assert f"open are: {plan.id} (plan_approval_request of bob)" in str(caught.value)
+    with pytest.raises(NoSuchQuestion) as caught:
+        approvals.answer("xyz", by="bob", approve=True)
+    assert f"open are: {shutdown.id} (shutdown_request of lead)" in str(caught.value)
+
+
+def test_the_beginning_of_an_id_is_enough_unless_two_begin_so(approvals: Approvals) -> None:
+    one, two = asked(approvals, id="abcd11"), asked(approvals, id="abcd22")
+    assert approvals.match("abcd1") == one
+    assert approvals.match("ABCD2") == two
+    with pytest.raises(NoSuchQuestion, match="several requests begin with 'abcd': abcd11, abcd22"):
+        approvals.match("abcd")
+    with pytest.raises(NoSuchQuestion, match="no request 'abc'"):
+        approvals.match("abc")
+
+
+@settings(max_examples=40, deadline=None)
+@given(wanted=st.text() | st.text("./-" + string.ascii_lowercase) | st.just("../config"))
+def test_no_id_leads_out_of_the_folder(
+    wanted: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """An id comes from a model or from a person, and names a file."""
+    paths = TeamPaths(tmp_path_factory.mktemp("team") / ".team")
+    enrol(paths)
+    before = {path: path.stat().st_mtime_ns for path in paths.root.rglob("*") if path.is_file()}
+    approvals = Approvals(paths, Post(paths, durable=False, max_bytes=10_000))
+    assert approvals.find(wanted) is None
+    for attempt in (approvals.match, lambda one: approvals.answer(one, by="lead", approve=True)):
+        with pytest.raises(TeamError):
+            attempt(wanted)
+    after = {path: path.stat().st_mtime_ns for path in paths.root.rglob("*") if path.is_file()}
+    assert {k: v for k, v in after.items() if k != paths.requests_lock} == before
+
+
+@given(content=st.binary() | st.text().map(str.encode) | st.just(b'{"id": 3}'))
+def test_a_file_that_holds_no_question_is_passed_over(content: bytes) -> None:
+    """Somebody may write anything there; `teamctl requests` shows the rest."""
+    assert Question.decode(content) is None
+
+
+def test_a_question_comes_back_from_its_file() -> None:
+    question = Question(
+        type=Kind.PLAN, asker="bob", to="lead", content="ä\ud800", asked=1.5, reason="r", task="t"
+    )
+    assert Question.decode(question.encode()) == question
+
+
+def test_only_ended_handshakes_are_swept(approvals: Approvals, paths: TeamPaths) -> None:
+    """An approved plan is looked at for as long as its task lasts."""
+    ended, under_way = asked(approvals, SHUTDOWN), asked(approvals, SHUTDOWN)
+    plan = asked(approvals)
+    approvals.answer(plan.id, by="lead", approve=True)
+    approvals.answer(ended.id, by="bob", approve=True)
+    approvals.settle(ended.id)
+    for path in paths.requests.glob("*.json"):
+        old = Question.decode(path.read_bytes())
+        assert old is not None
+        if old.answered is not None:
+            document = {**old.to_json(), "answered": old.answered - 90 * 86_400}
+            path.write_text(json.dumps(document))
+    approvals.sweep()
+    assert {question.id for question in approvals.all()} == {under_way.id, plan.id}

@@ -1,0 +1,251 @@
+"""The board on disk: ids, news, damage, and what an interrupted writer leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import StoreError, TeamError
+from teamd.states import Status
+from teamd.store.board import Board
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+from teamd.store.roster import Roster
+from teamd.store.task_owners import gone_from
+from teamd.store.task_rules import Change
+from teamd.store.tasks import Task, TaskStatus
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DONE = Change(status=TaskStatus.COMPLETED)
+
+
+class Hall:
+    """A team whose board is looked at."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = TeamPaths(folder / ".team")
+        enrol(self.paths, alice=Status.WORKING, bob=Status.IDLE, carol=Status.SHUTDOWN)
+        self.post = Post(self.paths, durable=False, max_bytes=100_000)
+
+    def board(self, who: str) -> Board:
+        """The board in somebody's hands."""
+        return Board(self.paths, self.post, who, durable=False)
+
+    def mail(self, name: str) -> list[str]:
+        """What waits in an inbox."""
+        return [message.content for message in self.post.mailbox(name).peek()]
+
+    def on_disk(self, task_id: str) -> dict[str, object]:
+        """A task's file."""
+        document: dict[str, object] = json.loads(self.paths.task(task_id).read_bytes())
+        return document
+
+
+@pytest.fixture
+def hall(tmp_path: Path) -> Hall:
+    return Hall(tmp_path)
+
+
+def test_a_task_is_a_file_that_anybody_can_read(hall: Hall) -> None:
+    task = hall.board("alice").add("Write  the\nAPI", description="In Go.", role="coder")
+    assert task.id == "1"
+    found = hall.on_disk("1")
+    shown = {key: found[key] for key in ("id", "subject", "description", "status", "owner")}
+    assert shown == {
+        "id": "1",
+        "subject": "Write the API",
+        "description": "In Go.",
+        "status": "pending",
+        "owner": "",
+    }
+    assert (found["blocked_by"], found["role"], found["created_by"]) == ([], "coder", "alice")
+    assert hall.paths.task("1").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_id_is_never_given_again(hall: Hall) -> None:
+    """Not after a deletion, and not when somebody removes the file: mail may still name it."""
+    board = hall.board("lead")
+    for _ in range(3):
+        board.add("x")
+    board.update("3", Change(status=TaskStatus.DELETED))
+    assert board.add("y").id == "4"
+    hall.paths.task("4").unlink()
+    assert board.add("z").id == "5"
+    hall.paths.tasks_lock.write_text("not a number")
+    assert board.add("z").id == "6"
+
+
+def test_a_repeated_call_makes_one_task(hall: Hall) -> None:
+    board = hall.board("alice")
+    first = board.add("x", key="call-1")
+    assert board.add("x", key="call-1").id == first.id
+    assert board.add("x", key="call-2").id == "2"
+    assert [board.add("x").id, board.add("x").id] == ["3", "4"]
+
+
+def test_completing_tells_owners_and_else_whoever_made_it(hall: Hall) -> None:
+    hall.board("lead").add("Write it", owner="alice")
+    hall.board("lead").add("Test it", owner="bob", blocked_by=("1",))
+    hall.board("bob").add("Describe it", blocked_by=("1",))
+    hall.board("lead").add("Praise it", blocked_by=("1",))
+    hall.board("lead").add("Sell it", owner="bob", blocked_by=("1", "2"))
+    before = len(hall.mail("bob"))
+    changed = hall.board("alice").update("1", DONE)
+    assert changed.freed == ("2", "3", "4")
+    why = "any more: task 1 (Write it) is completed."
+    assert hall.mail("bob")[before:] == [
+        f"Nothing blocks task 2 (Test it) {why} It is yours.",
+        f"Nothing blocks task 3 (Describe it) {why} It has no owner yet; claim_task takes it.",
+    ]
+    (told, _) = hall.post.mailbox("bob").peek()[before:]
+    assert (told.type, told.sender, told.extra["task_id"]) == ("message", "alice", "2")
+    assert hall.mail("lead") == [], "a person looks at the board"
+    hall.board("alice").update("1", DONE)
+    assert len(hall.mail("bob")) == before + 2, "a repeated call tells nobody again"
+
+
+def test_who_is_given_a_task_hears_of_it_and_who_takes_one_does_not(hall: Hall) -> None:
+    hall.board("lead").add("Write it", description="In Go.", owner="BOB")
+    (told,) = hall.mail("bob")
+    assert told.startswith("lead gave you task 1: Write it\n\nIn Go.\n\nWhen it is done, set")
+    hall.board("bob").claim("1")
+    hall.board("bob").update("1", Change(owner="alice"))
+    (told,) = hall.mail("alice")
+    assert told.startswith("bob gave you task 1: Write it")
+    assert len(hall.mail("bob")) == 1
+
+
+@pytest.mark.parametrize(
+    ("owner", "sentence"),
+    [
+        ("bbo", "no teammate named 'bbo'; the team is: alice, bob, carol"),
+        ("carol", "carol is shut down and can own no task; `teamctl spawn carol …`"),
+    ],
+)
+def test_who_is_not_at_work_can_own_nothing(hall: Hall, owner: str, sentence: str) -> None:
+    board = hall.board("lead")
+    with pytest.raises(TeamError, match=sentence):
+        board.add("x", owner=owner)
+    board.add("x")
+    with pytest.raises(TeamError, match=sentence):
+        board.update("1", Change(owner=owner))
+    with pytest.raises(TeamError, match=sentence):
+        board.claim("1", owner=owner)
+    assert hall.on_disk("1")["owner"] == ""
+
+
+def test_a_damaged_file_is_told_and_hides_no_other(hall: Hall) -> None:
+    board = hall.board("lead")
+    for _ in range(3):
+        board.add("x")
+    board.update("3", Change(add_blocked_by=("2",)))
+    hall.paths.task("2").write_text('{"id": "2", "subj')
+    tasks = board.read()
+    assert list(tasks.by_id) == ["1", "3"]
+    assert "tasks/2.json is damaged (" in tasks.damaged["2"]
+    assert "; mend it, or move it away" in tasks.damaged["2"]
+    with pytest.raises(StoreError, match=r"2\.json is damaged"):
+        board.claim("2")
+    with pytest.raises(TeamError, match="task 3 is blocked by task 2"):
+        board.claim("3")  # nobody knows whether it is done
+    assert board.add("y").id == "4"
+    assert hall.paths.task("2").read_text() == '{"id": "2", "subj', "it is kept for mending"
+
+
+def test_keys_of_other_programs_and_ids_as_numbers_are_kept_and_understood(hall: Hall) -> None:
+    hall.paths.task("1").write_text(
+        '{"id": 1, "subject": "x", "priority": 7, "owner": null, "blocked_by": [2]}'
+    )
+    hall.paths.task("2").write_text('{"subject": "y"}')
+    hall.paths.tasks.joinpath("notes.json").write_text("[]")
+    board = hall.board("alice")
+    assert list(board.read().by_id) == ["1", "2"]
+    board.update("1", Change(remove_blocked_by=("2",)))
+    board.claim("1")
+    assert (hall.on_disk("1")["priority"], hall.on_disk("1")["owner"]) == (7, "alice")
+
+
+def test_what_a_killed_writer_had_not_told_the_next_one_tells(hall: Hall) -> None:
+    """Killed between the task's file and the mail: it is told then, under the same id."""
+    hall.board("lead").add("Write it", owner="alice")
+    hall.board("bob").add("Test it", blocked_by=("1",))
+    hall.board("alice").update("1", DONE)
+    (told,) = hall.post.mailbox("bob").peek()
+    before = Task.decode(hall.paths.task("1").read_bytes(), named="1")
+    hall.paths.task("1").write_bytes(replace(before, untold=(told,)).encode())
+    hall.paths.inbox("bob").write_bytes(b"")
+
+    assert hall.board("teamd").flush()
+    (again,) = hall.post.mailbox("bob").peek()
+    assert again.is_same_as(told)
+    assert "untold" not in hall.on_disk("1")
+    assert not hall.board("teamd").flush()
+
+    hall.paths.task("1").write_bytes(replace(before, untold=(told,)).encode())
+    hall.board("alice").add("and more")  # any writer will do
+    assert len(hall.mail("bob")) == 2
+    assert "untold" not in hall.on_disk("1")
+
+
+def test_a_change_stands_where_its_mail_cannot_be_written_and_is_told_later(hall: Hall) -> None:
+    hall.board("bob").add("Write it", owner="alice")
+    hall.board("bob").add("Test it", blocked_by=("1",))
+    hall.paths.inbox("bob").unlink(missing_ok=True)
+    hall.paths.inbox("bob").mkdir()
+    assert hall.board("alice").update("1", DONE).task.status is TaskStatus.COMPLETED
+    assert hall.on_disk("1")["untold"]
+    hall.paths.inbox("bob").rmdir()
+    assert hall.board("lead").flush()
+    assert len(hall.mail("bob")) == 1
+
+
+def test_who_has_gone_gives_back_what_is_not_done(hall: Hall) -> None:
+    board = hall.board("lead")
+    for owner in ("alice", "alice", "alice", "bob", "lead"):
+        board.add("x", owner=owner)
+    hall.board("alice").claim("1")
+    hall.board("alice").update("2", DONE)
+    enrol(hall.paths, alice=Status.FAILED)
+    released = hall.board("teamd").release(gone_from(Roster(hall.paths).read()))
+    assert [task.id for task in released] == ["1", "3"]
+    found = [(t.id, str(t.status), t.owner) for t in board.read().by_id.values()]
+    assert found == [
+        ("1", "pending", ""),
+        ("2", "completed", "alice"),
+        ("3", "pending", ""),
+        ("4", "pending", "bob"),
+        ("5", "pending", "lead"),
+    ]
+    assert hall.on_disk("1")["notes"] == ["released: alice has failed"]
+    hall.board("bob").claim("1")
+
+
+def test_the_next_task_is_the_first_free_one_of_the_role_and_one_at_a_time(hall: Hall) -> None:
+    lead = hall.board("lead")
+    lead.add("blocked", blocked_by=())
+    lead.update("1", Change(status=TaskStatus.IN_PROGRESS))
+    lead.add("waits", blocked_by=("1",))
+    lead.add("for others", role="tester")
+    lead.add("for her", role="Coder", description="With care.")
+    lead.add("for anybody")
+    alice = hall.board("alice")
+    first = alice.take_next("coder")
+    assert first is not None
+    assert (first.id, first.owner, str(first.status)) == ("4", "alice", "in_progress")
+    (told,) = hall.mail("alice")
+    assert told.startswith("You are free, and so was task 4, so it is yours now: for her")
+    assert "With care." in told
+    assert alice.take_next("coder") is None, "she has one"
+    alice.update("4", DONE)
+    second = alice.take_next("coder")
+    assert second is not None
+    assert second.id == "5"
+    alice.update("5", Change(status=TaskStatus.PENDING))
+    assert alice.take_next("coder") is None, "she has given it back"
+    assert len(hall.mail("alice")) == 2

@@ -1,0 +1,121 @@
+"""The tools of the board: what a model gives, and what it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.states import Status
+from teamd.store.board import Board
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+from teamd.tools import Result, Toolbox
+from teamd.tools.board import board_tools
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    paths = TeamPaths(tmp_path / ".team")
+    enrol(paths, alice=Status.WORKING, bob=Status.IDLE)
+    return Board(paths, Post(paths, durable=False, max_bytes=100_000), "alice", durable=False)
+
+
+def run(board: Board, tool: str, key: str = "", **arguments: Any) -> Result:
+    return asyncio.run(Toolbox(board_tools(board, lambda: None)).run(tool, arguments, key=key))
+
+
+def test_a_task_is_made_claimed_and_completed(board: Board) -> None:
+    assert run(board, "task_create", subject="Write it").text == "task 1 is made"
+    made = run(board, "task_create", subject="Test it", blocked_by=["1"], role="tester")
+    assert made.text == "task 2 is made"
+    refused = run(board, "claim_task", task_id="2")
+    assert refused.is_error
+    assert "task 2 is blocked by task 1; take another one" in refused.text
+    assert run(board, "claim_task", task_id="1").text == (
+        "task 1 is yours and in progress: Write it"
+    )
+    assert run(board, "task_list").text.splitlines() == [
+        "1 [in_progress, owner alice] Write it",
+        "2 [pending, blocked by 1, for a tester] Test it",
+    ]
+    assert run(board, "task_update", task_id="1", status="completed").text.splitlines() == [
+        "1 [completed, owner alice] Write it",
+        "not blocked any more: 2 [pending, for a tester] Test it",
+    ]
+    shown = json.loads(run(board, "task_get", task_id="2").text)
+    assert (shown["status"], shown["blocked_by"], shown["blocked"]) == ("pending", ["1"], False)
+
+
+def test_a_call_that_is_repeated_after_a_crash_makes_one_task(board: Board) -> None:
+    assert run(board, "task_create", key="n-3-0", subject="x").text == "task 1 is made"
+    assert run(board, "task_create", key="n-3-0", subject="x").text == "task 1 is made"
+    assert run(board, "task_create", key="n-3-1", subject="x").text == "task 2 is made"
+    for tool in ("claim_task", "task_update"):
+        arguments = {"status": "completed"} if tool == "task_update" else {}
+        for _ in range(2):
+            assert not run(board, tool, task_id="1", **arguments).is_error
+    toolbox = Toolbox(board_tools(board, lambda: None))
+    assert all(toolbox.repeats(schema["name"]) for schema in toolbox.schemas())
+
+
+def test_the_inputs_are_those_of_the_contract(board: Board) -> None:
+    inputs = {
+        schema["name"]: list(schema["input_schema"].get("properties", {}))
+        for schema in Toolbox(board_tools(board, lambda: None)).schemas()
+    }
+    assert inputs == {
+        "task_create": ["subject", "description", "blocked_by", "role"],
+        "task_get": ["task_id"],
+        "task_update": ["task_id", "status", "owner", "add_blocked_by", "remove_blocked_by"],
+        "task_list": [],
+        "claim_task": ["task_id"],
+    }
+
+
+def test_an_id_may_be_given_as_a_number(board: Board) -> None:
+    run(board, "task_create", subject="x")
+    run(board, "task_create", subject="y", blocked_by=[1])
+    assert json.loads(run(board, "task_get", task_id=2).text)["blocked_by"] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("task_get", {"task_id": "9"}, "no task has the id '9'; there are: 1"),
+        ("task_get", {"task_id": "../1"}, "no task has the id '../1'"),
+        ("task_create", {"subject": " "}, "a task needs a subject"),
+        ("task_create", {"subject": "y", "blocked_by": ["9"]}, "no task has the id '9'"),
+        ("task_update", {"task_id": "1", "status": "done"}, "bad input for task_update: status"),
+        ("task_update", {"task_id": "1", "owner": "bbo"}, "no teammate named 'bbo'; the team is"),
+        ("task_update", {"task_id": "1", "add_blocked_by": ["1"]}, "1 waits for 1"),
+        ("task_update", {"task_id": "1", "status": "completed"}, "claim it before you complete"),
+    ],
+)
+def test_what_cannot_be_done_is_told(
+    board: Board, tool: str, arguments: dict[str, Any], told: str
+) -> None:
+    run(board, "task_create", subject="x")
+    before = board.read()
+    result = run(board, tool, **arguments)
+    assert result.is_error
+    assert told in result.text
+    assert board.read() == before
+
+
+def test_the_list_tells_of_damaged_files_and_leaves_out_deleted_ones(
+    board: Board, tmp_path: Path
+) -> None:
+    assert run(board, "task_list").text == "the board is empty"
+    for subject in ("x", "y"):
+        run(board, "task_create", subject=subject)
+    run(board, "task_update", task_id="1", status="deleted")
+    (tmp_path / ".team/tasks/2.json").write_text("{")
+    assert "2.json is damaged (" in run(board, "task_list").text
+    assert "[" not in run(board, "task_list").text

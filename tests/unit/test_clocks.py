@@ -1,0 +1,40 @@
+"""Clocks: none is ever set back, and a deadline goes by the one it was made with."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+
+import pytest
+
+from teamd import clocks
+from teamd.clocks import Deadline
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a clock for each")
+def test_one_counts_a_suspend_and_the_other_does_not() -> None:
+    """A restart is due by the time of the person, silence is judged by that of the process."""
+    for clock, number in (
+        (clocks.elapsed, time.CLOCK_BOOTTIME),
+        (clocks.awake, time.CLOCK_MONOTONIC),
+    ):
+        assert time.clock_gettime(number) <= clock() <= time.clock_gettime(number)
+
+
+def test_a_deadline_comes_by_its_own_clock() -> None:
+    now = 5.0
+    deadline = Deadline.after(10, clock=lambda: now)
+    assert deadline.left == 10
+    now = 16.0
+    assert deadline.left == -1
+
+
+def test_a_deadline_may_never_come() -> None:
+    assert Deadline.after(math.inf).left == math.inf
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux names its boots")
+def test_a_boot_has_one_name() -> None:
+    assert clocks.boot() == clocks.boot()
+    assert len(clocks.boot() or "") == 36

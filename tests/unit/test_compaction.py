@@ -1,0 +1,288 @@
+"""A conversation that outgrows the model's context goes on, and its teammate knows who it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.agent.briefing import DEMAND
+from teamd.agent.gauge import Room
+from teamd.agent.loop import Persona
+from tests.strict.replies import Answer, decline, say, use
+from tests.unit.life import MODEL, SYSTEM, Life
+from tests.unit.tight import Big, Tight, demands, steps, tokens_of, words
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from teamd.models import Ask
+
+CONTEXT = 4000
+ROOM = Room(context_tokens=CONTEXT)
+DO = ("do", {"word": "x"})
+
+
+class Board:
+    """What is open by the records of the team."""
+
+    def tasks(self) -> Sequence[str]:
+        """One task."""
+        return ["3: paint the <fence>"]
+
+    def requests(self) -> Sequence[str]:
+        """One request."""
+        return ["plan r-1 waits for lead"]
+
+
+def tight(
+    folder: Path,
+    answer: Callable[[Ask], Answer],
+    *,
+    context_tokens: int = CONTEXT,
+    tells: bool = True,
+    room: Room = ROOM,
+    calls: int = 1000,
+) -> tuple[Life, Tight]:
+    life = Life(folder, do=Big(), calls=calls, room=room, open_work=Board())
+    life.persona = Persona(model=MODEL, system=SYSTEM, role="tester", team="default")
+    model = Tight(answer, context_tokens=context_tokens, tells=tells, judge=life.judge)
+    life.model = model
+    return life, model
+
+
+def lives(life: Life, status: str = "idle") -> None:
+    """Let her next process live until it rests."""
+    before = len(life.states)
+
+    async def scenario() -> None:
+        async with life.lived() as task:
+            await until(lambda: task.done() or life.states[before:][-1:] == [status], what=status)
+            if task.done():
+                task.result()
+
+    asyncio.run(scenario())
+
+
+def records(life: Life, kind: str) -> list[dict[str, object]]:
+    lines = life.paths.transcript("alice").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["record"] == kind]
+
+
+def first_text(ask: Ask) -> str:
+    return str(ask.messages[0]["content"][0]["text"])
+
+
+def test_ten_times_the_context_goes_on_and_no_request_is_too_long(tmp_path: Path) -> None:
+    """Old results are cleared first; only when that does not help any more comes a summary."""
+    life, model = tight(tmp_path, steps(200))
+    life.send("Do all 200 steps, then report to lead.")
+    lives(life)
+    assert life.do.done == [str(number) for number in range(1, 201)]
+    assert model.refused == []
+    assert 10 * CONTEXT < 200 * 500
+    assert len(records(life, "cleared")) >= len(records(life, "summary")) >= 2
+    assert {(ask.system, json.dumps(ask.tools)) for ask in model.asked} == {
+        (SYSTEM, json.dumps(model.asked[0].tools))
+    }, "or every summary would cost the whole prompt anew"
+    for ask in model.asked:
+        told = first_text(ask)
+        assert "Do all 200 steps, then report to lead." in told
+        if "<summary>" in told:
+            for open_work in (
+                "You are 'alice', role: tester, a member of the team 'default'",
+                "3: paint the &lt;fence&gt;",
+                "plan r-1 waits for lead",
+            ):
+                assert open_work in told
+
+
+def test_the_next_process_reads_the_same_bytes(tmp_path: Path) -> None:
+    life, model = tight(tmp_path, steps(40))
+    life.send("work")
+    lives(life)
+    last = model.asked[-1].messages
+    again = life.conversation().messages()
+    assert json.dumps(again[: len(last)]) == json.dumps(last)
+    usage = (life.conversation().turns, life.conversation().input_tokens)
+    assert usage == (len(model.asked), sum(map(tokens_of, model.asked)))
+
+
+def test_killed_after_any_record_she_does_the_rest(tmp_path: Path) -> None:
+    """Also between a clearing and a summary, or before either was written down."""
+    life, _ = tight(tmp_path / "whole", steps(30))
+    life.send("work")
+    lives(life)
+    lines = life.paths.transcript("alice").read_bytes().splitlines(keepends=True)
+    assert any(b'"summary"' in line[:30] for line in lines)
+    for number in range(2, len(lines), 7):
+        again, model = tight(tmp_path / str(number), steps(30))
+        again.judge._issued = life.judge._issued  # the same service
+        model.judge = again.judge
+        transcript = again.paths.transcript("alice")
+        transcript.parent.mkdir(parents=True, exist_ok=True)
+        transcript.write_bytes(b"".join(lines[:number]))
+        lives(again)
+        assert model.refused == []
+        assert again.conversation().said == "All done."
+
+
+def test_results_that_are_being_worked_with_are_not_cleared(tmp_path: Path) -> None:
+    life, model = tight(tmp_path, steps(40))
+    life.send("work")
+    lives(life)
+    cleared = [ask for ask in model.asked if "[cleared: 2 kB of output of do; run" in words(ask)]
+    assert cleared
+    for ask in cleared:
+        results = [
+            block["content"][0]["text"]
+            for message in ask.messages
+            for block in message["content"]
+            if block["type"] == "tool_result"
+        ]
+        assert not any(text.startswith("[cleared") for text in results[-3:])
+
+
+def test_mail_that_comes_while_she_summarises_is_delivered_once_after_it(tmp_path: Path) -> None:
+    plain = steps(40)
+
+    def answer(ask: Ask) -> Answer:
+        if demands(ask) and len(model.summaries) == 1:
+            life.send("And mind the gap.", id="gap")
+        return plain(ask)
+
+    life, model = tight(tmp_path, answer)
+    life.send("Do 40 steps.")
+    lives(life)
+    number = next(n for n, ask in enumerate(model.asked) if demands(ask))
+    assert "<summary>" in first_text(model.asked[number + 1])
+    for ask in model.asked[number + 1 :]:
+        assert words(ask).count("And mind the gap.") == 1
+
+
+def test_what_was_said_before_a_summary_is_not_delivered_again(tmp_path: Path) -> None:
+    life, model = tight(tmp_path, steps(40))
+    life.send("Do 40 steps.", id="1")
+    lives(life)
+    assert records(life, "summary")
+    asked = len(model.asked)
+    life.send("Do 40 steps.", id="1")
+    life.send("Thanks.", id="2")
+    lives(life)
+    assert len(model.asked) == asked + 1
+    assert words(model.asked[-1]).count("Do 40 steps.") == 1
+
+
+def test_mail_that_is_done_with_is_not_restated(tmp_path: Path) -> None:
+    """Who is told an old task again word for word does it again."""
+    life, model = tight(tmp_path, steps(40))
+    life.send("An old task.")
+    life.model = Tight(lambda _: say("Done."), context_tokens=CONTEXT, judge=life.judge)
+    lives(life)
+    life.model = model
+    life.send("Do 40 steps.")
+    lives(life)
+    (restated,) = {str(record["restated"]) for record in records(life, "summary")}
+    assert "Do 40 steps." in restated
+    assert "An old task." not in restated
+
+
+@pytest.mark.parametrize("vain", [use(DO), decline("I"), say(), say(" ")])
+def test_a_model_that_gives_no_summary_goes_on_with_what_the_program_knows(
+    tmp_path: Path, vain: Answer
+) -> None:
+    """What it calls instead is not run, and it is not asked for ever."""
+    plain = steps(40)
+    life, model = tight(tmp_path, lambda ask: vain if demands(ask) else plain(ask), calls=100)
+    life.send("Do 40 steps.")
+    lives(life)
+    assert "x" not in life.do.done
+    assert len(model.summaries) == 2 * len(records(life, "summary")) > 0
+    assert model.refused == []
+    after = next(ask for ask in model.asked if "<summary>" in first_text(ask))
+    assert "You are 'alice'" in first_text(after)
+    assert "Do 40 steps." in first_text(after)
+    counted = (life.conversation().turns, life.conversation().input_tokens)
+    assert counted == (len(model.asked), sum(map(tokens_of, model.asked)))
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_model_with_less_room_than_was_thought_is_found_out(tmp_path: Path, tells: bool) -> None:
+    """A prompt that is too long bricks teammates of the nearest product."""
+    life, model = tight(tmp_path, steps(60), tells=tells, room=Room(context_tokens=200_000))
+    life.send("Do 60 steps.")
+    lives(life)
+    assert life.do.done == [str(number) for number in range(1, 61)]
+    assert "paused" not in life.states
+    assert "Do 60 steps." in first_text(model.asked[-1])
+    if tells:
+        assert len(model.refused) == 1, "what the server told is believed from then on"
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_mail_larger_than_the_context_is_read_as_far_as_it_goes(
+    tmp_path: Path, tells: bool
+) -> None:
+    life, model = tight(tmp_path, lambda _: say("Read."), tells=tells)
+    life.send("Sum this up: " + "y" * 500_000)
+    lives(life)
+    assert "paused" not in life.states
+    assert "Sum this up: yyy" in words(model.asked[-1])
+    assert "bytes more were too long for your context]" in words(model.asked[-1])
+    assert len(model.refused) < 12
+
+
+def test_a_large_mail_does_not_cost_her_what_she_knew(tmp_path: Path) -> None:
+    """The summary is made of what was there before; the mail stands beside it."""
+    life, model = tight(tmp_path, steps(8))
+    life.send("Do 8 steps.")
+    lives(life)
+    life.send("Sum this up: " + "y" * 500_000)
+    lives(life)
+    assert "come through 8" in first_text(model.asked[-1])
+    assert "Sum this up: yyy" in first_text(model.asked[-1])
+
+
+def test_results_larger_than_the_context_are_cleared(tmp_path: Path) -> None:
+    many = use(*[DO] * 20)
+    life, model = tight(tmp_path, lambda _: many if len(model.asked) == 1 else say("Read."))
+    life.send("work")
+    lives(life)
+    assert "paused" not in life.states
+    assert life.do.done == ["x"] * 20
+    assert model.summaries, "what she knew besides is not lost for them"
+
+
+def test_a_context_that_holds_nothing_is_a_pause_with_a_sentence_and_not_a_loop(
+    tmp_path: Path,
+) -> None:
+    life, model = tight(tmp_path, lambda _: say("Never."), context_tokens=10)
+    life.send("work")
+    lives(life, "paused")
+    assert model.asked == []
+    assert 1 < len(model.refused) < 15
+    (told,) = life.lead
+    assert told.startswith("alice is paused: the conversation is too long for it (")
+    assert "take a model with a larger context" in told
+    assert "--fresh" in told
+
+
+def test_a_larger_model_goes_on_after_such_a_pause(tmp_path: Path) -> None:
+    life, _ = tight(tmp_path, lambda _: say("Never."), context_tokens=10)
+    life.send("work")
+    lives(life, "paused")
+    life.model = Tight(lambda _: say("Done."), context_tokens=CONTEXT, judge=life.judge)
+    lives(life)
+    assert "work" in words(life.model.asked[-1])
+
+
+def test_the_demand_ends_the_request_and_stays_out_of_the_conversation(tmp_path: Path) -> None:
+    life, model = tight(tmp_path, steps(40))
+    life.send("work")
+    lives(life)
+    assert model.summaries
+    assert all(DEMAND not in words(ask) for ask in model.asked if not demands(ask))

@@ -1,0 +1,82 @@
+"""Front matter: what people write above their Markdown, in every state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from teamd.errors import SettingsError
+from teamd.settings import front_matter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read(folder: Path, text: str | bytes) -> front_matter.Document:
+    path = folder / "file.md"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode(errors="surrogatepass"))
+    return front_matter.read(path)
+
+
+def test_fields_and_body_are_told_apart(tmp_path: Path) -> None:
+    found = read(tmp_path, "---\nname: reviewer\ntools: Read, Bash\n---\n\nBe strict.\n---\nend\n")
+    assert found.text("name") == "reviewer"
+    assert found.words("tools") == ("Read", "Bash")
+    assert found.body == "Be strict.\n---\nend"
+
+
+def test_windows_line_ends_and_a_byte_order_mark_are_no_trouble(tmp_path: Path) -> None:
+    found = read(tmp_path, b"\xef\xbb\xbf---\r\nname: a\r\n---\r\nBody\r\n")
+    assert (found.text("name"), found.body) == ("a", "Body")
+
+
+def test_a_list_of_words_and_an_empty_one_are_understood(tmp_path: Path) -> None:
+    assert read(tmp_path, "---\ntools: [Read, Bash]\n---\n").words("tools") == ("Read", "Bash")
+    assert read(tmp_path, "---\ntools: []\n---\n").words("tools") == ()
+    assert read(tmp_path, "---\nname: a\n---\n").words("tools") is None
+
+
+def test_a_colon_in_a_description_does_not_spoil_the_file(tmp_path: Path) -> None:
+    """It is no YAML, and half of such files in the wild have it."""
+    found = read(tmp_path, "---\nname: a\ndescription: Use when: tests fail\n---\nBody")
+    assert found.text("description") == "Use when: tests fail"
+    assert found.text("name") == "a"
+
+
+def test_without_front_matter_all_is_body(tmp_path: Path) -> None:
+    for text in ("Just words.", "---\nnever closed", "a\n---\nname: b\n---\n"):
+        found = read(tmp_path, text)
+        assert (dict(found.fields), found.body) == ({}, text.strip())
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\xff\xfe", "it is not UTF-8; save it as such"),
+        (b"a\0b", "it holds a NUL character, so it is no text"),
+        (b"a" * (front_matter.MAX_BYTES + 1), "shorten it"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_its_path(tmp_path: Path, content: bytes, why: str) -> None:
+    with pytest.raises(SettingsError, match=why) as refused:
+        read(tmp_path, content)
+    assert str(tmp_path / "file.md") in str(refused.value)
+
+
+def test_a_folder_in_its_place_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="it cannot be read: Is a directory"):
+        front_matter.read(tmp_path)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+def test_whatever_stands_in_it_is_read_or_refused(tmp_path: Path, front: str) -> None:
+    try:
+        found = read(tmp_path, f"---\n{front}\n---\nBody")
+    except SettingsError:
+        return
+    assert isinstance(found.text("description"), str)
+    assert found.words("tools") is None or all(found.words("tools") or ())

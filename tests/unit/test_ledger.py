@@ -1,0 +1,219 @@
+"""The ledger: sentences about limits, and a file that stays short and is read once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.identity import Identity
+from teamd.store.entries import Account, Reservation, Terms
+from teamd.store.ledger import Ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.store.accounts import Refusal
+
+DEAD = Identity(pid=1, started=-1.0)
+SMALL = Account(calls=1, input_tokens=5, output_tokens=1, usd=Decimal("0.001"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.jsonl"
+
+
+def call(number: int = 0, name: str = "alice", **facts: object) -> Reservation:
+    kept = Reservation(
+        id=f"call-{number}", teammate=name, process=Identity.own(), model="m",
+        input_tokens=900, output_tokens=100, usd=Decimal("0.25"),
+    )  # fmt: skip
+    return replace(kept, **facts)  # type: ignore[arg-type]  # a test's own facts
+
+
+def refusal(path: Path, terms: Terms, wanted: Reservation) -> Refusal:
+    ledger = Ledger(path)
+    ledger.agree(terms)
+    found = ledger.reserve(wanted)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("terms", "used", "wanted", "enough"),
+    [
+        (Terms(teammate_tokens=1500), "alice has used 1,000 tokens of 1,500 tokens",
+         "1,000 tokens", "2000"),
+        (Terms(team_tokens=1999), "the team has used 1,000 tokens of 1,999 tokens",
+         "1,000 tokens", "2000"),
+        (Terms(teammate_usd=Decimal("0.3")), "alice has used $0.250000 of $0.300000",
+         "$0.250000", "0.500000"),
+        (Terms(team_usd=Decimal("0.49")), "the team has used $0.250000 of $0.490000",
+         "$0.250000", "0.500000"),
+    ],
+)  # fmt: skip
+def test_a_limit_is_told_with_its_figures_and_what_to_do(
+    terms: Terms, used: str, wanted: str, enough: str, path: Path
+) -> None:
+    Ledger(path).reserve(call(1))
+    Ledger(path).settle(call(1), None)
+    found = refusal(path, terms, call(2))
+    assert found.sentence("alice") == (
+        f"{found.key} is reached: {used}, and the next call may take {wanted}; "
+        f"raise {found.key} to at least {enough} in team.toml, then `teamctl resume alice`"
+    )
+
+
+def test_what_is_said_to_be_enough_is_enough(path: Path) -> None:
+    """A person should not have to raise it twice."""
+    used = Account(calls=1, usd=Decimal("1.23456789"))
+    ledger = Ledger(path)
+    ledger.reserve(call(1))
+    ledger.settle(call(1), used)
+    found = refusal(path, Terms(team_usd=Decimal("1.3")), call(2))
+    assert "at least 1.49" in found.remedy
+    ledger.agree(Terms(team_usd=Decimal("1.49")))
+    assert ledger.standing_refusal("alice") is None
+    assert ledger.reserve(call(2)) is None
+
+
+def test_an_unknown_price_is_refused_only_where_money_is_limited(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.agree(Terms(team_tokens=10_000))
+    assert ledger.reserve(call(1, usd=None, model='my "model"')) is None
+    ledger.settle(call(1, usd=None), None)
+    found = refusal(path, Terms(teammate_usd=Decimal(1)), call(2, usd=None, model='my "model"'))
+    assert found.sentence("alice") == (
+        'limits.teammate_usd is set, and what my "model" costs is not known; write '
+        r'[prices."my \"model\""] with input and output, in USD per million tokens, in team.toml, '
+        "then `teamctl resume alice`"
+    )
+    assert ledger.read().used["alice"].unpriced_calls == 1
+
+
+def test_a_call_that_others_calls_may_leave_room_for_is_told_apart(path: Path) -> None:
+    """Whoever only has to wait must not be paused: nobody would wake it."""
+    ledger = Ledger(path)
+    ledger.agree(Terms(team_tokens=1500))
+    assert ledger.reserve(call(1, "bob")) is None
+    found = ledger.reserve(call(2))
+    assert found is not None
+    assert found.passing
+    assert not ledger.is_refused("alice")
+    ledger.settle(call(1, "bob"), SMALL)
+    assert ledger.reserve(call(2)) is None
+
+
+def test_what_a_dead_process_has_kept_back_counts_in_full(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.reserve(call(1, "bob", process=DEAD))
+    assert ledger.read().used["bob"].tokens == 1000
+    assert b'"settle"' not in path.read_bytes()
+    assert ledger.reserve(call(2)) is None
+    accounts = ledger.read()
+    assert list(accounts.held) == ["call-2"]
+    assert (accounts.used["bob"].tokens, accounts.used["bob"].assumed_calls) == (1000, 1)
+    ledger.settle(call(1, "bob"), SMALL)  # too late
+    assert ledger.read().used["bob"].tokens == 1000
+
+
+def test_a_refusal_stands_until_the_next_call(path: Path) -> None:
+    """So `resume` can refuse at once, and tell from which limit."""
+    ledger = Ledger(path)
+    found = refusal(path, Terms(teammate_tokens=999), call(1))
+    assert found == Ledger(path).standing_refusal("alice")
+    assert Ledger(path).standing_refusal("bob") is None
+    before = path.stat().st_size
+    assert ledger.reserve(call(2)) == found
+    assert path.stat().st_size == before, "the same refusal is written once"
+    ledger.agree(Terms())
+    assert ledger.standing_refusal("alice") is None
+    assert ledger.is_refused("alice")
+    ledger.reserve(call(3))
+    assert not ledger.is_refused("alice")
+
+
+def test_who_was_let_go_is_refused_no_more_for_whoever_looks(path: Path) -> None:
+    """Its own process learns it from the file, and tries again."""
+    refusal(path, Terms(team_tokens=5), call(1))
+    waiting = Ledger(path)
+    assert waiting.is_refused("alice")
+    Ledger(path).let_go("alice")
+    assert not waiting.is_refused("alice")
+    size = path.stat().st_size
+    Ledger(path).let_go("alice")
+    assert path.stat().st_size == size
+
+
+def test_the_file_stays_short_and_keeps_every_sum(path: Path) -> None:
+    """After a year of calls a call must be as quick as the first."""
+    ledger, other = Ledger(path, longest_bytes=4000), Ledger(path, longest_bytes=4000)
+    ledger.agree(Terms(team_tokens=1_000_000, prices={"m": {"input": 1.0, "output": 2.5}}))
+    ledger.reserve(call(0, "zoe"))
+    assert ledger.reserve(call(1, "max", input_tokens=10**7)) is not None
+    longest = 0
+    for number in range(2, 300):
+        mine = (ledger, other)[number % 2]
+        mine.reserve(call(number, ("alice", "bob")[number % 3 == 0]))
+        mine.settle(call(number), SMALL)
+        longest = max(longest, path.stat().st_size)
+    assert longest < 5000
+    accounts = Ledger(path).read()
+    assert accounts.total().calls == 298
+    assert accounts.total().usd == Decimal("0.298")
+    assert list(accounts.held) == ["call-0"]
+    standing = ledger.standing_refusal("max")
+    assert standing is not None
+    assert "the next call may take 10,000,100 tokens" in standing.why
+    assert ledger.terms().prices == {"m": {"input": 1, "output": Decimal("2.5")}}
+
+
+def test_a_file_that_was_replaced_is_noticed_whatever_its_inode_and_length(path: Path) -> None:
+    """An inode is used again; whoever knows a file by it alone would read from the middle."""
+    ledger = Ledger(path)
+    ledger.reserve(call(1))
+    ledger.settle(call(1), SMALL)
+    other = path.with_name("other.jsonl")
+    Ledger(other).reserve(call(2, "bob"))
+    Ledger(other).settle(call(2, "bob"), None)
+    content = other.read_bytes()
+    with path.open("r+b") as file:  # in place: the inode stays
+        file.write(content)
+        file.truncate()
+    ledger.agree(Terms(team_tokens=5))
+    assert set(ledger.read().used) == {"bob"}
+    found = ledger.reserve(call(3))
+    assert found is not None
+    assert "the team has used 1,000 tokens of 5 tokens" in found.why
+
+
+def test_what_others_added_is_all_that_is_read_again(path: Path) -> None:
+    """Each call reads a line or two, not the whole file."""
+    ledger = Ledger(path)
+    for number in range(200):
+        ledger.reserve(call(number))
+        ledger.settle(call(number), SMALL)
+    # Spoilt in place, and so seen by whoever reads it again.
+    lines = path.read_bytes().splitlines(keepends=True)
+    spoilt = [*lines[:2], *(b" " * (len(line) - 1) + b"\n" for line in lines[2:])]
+    with path.open("r+b") as file:
+        file.write(b"".join(spoilt))
+    Ledger(path).reserve(call(999, "bob"))
+    ledger.agree(Terms(teammate_tokens=1300))
+    found = ledger.reserve(call(1000))
+    assert found is not None
+    assert "alice has used 1,200 tokens" in found.why
+
+
+def test_the_file_can_be_read_with_jq(path: Path) -> None:
+    Ledger(path).reserve(call(1))
+    Ledger(path).settle(call(1), SMALL)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [record["record"] for record in records] == ["begun", "reserve", "settle"]
+    assert records[1]["usd"] == 0.25
+    assert records[2]["usd"] == 0.001
+    assert (path.stat().st_mode & 0o777) == 0o600

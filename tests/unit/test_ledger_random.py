@@ -1,0 +1,160 @@
+"""Whatever happens to the ledger, in whatever order: no limit is exceeded, nothing is forgotten."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from teamd.identity import Identity
+from teamd.store.entries import Account, Reservation, Terms
+from teamd.store.ledger import Ledger
+
+NAMES = ("alice", "bob")
+VIEWS = st.integers(0, 2)
+TOKENS = st.integers(0, 60)
+MOST = st.integers(0, 200)
+CENTS = st.integers(0, 200).map(lambda cents: Decimal(cents) / 100)
+
+
+@dataclass
+class Truth:
+    """What really was used."""
+
+    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 0))
+    usd: dict[str, Decimal] = field(default_factory=lambda: dict.fromkeys(NAMES, Decimal(0)))
+
+    def spend(self, name: str, tokens: int, usd: Decimal) -> None:
+        """Take note."""
+        self.tokens[name] += tokens
+        self.usd[name] += usd
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Three processes' views of one file; processes die, and others come in their place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.alive = {Identity(pid=pid, started=1.0) for pid in (1, 2, 3)}
+        self.views = [self.view() for _ in range(3)]
+        self.terms = Terms()
+        self.truth = Truth()
+        self.open: dict[str, Reservation] = {}
+        self.count = 0
+
+    def teardown(self) -> None:
+        """Remove the file."""
+        shutil.rmtree(self.folder)
+
+    def view(self) -> Ledger:
+        """A process's ledger as it begins; files of 700 bytes are replaced often."""
+        path = self.folder / "ledger.jsonl"
+        return Ledger(path, longest_bytes=700, is_alive=self.alive.__contains__)
+
+    @initialize(tokens=MOST, usd=CENTS, team_tokens=MOST, team_usd=CENTS)
+    def limit(self, tokens: int, usd: Decimal, team_tokens: int, team_usd: Decimal) -> None:
+        """Put limits in force."""
+        self.terms = Terms(
+            teammate_tokens=tokens, teammate_usd=usd, team_tokens=team_tokens, team_usd=team_usd
+        )
+        self.views[0].agree(self.terms)
+
+    @rule(view=VIEWS, name=st.sampled_from(NAMES), sent=TOKENS, said=TOKENS, usd=CENTS)
+    def reserve(self, view: int, name: str, sent: int, said: int, usd: Decimal) -> None:
+        """Ask for leave to call; it is only refused if it might not fit."""
+        process = next(iter(sorted(self.alive, key=lambda one: one.pid)[view:]))
+        self.count += 1
+        wanted = Reservation(
+            id=f"r{self.count}", teammate=name, process=process, model="m",
+            input_tokens=sent, output_tokens=said, usd=usd,
+        )  # fmt: skip
+        refusal = self.views[view].reserve(wanted)
+        if refusal is None:
+            self.open[wanted.id] = wanted
+            return
+        assert not self.fits(wanted, kept=True)
+        assert refusal.passing == self.fits(wanted, kept=False)
+
+    def fits(self, wanted: Reservation, *, kept: bool) -> bool:
+        """Whether a call is within all limits, with or without what is kept back."""
+        open_ = list(self.open.values()) if kept else []
+        mine = [one for one in open_ if one.teammate == wanted.teammate]
+        name, truth, terms = wanted.teammate, self.truth, self.terms
+        money = wanted.usd or Decimal(0)
+        sums = (
+            (terms.teammate_tokens, truth.tokens[name] + wanted.tokens + tokens_of(mine)),
+            (terms.team_tokens, sum(truth.tokens.values()) + wanted.tokens + tokens_of(open_)),
+            (terms.teammate_usd, truth.usd[name] + money + usd_of(mine)),
+            (terms.team_usd, sum(truth.usd.values()) + money + usd_of(open_)),
+        )
+        return all(not most or total <= most for most, total in sums)
+
+    @precondition(lambda self: self.open)
+    @rule(view=VIEWS, data=st.data())
+    def settle(self, view: int, data: st.DataObject) -> None:
+        """Say what a call has taken: no more than what was kept back, or nobody knows."""
+        done = data.draw(st.sampled_from(sorted(self.open)))
+        kept = self.open.pop(done)
+        if data.draw(st.booleans()):
+            self.views[view].settle(kept, None)
+            self.truth.spend(kept.teammate, kept.tokens, kept.usd or Decimal(0))
+            return
+        sent = data.draw(st.integers(0, kept.input_tokens))
+        said = data.draw(st.integers(0, kept.output_tokens))
+        cents = data.draw(st.integers(0, int((kept.usd or Decimal(0)) * 100)))
+        usd = Decimal(cents) / 100
+        account = Account(calls=1, input_tokens=sent, output_tokens=said, usd=usd)
+        self.views[view].settle(kept, account)
+        self.truth.spend(kept.teammate, sent + said, usd)
+        self.views[view].settle(kept, account)  # twice is once
+
+    @rule(victim=VIEWS)
+    def kill(self, victim: int) -> None:
+        """A process dies, and its calls may have taken all that was kept back; another comes."""
+        dead = sorted(self.alive, key=lambda one: one.pid)[victim]
+        self.alive.remove(dead)
+        self.alive.add(Identity(pid=dead.pid, started=dead.started + 1))
+        self.views[victim] = self.view()
+        for kept in [one for one in self.open.values() if one.process == dead]:
+            del self.open[kept.id]
+            self.truth.spend(kept.teammate, kept.tokens, kept.usd or Decimal(0))
+
+    @rule(tail=st.sampled_from([b'{"record": "res', b"\xff\n", b"[]\n", b'{"record": 5}\n']))
+    def tear(self, tail: bytes) -> None:
+        """A writer is killed in mid-line, or somebody writes nonsense."""
+        with (self.folder / "ledger.jsonl").open("ab") as file:
+            file.write(tail)
+
+    @invariant()
+    def nothing_is_exceeded_or_forgotten(self) -> None:
+        """What is read equals what was used, and is within the limits with all that is open."""
+        accounts = self.view().read()
+        for name in NAMES:
+            account = accounts.used.get(name, Account())
+            assert account.tokens == self.truth.tokens[name]
+            assert account.usd == self.truth.usd[name]
+        assert accounts.held.keys() == self.open.keys()
+        zero = Reservation(
+            id="", teammate="alice", process=Identity(pid=1, started=0.0), model="m",
+            input_tokens=0, output_tokens=0, usd=Decimal(0),
+        )  # fmt: skip
+        assert self.fits(zero, kept=True)
+
+
+def tokens_of(kept: list[Reservation]) -> int:
+    return sum(one.tokens for one in kept)
+
+
+def usd_of(kept: list[Reservation]) -> Decimal:
+    return sum((one.usd or Decimal(0) for one in kept), Decimal(0))
+
+
+LedgerMachine.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestLedger = LedgerMachine.TestCase

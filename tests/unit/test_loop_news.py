@@ -1,0 +1,95 @@
+"""What a loop tells besides mail, and what a role grants and freezes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, ClassVar
+
+from teamd.agent.loop import News, Persona
+from tests.strict.replies import say, use
+from tests.unit.life import SYSTEM, Do, Life
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENDED = News(about="job 1 of 5.0", text="<background-job>over</background-job>")
+
+
+def told(life: Life) -> int:
+    """How often the model has read of it, over the whole of its last request."""
+    return str(life.model.asked[-1].messages).count(ENDED.text)
+
+
+def test_news_are_told_with_the_next_request_and_once_over_every_restart(tmp_path: Path) -> None:
+    life = Life(tmp_path, use(("do", {})))
+    life.send("work")
+    life.live(calls=2)
+    life.news.append(ENDED)
+    life.send("more")
+    life.live(calls=3)
+    assert told(life) == 1
+    life.send("and more")
+    life.live(calls=4)
+    assert told(life) == 1
+
+
+def test_news_wake_who_is_idle(tmp_path: Path) -> None:
+    """What was begun in order to be told of its end must not wait for mail."""
+    life = Life(tmp_path)
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests(calls=0)
+            life.news.append(ENDED)
+            life.ring()
+            await life.rests(calls=1)
+
+    life.send("work")
+    life.live(calls=1)
+    life.model.asked.clear()
+    asyncio.run(scenario())
+    assert told(life) == 1
+
+
+def test_news_between_a_call_and_its_result_do_not_come_between_them(tmp_path: Path) -> None:
+    """A restart in mid-task finds calls without results and news at once."""
+    life = Life(tmp_path, use(("do", {"word": "a"}), ("do", {"word": "b"})), do=_Once())
+    life.send("work")
+    life.live(calls=2)
+    results = life.model.asked[1].messages[-1]["content"]
+    assert [block["type"] for block in results][:2] == ["tool_result", "tool_result"]
+    assert told(life) == 0
+    life.news.append(ENDED)
+    life.send("more")
+    life.live(calls=3)
+    assert told(life) == 1
+
+
+def test_a_role_takes_only_its_tools_and_keeps_them(tmp_path: Path) -> None:
+    life = Life(tmp_path, use(("do", {})), say("Then not."), do=_Granted())
+    life.more = [_Always()]
+    life.persona = Persona(system=SYSTEM, model="other", tools=frozenset())
+    life.send("work")
+    life.live(calls=2)
+    names = {tool["name"] for tool in life.model.asked[0].tools}
+    assert "always" in names
+    assert "do" not in names
+    assert "no tool named 'do'" in str(life.model.last())
+    assert life.do.done == []
+    assert life.model.asked[0].model == "other"
+    life.persona = Persona(system=SYSTEM)
+    life.send("more")
+    life.live(calls=3)
+    assert life.model.asked[-1].tools == life.model.asked[0].tools, "frozen with the conversation"
+
+
+class _Once(Do):
+    repeatable: ClassVar[bool] = True
+
+
+class _Granted(Do):
+    grantable: ClassVar[bool] = True
+
+
+class _Always(Do):
+    name: ClassVar[str] = "always"

@@ -1,0 +1,253 @@
+"""A metered model: what it keeps back, what it writes down, and when it is not asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.agent.limits import UNSEEN_TOKENS, Metered
+from teamd.identity import Identity
+from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, UnusableError, Usage
+from teamd.store.entries import NOTHING, Reservation, Terms
+from teamd.store.ledger import Ledger
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODEL = "claude-haiku-4-5"
+ASK = Ask(
+    model=MODEL,
+    system="You are 'alice', role: tester.",
+    tools=[{"name": "bash", "description": "runs", "input_schema": {"type": "object"}}],
+    messages=[{"role": "user", "content": [{"type": "text", "text": "hellö"}]}],
+    max_tokens=1000,
+)
+WHOLE = len(json.dumps([ASK.system, ASK.tools, ASK.messages], ensure_ascii=False).encode())
+SAID = {"type": "text", "text": "Here."}
+USAGE = Usage(input_tokens=10, cache_read_tokens=20, cache_write_tokens=30, output_tokens=4)
+
+
+def reply(usage: Usage = USAGE) -> Reply:
+    return Reply(content=[SAID], stop_reason="end_turn", model=MODEL, usage=usage)
+
+
+class Model:
+    """Gives its plays in order, and looks at the ledger while it is asked."""
+
+    def __init__(self, ledger: Ledger, *plays: Reply | Exception) -> None:
+        self.kept: list[Reservation] = []
+        self._ledger = ledger
+        self._plays = list(plays)
+
+    async def reply(self, ask: Ask) -> Reply:  # noqa: ARG002 -- a model's signature
+        """Give the next."""
+        self.kept += self._ledger.read().held.values()
+        play = self._plays.pop(0) if self._plays else reply()
+        if isinstance(play, Exception):
+            raise play
+        return play
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class Desk:
+    """A metered model, and its ledger."""
+
+    def __init__(self, folder: Path, *plays: Reply | Exception, free: bool = False) -> None:
+        self.ledger = Ledger(folder / "ledger.jsonl")
+        self.model = Model(self.ledger, *plays)
+        own = Ledger(folder / "ledger.jsonl")
+        self.metered = Metered(self.model, own, name="alice", process=Identity.own(), free=free)
+
+    def ask(self, ask: Ask = ASK) -> Reply:
+        """Ask once."""
+        return asyncio.run(self.metered.reply(ask))
+
+    @property
+    def account(self) -> Any:
+        """What alice has used."""
+        return self.ledger.read().used["alice"]
+
+
+def begun(error: ModelError) -> ModelError:
+    error.begun = True
+    return error
+
+
+def test_the_bound_is_on_disk_during_the_call_and_what_was_told_after_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.ask()
+    kept = desk.model.kept[0]
+    assert (kept.input_tokens, kept.output_tokens) == (WHOLE + UNSEEN_TOKENS, 1000)
+    assert kept.usd == Decimal(kept.input_tokens) * Decimal("1.25e-6") + Decimal("0.005")
+    account = desk.account
+    assert (account.calls, account.input_tokens, account.output_tokens) == (1, 60, 4)
+    assert (account.cache_read_tokens, account.cache_write_tokens) == (20, 30)
+    assert account.usd == Decimal("0.0000695")
+    assert not desk.ledger.read().held
+
+
+def follow(*texts: str, said: dict[str, Any] = SAID) -> Ask:
+    more = [{"role": "user", "content": [{"type": "text", "text": text}]} for text in texts]
+    return replace(ASK, messages=[*ASK.messages, {"role": "assistant", "content": [said]}, *more])
+
+
+def bytes_of(messages: list[dict[str, Any]]) -> int:
+    return len(json.dumps(messages, ensure_ascii=False).encode())
+
+
+def test_what_was_told_of_the_last_request_bounds_the_next(tmp_path: Path) -> None:
+    """Bytes are about four times the tokens: a long conversation would stop far too early."""
+    desk = Desk(tmp_path)
+    long = replace(ASK, system="You are 'alice'." * 1000)
+    desk.ask(long)
+    desk.ask(replace(follow("more"), system=long.system))
+    assert desk.model.kept[0].input_tokens > 16_000
+    assert desk.model.kept[1].input_tokens == 64 + bytes_of(follow("more").messages[2:])
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        replace(follow("more"), model="claude-opus-5-5"),
+        replace(follow("more"), system="You are 'alice', role: other."),
+        replace(follow("more"), tools=[*ASK.tools, *ASK.tools]),
+    ],
+)
+def test_another_request_is_bounded_by_its_bytes(ask: Ask, tmp_path: Path) -> None:
+    """Another model counts otherwise, and other tools were never counted."""
+    desk = Desk(tmp_path)
+    desk.ask()
+    desk.ask(ask)
+    expected = bytes_of([ask.system, ask.tools, ask.messages])  # type: ignore[list-item]
+    assert desk.model.kept[1].input_tokens == expected + UNSEEN_TOKENS
+
+
+def test_a_reply_or_message_that_was_changed_counts_by_its_bytes(tmp_path: Path) -> None:
+    """Clearing and summaries put other words in the place of those that were counted."""
+    desk = Desk(tmp_path)
+    desk.ask()
+    other = follow("more", said={"type": "text", "text": "x" * 500})
+    desk.ask(other)
+    assert desk.model.kept[1].input_tokens == 64 + bytes_of(other.messages[1:])
+
+
+def test_at_a_limit_nothing_is_asked(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.ledger.agree(Terms(teammate_tokens=WHOLE + UNSEEN_TOKENS + 999))
+    with pytest.raises(LimitError, match=r"^limits\.teammate_tokens is reached: alice") as caught:
+        desk.ask()
+    assert caught.value.key == "limits.teammate_tokens"
+    assert caught.value.again_in_seconds is None
+    assert not caught.value.lifted()
+    desk.ledger.let_go("alice")
+    assert caught.value.lifted()
+    assert desk.model.kept == []
+    desk.ledger.agree(Terms(teammate_tokens=WHOLE + UNSEEN_TOKENS + 1000))
+    desk.ask()
+
+
+@pytest.mark.parametrize("error", [TransientError("busy"), UnusableError("no key")])
+def test_a_failure_before_the_server_began_costs_nothing(error: ModelError, tmp_path: Path) -> None:
+    desk = Desk(tmp_path, error)
+    with pytest.raises(type(error)):
+        desk.ask()
+    assert (desk.account.calls, desk.account.tokens, desk.account.usd) == (0, 0, 0)
+    assert not desk.ledger.read().held
+
+
+@pytest.mark.parametrize(
+    "play",
+    [
+        begun(TransientError("broken stream")),
+        begun(UnusableError("refused in mid-stream")),
+        RuntimeError("a fault of our own"),
+        reply(Usage()),
+    ],
+    ids=str,
+)
+def test_what_nobody_tells_counts_in_full(play: Reply | Exception, tmp_path: Path) -> None:
+    """A broken stream was charged for, and so is a reply of a server that does not count."""
+    desk = Desk(tmp_path, play)
+    if isinstance(play, Exception):
+        with pytest.raises(type(play)):
+            desk.ask()
+    else:
+        desk.ask()
+    assert desk.account.tokens == desk.model.kept[0].tokens
+    assert (desk.account.calls, desk.account.assumed_calls) == (1, 1)
+
+
+def test_a_call_that_is_cancelled_counts_in_full(tmp_path: Path) -> None:
+    """A stop in the middle of a reply: the server has begun, and goes on charging."""
+    desk = Desk(tmp_path)
+
+    class Hanging(Model):
+        async def reply(self, ask: Ask) -> Reply:
+            await super().reply(ask)
+            await asyncio.Event().wait()
+            return reply()
+
+    desk.model = Hanging(desk.ledger)
+    desk.metered = Metered(desk.model, desk.ledger, name="alice", process=Identity.own())
+
+    async def scenario() -> None:
+        asking = asyncio.create_task(desk.metered.reply(ASK))
+        await until(lambda: desk.model.kept)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    asyncio.run(scenario())
+    assert desk.account.tokens == desk.model.kept[0].tokens
+
+
+def test_who_may_only_have_to_wait_for_others_waits_and_is_not_paused(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.ledger.agree(Terms(team_tokens=5000))
+    bobs = Reservation(
+        id="bobs", teammate="bob", process=Identity.own(), model=MODEL,
+        input_tokens=4000, output_tokens=500, usd=Decimal(0),
+    )  # fmt: skip
+    assert desk.ledger.reserve(bobs) is None
+
+    async def scenario() -> None:
+        waiting = asyncio.create_task(desk.metered.reply(ASK))
+        await asyncio.wait([waiting], timeout=0.2)
+        assert not waiting.done()
+        assert not desk.model.kept
+        desk.ledger.settle(bobs, NOTHING)
+        await asyncio.wait_for(waiting, 20)
+
+    asyncio.run(scenario())
+    assert desk.account.calls == 1
+
+
+def test_a_persons_price_counts_from_the_next_call_on(tmp_path: Path) -> None:
+    """`teamctl resume` must be enough, for all, without a restart."""
+    desk = Desk(tmp_path)
+    ask = replace(ASK, model="my-model")
+    desk.ask(ask)
+    assert (desk.account.unpriced_calls, desk.account.usd) == (1, 0)
+    desk.ledger.agree(Terms(team_usd=Decimal(9)))
+    with pytest.raises(LimitError, match="what my-model costs is not known; write"):
+        desk.ask(ask)
+    desk.ledger.agree(
+        Terms(team_usd=Decimal(9), prices={"my-model": {"input": 1.0, "output": 1.0}})
+    )
+    desk.ask(ask)
+    assert desk.account.usd == Decimal("0.0000535")  # 10 + 4, 20 at a tenth, 30 at 1.25
+
+
+def test_played_turns_cost_nothing(tmp_path: Path) -> None:
+    """A demo under a limit on money is no reason to stop."""
+    desk = Desk(tmp_path, free=True)
+    desk.ledger.agree(Terms(team_usd=Decimal("0.000001")))
+    desk.ask(replace(ASK, model="my-model"))
+    assert (desk.account.usd, desk.account.unpriced_calls, desk.account.tokens) == (0, 0, 64)

@@ -1,0 +1,98 @@
+"""What tokens cost, and of which models that is known."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.models import Usage
+from teamd.models.prices import FREE, Price, Prices, shipped
+from teamd.settings import Settings
+
+TOKENS = st.integers(0, 400_000)
+RATES = st.floats(0, 100).map(lambda rate: round(rate, 4))
+MILLION = 1_000_000
+
+
+def cost(model: str, **tokens: int) -> Decimal:
+    price = Prices({}).find(model)
+    assert price is not None
+    return price.cost(Usage(**tokens))
+
+
+def test_the_default_model_has_a_price() -> None:
+    """A limit on money in an otherwise empty team.toml must not pause everybody."""
+    assert Prices({}).find(Settings().model.name) is not None
+
+
+def test_each_kind_of_token_has_its_own_price() -> None:
+    """The figures of the source that `prices.toml` names."""
+    assert cost("claude-haiku-4-5", input_tokens=MILLION) == 1
+    assert cost("claude-haiku-4-5", cache_read_tokens=MILLION) == Decimal("0.1")
+    assert cost("claude-haiku-4-5", cache_write_tokens=MILLION) == Decimal("1.25")
+    assert cost("claude-haiku-4-5", output_tokens=MILLION) == 5
+    assert cost("claude-sonnet-5-5", cache_read_tokens=MILLION) == Decimal("0.1")
+
+
+def test_a_long_prompt_costs_more_to_its_last_token() -> None:
+    short = cost("claude-haiku-5-5", input_tokens=60_000, cache_read_tokens=40_000, output_tokens=9)
+    long = cost("claude-haiku-5-5", input_tokens=60_001, cache_read_tokens=40_000, output_tokens=9)
+    assert long - 5 * short == Decimal("0.0000005")
+
+
+@pytest.mark.parametrize(
+    ("model", "known"),
+    [
+        ("claude-opus-4-5-20251101", "claude-opus-4-5"),
+        ("claude-sonnet-4-5@20250929", "claude-sonnet-4-5"),
+        ("claude-haiku-4-5-latest", "claude-haiku-4-5"),
+        ("claude-opus-5", "claude-opus-5"),
+    ],
+)
+def test_a_dated_name_is_the_same_model(model: str, known: str) -> None:
+    assert Prices({}).find(model) == Price.of(shipped()[known])
+
+
+@pytest.mark.parametrize(
+    "model", ["claude-opus-5-6", "claude-opus-5-5-mini", "claude-opus", "gpt", "", "xclaude-opus-5"]
+)
+def test_a_name_that_is_only_alike_has_no_price(model: str) -> None:
+    """A later model may cost five times as much: better nothing than another's price."""
+    assert Prices({}).find(model) is None
+
+
+def test_a_persons_own_price_comes_first() -> None:
+    prices = Prices({"claude-opus-5": {"input": 1.0, "output": 2.0, "cache_read": None}})
+    own = prices.find("claude-opus-5-20260724")
+    assert own == Price.of({"input": 1, "output": 2})
+    assert prices.find("claude-opus-5-5") == Price.of(shipped()["claude-opus-5-5"])
+
+
+@given(
+    st.fixed_dictionaries(
+        {"input": RATES, "output": RATES},
+        optional={
+            "cache_read": RATES, "cache_write": RATES,
+            "long_prompt_tokens": st.just(100_000), "long_prompt_factor": st.just(5),
+        },
+    ),
+    st.tuples(TOKENS, TOKENS, TOKENS, TOKENS), st.tuples(TOKENS, TOKENS),
+)  # fmt: skip
+def test_no_reply_costs_more_than_what_was_kept_back_for_it(
+    rates: dict[str, float], tokens: tuple[int, int, int, int], spare: tuple[int, int]
+) -> None:
+    """Whatever the cache does, and however much less than the bound it takes."""
+    price = Price.of(rates)
+    plain, found, kept, out = tokens
+    usage = Usage(
+        input_tokens=plain, cache_read_tokens=found, cache_write_tokens=kept, output_tokens=out
+    )
+    most = price.most(usage.total_input_tokens + spare[0], out + spare[1])
+    assert float(price.cost(usage)) <= float(most)
+
+
+def test_what_nobody_charges_for_costs_nothing() -> None:
+    assert FREE.most(MILLION, MILLION) == 0

@@ -1,0 +1,84 @@
+"""Role files: which one is found, and what it grants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.settings import roles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_the_first_folder_that_has_the_role_counts(tmp_path: Path) -> None:
+    ours = write(tmp_path / "ours", "reviewer", "Ours.")
+    theirs = write(tmp_path / "theirs", "reviewer", "Theirs.")
+    write(theirs, "tester", "Test.")
+    found = roles.find("reviewer", [ours, theirs])
+    assert found is not None
+    assert found.instructions == "Ours."
+    assert roles.find("tester", [ours, theirs]) is not None
+    assert roles.find("cook", [ours, theirs, tmp_path / "missing"]) is None
+
+
+def test_tools_of_other_programs_are_known_by_what_they_are_here(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", "r", "---\ntools: Read, Grep, Bash(git *), send_message\n---\n")
+    found = roles.find("r", [folder])
+    assert found is not None
+    assert found.tools is not None
+    assert {"read_file", "bash", "background_run", "send_message"} <= found.tools
+    assert not {"write_file", "edit_file"} & found.tools
+
+
+def test_no_tools_line_means_all_and_an_empty_one_none(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", "all", "Body")
+    write(folder, "none", "---\ntools: []\n---\nBody")
+    everything, nothing = roles.find("all", [folder]), roles.find("none", [folder])
+    assert everything is not None
+    assert everything.tools is None
+    assert nothing is not None
+    assert nothing.tools == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("sonnet", "claude-sonnet-5-5"),
+        ("inherit", None),
+        ("claude-opus-4-8", "claude-opus-4-8"),
+        ("", None),
+    ],
+)
+def test_a_model_is_a_name_or_the_short_form_of_one(
+    tmp_path: Path, written: str, meant: str | None
+) -> None:
+    folder = write(tmp_path / "a", "r", f"---\nmodel: {written}\n---\n")
+    found = roles.find("r", [folder])
+    assert found is not None
+    assert found.model == meant
+
+
+@given(st.text())
+def test_no_role_reaches_outside_its_folder(role: str) -> None:
+    """A role is any text that a person gives; only plain names are ever file names."""
+
+    class Trap:
+        def __truediv__(self, name: str) -> Trap:
+            assert "/" not in name
+            assert not name.startswith(".")
+            return self
+
+        def is_file(self) -> bool:
+            return False
+
+    assert roles.find(role, [Trap()]) is None  # type: ignore[list-item]

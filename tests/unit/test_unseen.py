@@ -1,0 +1,109 @@
+"""Looking at mail again and again shows each message once, whoever takes it meanwhile."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamctl.unseen import Unseen
+from teamd.store.mailbox import Mailbox, Portion
+from teamd.store.paths import TeamPaths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Onlooker:
+    """Somebody who looks at the mail of bob, who takes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = TeamPaths(folder / ".team")
+        self._paths.create()
+        self.box = Mailbox(self._paths, "bob", durable=False)
+        self._unseen = Unseen()
+
+    def put(self, content: str, **fields: str) -> None:
+        """Append a line as a foreign program does."""
+        with self._paths.inbox("bob").open("a", encoding="utf-8") as inbox:
+            inbox.write(json.dumps({"from": "cron", "content": content, **fields}) + "\n")
+
+    def look(self) -> list[str]:
+        """What is new."""
+        return [message.content for message in self._unseen.among(self.box.peek())]
+
+
+@pytest.fixture
+def onlooker(tmp_path: Path) -> Onlooker:
+    return Onlooker(tmp_path)
+
+
+def test_a_line_without_an_id_is_shown_once(onlooker: Onlooker) -> None:
+    """Its id is made up at each look."""
+    onlooker.put("noon")
+    assert onlooker.look() == ["noon"]
+    onlooker.put("one")
+    assert onlooker.look() == ["one"]
+    batch = onlooker.box.take()
+    assert onlooker.look() == [], "its id is fixed by now, and is none that was seen"
+    onlooker.put("two")
+    assert onlooker.look() == ["two"]
+    onlooker.box.done(batch)
+    assert onlooker.look() == []
+
+
+def test_two_lines_that_say_the_same_are_two(onlooker: Onlooker) -> None:
+    onlooker.put("noon")
+    assert onlooker.look() == ["noon"]
+    onlooker.put("noon")
+    assert onlooker.look() == ["noon"]
+    onlooker.box.done(onlooker.box.take(Portion(messages=1)))
+    assert onlooker.look() == []
+    onlooker.put("noon")
+    assert onlooker.look() == ["noon"]
+
+
+def test_the_same_id_with_other_words_is_another_message(onlooker: Onlooker) -> None:
+    for words in ("one", "two"):
+        onlooker.put(words, id="1")
+    onlooker.put("one", id="1", **{"from": "ci"})
+    assert onlooker.look() == ["one", "two", "one"]
+
+
+def test_a_repeated_send_is_shown_once(onlooker: Onlooker) -> None:
+    for _ in range(2):
+        onlooker.put("one", id="1")
+        onlooker.put("one", id="1")
+        assert onlooker.look() in (["one"], [])
+        onlooker.box.done(onlooker.box.take())
+    onlooker.put("one", id="1")
+    assert onlooker.look() == []
+
+
+STEPS = st.sampled_from(["put", "put with an id", "take", "take one", "look"])
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_whatever_is_put_and_taken_each_is_shown_once(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+) -> None:
+    """What was taken and done with between two looks nobody could see."""
+    onlooker = Onlooker(tmp_path_factory.mktemp("looks"))
+    there: list[str] = []
+    expected: list[str] = []
+    shown: list[str] = []
+    for number, step in enumerate([*steps, "look"]):
+        if step.startswith("put"):
+            onlooker.put(str(number), **({"id": str(number)} if "id" in step else {}))
+            there.append(str(number))
+        elif step.startswith("take"):
+            batch = onlooker.box.take(Portion(messages=1 if "one" in step else None))
+            onlooker.box.done(batch)
+            del there[: len(batch.messages)]
+        else:
+            shown += onlooker.look()
+            expected += [content for content in there if content not in expected]
+    assert shown == expected
