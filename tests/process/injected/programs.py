@@ -73,7 +73,10 @@ def supervise(paths: TeamPaths) -> None:
         signal.signal(signal.SIGALRM, look)
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
 
-    daemon.serve(paths, paths.settings, ready=ready, prepare=lambda *_: Idle())
+    try:
+        daemon.serve(paths, paths.settings, ready=ready, prepare=lambda *_: Idle())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 PROGRAMS: Final[dict[str, Callable[[TeamPaths], None]]] = {
