@@ -197,7 +197,7 @@ def make_private_directory(directory: Path) -> None:
 def ignore(directory: Path) -> None:
     """Have git pass a directory over, unless it holds a `.gitignore` already."""
     path = directory / ".gitignore"
-    if not path.exists():
+    if not exists(path):
         replace(path, b"*\n")
 
 
