@@ -62,7 +62,7 @@ def _serve(parts: Parts, ready: Callable[[], None]) -> None:
     kernel.become_subreaper()
     made = assembled(
         parts,
-        Teammate.prepare(parts.paths, lambda: parts.settings),
+        Teammate.prepare(parts.paths, lambda: parts.settings, parts.granted_bytes),
         Signals(*_CAUGHT),
         alive=lambda: notify("WATCHDOG=1"),
         round_seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,
