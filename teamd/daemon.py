@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from teamd import settings
 from teamd.assembly import assembled
@@ -24,19 +24,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from teamd.assembly import Assembled
+    from teamd.assembly import Assembled, Worker
+    from teamd.settings import Settings
     from teamd.store.paths import TeamPaths
+
+
+Prepare: TypeAlias = "Callable[[TeamPaths, Callable[[], Settings], Callable[[], int]], Worker]"
 
 _CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
-def serve(paths: TeamPaths, settings_file: Path, *, ready: Callable[[], None]) -> None:
+def serve(
+    paths: TeamPaths,
+    settings_file: Path,
+    *,
+    ready: Callable[[], None],
+    prepare: Prepare = Teammate.prepare,
+) -> None:
     """Supervise a team until a signal says to stop.
 
     Args:
         paths: created at need.
         settings_file: may be missing.
         ready: called once, when requests are served.
+        prepare: makes what the children run, before any of them is forked.
 
     Raises:
         TeamError: the settings are wrong, another supervisor runs, files cannot be written, locks
@@ -48,7 +59,7 @@ def serve(paths: TeamPaths, settings_file: Path, *, ready: Callable[[], None]) -
     claim = running.claim(paths)
     journal = Journal(paths.log(TEAMD), TEAMD)
     try:
-        _serve(Parts(paths, settings_file, chosen, journal, claim), ready)
+        _serve(Parts(paths, settings_file, chosen, journal, claim), ready, prepare)
     except Exception as error:
         journal.error("teamd failed", error)
         raise
@@ -57,12 +68,12 @@ def serve(paths: TeamPaths, settings_file: Path, *, ready: Callable[[], None]) -
         os.close(claim)
 
 
-def _serve(parts: Parts, ready: Callable[[], None]) -> None:
+def _serve(parts: Parts, ready: Callable[[], None], prepare: Prepare) -> None:
     _sweep(parts.paths, parts.journal)
     kernel.become_subreaper()
     made = assembled(
         parts,
-        Teammate.prepare(parts.paths, lambda: parts.settings, parts.granted_bytes),
+        prepare(parts.paths, lambda: parts.settings, parts.granted_bytes),
         Signals(*_CAUGHT),
         alive=lambda: notify("WATCHDOG=1"),
         round_seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,

@@ -48,7 +48,8 @@ class _Chat:
     def __init__(self, lead: Lead, run: Run) -> None:
         self._lead = lead
         self._run = run
-        self._listening = Listening(lead.paths, _write)
+        self._listening = Listening(lead.paths, self._write)
+        self._typing = False
         self._heard = asyncio.Event()
 
     async def hold(self) -> None:
@@ -130,7 +131,7 @@ class _Chat:
         session: PromptSession[str] = PromptSession(history=FileHistory(str(history)))
         while True:
             try:
-                with patch_stdout(raw=True):  # what is told meanwhile stands above the line
+                with self._line_open(), patch_stdout(raw=True):
                     line = await session.prompt_async(_PROMPT)
             except KeyboardInterrupt:
                 click.echo("(Ctrl-D or /quit leaves; the team goes on)")
@@ -143,7 +144,16 @@ class _Chat:
         for line in sys.stdin:
             yield line.strip()
 
+    @contextmanager
+    def _line_open(self) -> Iterator[None]:
+        """A line is being typed: what is told meanwhile stands above it, whole lines at a time."""
+        self._typing = True
+        try:
+            yield
+        finally:
+            self._typing = False
 
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        if not self._typing:  # half a line would be drawn over by the one that is typed
+            sys.stdout.flush()

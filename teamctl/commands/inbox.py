@@ -81,14 +81,13 @@ class _Taker:
         self._known: set[tuple[Any, ...]] = set()
 
     def read(self, *, as_json: bool) -> int:
+        # What a killed reader had in hand comes alone, and the rest only once that is done with:
+        # for the one document of --json that is the next call's.
         try:
             with locks.locked(self._turn):
-                # What a killed reader had in hand comes alone, and the rest only once that is done
-                # with: for the one document of --json that is the next call's.
                 count = self._read(as_json=as_json)
-                if not as_json and self._box.waiting():
-                    count += self._read(as_json=False)
-                return count
+                rest = not as_json and self._box.waiting()
+                return count + self._read(as_json=False) if rest else count
         except LockTimeout as error:
             if error.path != self._turn:
                 raise

@@ -16,6 +16,7 @@ from teamd.errors import BadName, TeamError, UnknownTeammate
 from teamd.protocol import LEAD, USER, Message
 from teamd.store import files, locks
 from teamd.store.question import ID, Kind, Question, Verdict
+from teamd.store.trouble import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -145,7 +146,8 @@ class Approvals:
 
     def all(self) -> list[Question]:
         """Every question, in the order in which they were asked; what is none is passed over."""
-        found = (self._read(path) for path in self._paths.requests.glob("*.json"))
+        with told(self._paths.requests):
+            found = [self._read(path) for path in self._paths.requests.glob("*.json")]
         questions = [question for question in found if question is not None]
         return sorted(questions, key=lambda question: (question.asked, question.id))
 

@@ -20,7 +20,8 @@ _ASIDE: Final = ".teamd-*.tmp"
 
 def aside(paths: TeamPaths) -> list[Path]:
     """Files that were written aside so long ago that whoever wrote them is gone."""
-    return list(older(paths.root.rglob(_ASIDE), seconds=SECONDS))
+    with trouble.told(paths.root):
+        return list(older(paths.root.rglob(_ASIDE), seconds=SECONDS))
 
 
 def older(found: Iterable[Path], *, seconds: float) -> Iterator[Path]:

@@ -142,6 +142,11 @@ class Terms:
         named = {"teammate_usd": self.teammate_usd, "team_usd": self.team_usd}
         return next((f"limits.{key}" for key, most in named.items() if most), None)
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is any limit."""
+        return bool(self.teammate_tokens or self.teammate_usd or self.team_tokens or self.team_usd)
+
     def encode(self) -> dict[str, Any]:
         """The terms as they stand in the ledger."""
         return {

@@ -98,7 +98,9 @@ class Ledger:
             refusal = self._accounts.refusal(wanted)
             if refusal is None:
                 # On disk before the call: what a power cut forgot would be spent a second time.
-                self._add(fd, {"record": "reserve", **wanted.encode()}, durable=True)
+                # Without a limit it is a note for `usage`, and no call waits for the disk.
+                durable = self._accounts.terms.limited
+                self._add(fd, {"record": "reserve", **wanted.encode()}, durable=durable)
             elif not refusal.passing and self._is_news(wanted):
                 self._add(fd, {"record": "refused", **wanted.encode()}, durable=False)
             return refusal

@@ -12,6 +12,9 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from teamd.errors import LockTimeout, StoreError
+from teamd.store.trouble import check_regular, told
+
 # Importing portalocker asks for a folder for temporary files, which on a full disk there is none.
 try:
     tempfile.gettempdir()
@@ -19,9 +22,6 @@ except FileNotFoundError:
     tempfile.tempdir = os.path.sep
 
 import portalocker
-
-from teamd.errors import LockTimeout, StoreError
-from teamd.store.trouble import check_regular, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,11 +102,12 @@ def release(fd: int) -> None:
 
 def stands_under(fd: int, path: Path) -> bool:
     """Whether an open file is what stands under that name."""
-    mine = os.fstat(fd)
-    try:
-        there = path.stat()
-    except FileNotFoundError:
-        return False
+    with told(path):
+        mine = os.fstat(fd)
+        try:
+            there = path.stat()
+        except FileNotFoundError:
+            return False
     return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)
 
 

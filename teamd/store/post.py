@@ -65,8 +65,10 @@ class Post:
         sender = message.sender
         if there is not self and "@" not in sender:
             sender = f"{sender}@{self._roster.read().name}"
+        address = to if there is self else f"{to}@{_name(there.paths)}"
+        # The last that can fail: whoever is told of a failure sends it again.
         there.mailbox(to).put(replace(message, sender=sender, to=to))
-        return Sent(self.address(message.to), warning)
+        return Sent(address, warning)
 
     def at(self, address: str) -> tuple[Post, str]:
         """The post of the receiver's team, and the receiver's name there.

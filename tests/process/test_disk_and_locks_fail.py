@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.store.mailbox import Mailbox
-from tests.process.injected.injections import STRACE
+from tests.process.injected.injections import STRACE, script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ def test_what_a_conversation_could_not_keep_is_not_read_from_it_later(tmp_path: 
     """Mail is forgotten once it stands there; a record that is only in memory would not last."""
     path = tmp_path / "jo.jsonl"
     path.write_bytes(b"old\n")
-    argv = _program(APPENDS, "append_alone", path)
+    argv = script(APPENDS, "append_alone", path)
     words = ("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO")
     assert "Input/output error" in strace(argv, tmp_path / "trace", *words)
     assert path.read_bytes() == b"old\n"
@@ -79,14 +79,14 @@ def test_a_files_name_is_on_the_disk_before_its_first_line_is(
     if left:
         path.touch()
     trace = ("-e", "trace=fsync,fdatasync,pwrite64")
-    strace(_program(APPENDS, how, path), log, *trace)
+    strace(script(APPENDS, how, path), log, *trace)
     calls = re.findall(rf"(\w+)\(\d+<{path.parent}(/\S+)?>", log.read_text(encoding="utf-8"))
     assert calls == [
         ("fsync", ""),
         ("pwrite64", "/bob.jsonl"),
         ("fdatasync", "/bob.jsonl"),
     ]
-    strace(_program(APPENDS, how, path), log, *trace)
+    strace(script(APPENDS, how, path), log, *trace)
     assert "fsync(" not in log.read_text(encoding="utf-8"), "a name is synced once"
 
 

@@ -45,7 +45,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 MOST_BYTES: Final = 700  # no file of these teams is longer
 MOST_WRITES: Final = 12  # in none of the operations are there more
 AT_ONCE: Final = 6
-SOME: Final = 8  # of each kind, spread evenly
+SOME: Final = 6  # of each kind, spread evenly
 LEAST: Final = 300
 
 

@@ -30,6 +30,7 @@ class Disk:
 
     def __init__(self, team: Path) -> None:
         self._team = team
+        self._named = set(team.rglob("*"))
         self.data: set[Path] = set()
         self.names: set[Path] = set()
         self.mistakes: list[str] = []
@@ -43,15 +44,17 @@ class Disk:
         path = Path(opened or "")
         if call == "rename":
             self._rename(*map(Path, _QUOTED.findall(rest)))
-        elif call == "openat" and "O_CREAT" in rest and "O_EXCL" not in rest:
-            self.names.add(Path(_QUOTED.findall(rest)[0]))
         elif call in ("fsync", "fdatasync"):
             self.data.discard(path)
             self.names = {name for name in self.names if name.parent != path}
+            if path.is_dir():
+                self._named.update(path.iterdir())
         elif call in ("write", "pwrite64", "ftruncate"):
             if call == "ftruncate" and (self.data | self.names):
                 self.mistakes.append(f"{path} is emptied while {self} is not safe")
             self.data.add(path)
+            if path not in self._named and path.suffix != ".tmp":
+                self.names.add(path)
 
     def _rename(self, old: Path, new: Path) -> None:
         if old in self.data:

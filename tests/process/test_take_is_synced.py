@@ -15,22 +15,11 @@ import pytest
 from teamd.protocol import Message
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
-from tests.process.injected.injections import STRACE
+from tests.process.injected.injections import CALLS, STRACE, script
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CALLS = (
-    "openat",
-    "flock",
-    "write",
-    "pwrite64",
-    "fdatasync",
-    "fsync",
-    "ftruncate",
-    "rename",
-    "unlink",
-)
 pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
 
 READS = """
@@ -68,7 +57,7 @@ def paths(tmp_path: Path) -> TeamPaths:
 def steps(paths: TeamPaths, log: Path) -> list[tuple[str, str]]:
     """What a reader changes and syncs, in order: call and file."""
     call = [str(STRACE), "-f", "-qq", "-y", "-o", str(log), "-e", f"trace={','.join(CALLS)}"]
-    subprocess.run([*call, "--", *_program(READS, paths.root)], check=True, timeout=60)
+    subprocess.run([*call, "--", *script(READS, paths.root)], check=True, timeout=60)
     found = []
     for line in log.read_text(encoding="utf-8").splitlines():
         name, rest = re.sub(r"^\d+ +", "", line).split("(", 1)

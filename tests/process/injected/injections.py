@@ -33,6 +33,7 @@ FAULTS: Final = {
     **dict.fromkeys(("ftruncate", "rename", "unlink"), _WRITES),
     **dict.fromkeys(("clone", "clone3"), (KILL, "error=EAGAIN", "error=ENOMEM")),
 }
+CALLS: Final = tuple(FAULTS)
 _SAME_LOOKS: Final = 2  # a loop looks at the same thing again and again
 _FORKS: Final = ("clone", "clone3")
 _SYNCS: Final = ("fdatasync", "fsync")
@@ -144,6 +145,11 @@ def run_full(argv: Sequence[str], most_bytes: int) -> Ended:
 def program(name: str, team: Path) -> list[str]:
     """The command line of one of the programs."""
     return [sys.executable, str(HERE / "programs.py"), name, str(team)]
+
+
+def script(code: str, *arguments: object) -> list[str]:
+    """The command line of a small program."""
+    return [sys.executable, "-c", code, *map(str, arguments)]
 
 
 def _shortened(argv: Sequence[str], how: str, number: int, mark: Path) -> Ended:

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd import settings
-from teamd.assembly import assembled
+from teamd import daemon
 from teamd.errors import TeamError
-from teamd.journal import Journal
-from teamd.parts import Parts
 from teamd.protocol import TEAMD
-from teamd.store import running
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
-from teamd.supervisor import kernel
-from teamd.supervisor.signals import Signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from teamd.agent.pulse import Pulse
     from teamd.store.roster import Team
 
-STOP_SECONDS: Final = 5.0
-ROUND_SECONDS: Final = 0.05
+LOOK_SECONDS: Final = 0.1
 
 
 def read(paths: TeamPaths) -> None:
@@ -52,39 +45,38 @@ def update(paths: TeamPaths) -> None:
     Roster(paths).update(one_more)
 
 
-class Resting:
-    """Teammates that do nothing, for as long as there is a supervisor."""
+class Idle:
+    """A teammate that does nothing, for as long as there is a supervisor."""
 
-    def live(self, name: str, bell: int, pulse: Pulse) -> int:  # noqa: ARG002 -- nothing is done
-        """Wait for a signal that ends it."""
+    def live(self, *_: object) -> int:
+        """Wait for the signal that ends it."""
         while True:
             signal.pause()
 
-    def caution(self) -> str | None:
-        """Nothing needs to be known."""
-        return None
+    def caution(self) -> None:
+        """Nothing is to be said."""
 
-    def role(self, role: str) -> object:  # noqa: ARG002 -- there are no files of roles
-        """There is none."""
-        return None
+    def role(self, _: str) -> None:
+        """No role has a file."""
 
 
 def supervise(paths: TeamPaths) -> None:
-    """Do what the control inbox asks for, as `teamd` does it; then end."""
-    chosen = settings.load(None, folder=paths.home)
-    journal = Journal(paths.log(TEAMD), TEAMD)
-    parts = Parts(paths, paths.settings, chosen, journal, running.claim(paths))
-    mailbox = Mailbox(paths, TEAMD, durable=False)
-    kernel.become_subreaper()
-    supervisor = assembled(
-        parts,
-        Resting(),
-        Signals(signal.SIGTERM, signal.SIGCHLD),
-        alive=lambda: None if mailbox.waiting() else signal.raise_signal(signal.SIGTERM),
-        round_seconds=ROUND_SECONDS,
-    ).supervisor
-    supervisor.resume()
-    supervisor.run()
+    """Be `teamd`, over teammates that do nothing, until all that was asked for is done."""
+    control = Mailbox(paths, TEAMD)
+
+    def look(*_: object) -> None:
+        with suppress(TeamError):
+            if not control.waiting():
+                signal.raise_signal(signal.SIGTERM)
+
+    def ready() -> None:
+        signal.signal(signal.SIGALRM, look)
+        signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
+
+    try:
+        daemon.serve(paths, paths.settings, ready=ready, prepare=lambda *_: Idle())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 PROGRAMS: Final[dict[str, Callable[[TeamPaths], None]]] = {

@@ -1,0 +1,141 @@
+"""The chat at a terminal: what a person types and sees, keys included."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import termios
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.strict.faults import Stall
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked
+    from tests.strict.replies import Answer
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
+CTRL_C, CTRL_D = b"\x03", b"\x04"
+
+
+class Terminal:
+    """`teamctl chat` behind a terminal."""
+
+    def __init__(self, project: Project) -> None:
+        self._mine, theirs = pty.openpty()
+        os.set_blocking(self._mine, False)
+        project.environment["PROMPT_TOOLKIT_NO_CPR"] = "1"  # nobody answers where the cursor is
+        self.process: subprocess.Popen[str] = project.begin(
+            "teamctl",
+            "chat",
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # its keys send signals
+        )
+        os.close(theirs)
+        self._raw = b""
+
+    @property
+    def shown(self) -> str:
+        """All that was shown so far, without what moves the cursor."""
+        try:
+            while part := os.read(self._mine, 1 << 16):
+                self._raw += part
+        except (BlockingIOError, OSError):  # EIO: the other end has closed
+            pass
+        return _ESCAPES.sub("", self._raw.decode(errors="replace"))
+
+    def sees(self, words: str) -> None:
+        """Wait until that is shown."""
+        wait_until(lambda: words in self.shown, what=f"{words!r} is shown")
+
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self._mine, keys)
+
+    def close(self) -> None:
+        """Let the terminal go."""
+        os.close(self._mine)
+
+
+@pytest.fixture
+def led(project: Project) -> Project:
+    """A team whose lead answers by what it reads."""
+    project.start()
+
+    def lead(asked: Asked) -> Answer:
+        if 'teammate_id="alice"' in asked.last_text:
+            return say("Alice is done.")
+        if asked.last_results:
+            return say("Alice is at it.")
+        if "Have it done" in asked.last_text:
+            return use(("spawn_teammate", {"name": "alice", "role": "coder", "prompt": "Do it."}))
+        return say("Yes?")
+
+    project.stage.act("lead", lead)
+    project.stage.play("alice", use(("send_message", {"to": "lead", "content": "over"})), say("."))
+    return project
+
+
+@pytest.fixture
+def terminal(led: Project) -> Iterator[Terminal]:
+    made = Terminal(led)
+    made.sees("\n>")
+    yield made
+    made.close()
+
+
+def test_what_the_lead_says_by_itself_stands_above_the_line_that_is_typed(
+    terminal: Terminal,
+) -> None:
+    """Half a line that is flushed would be drawn over by the prompt, and never be seen."""
+    terminal.type(b"Have it done\r")
+    terminal.sees("Alice is at it.")
+    terminal.sees("alice → lead: over")
+    terminal.sees("Alice is done.")
+    terminal.type(CTRL_D)
+    assert terminal.process.wait(20) == 0
+
+
+def test_ctrl_c_breaks_off_the_turn_and_the_chat_goes_on(led: Project, terminal: Terminal) -> None:
+    led.stage.act("lead", lambda _: use(("bash", {"command": "echo > begun; sleep 1000"})))
+    terminal.type(b"Take your time\r")
+    wait_until((led.folder / "begun").exists, what="the tool runs")
+    led.stage.act("lead", lambda _: say("I am here."))
+    terminal.type(CTRL_C)
+    terminal.sees("interrupted")
+    terminal.type(b"Still there?\r")
+    terminal.sees("I am here.")
+    terminal.type(b"/quit\r")
+    assert terminal.process.wait(20) == 0
+    assert led.member("lead")["pid"] is not None
+
+
+def test_ctrl_c_ends_a_reply_that_does_not_come(led: Project, terminal: Terminal) -> None:
+    stall = Stall()
+    led.server.faults.when(lambda asked: asked.name == "lead", stall)
+    terminal.type(b"Hello?\r")
+    assert stall.reached.wait(20)
+    terminal.type(CTRL_C)
+    terminal.sees("interrupted")
+    stall.released.set()
+    terminal.type(CTRL_D)
+    assert terminal.process.wait(20) == 0
+
+
+def test_ctrl_c_at_the_line_clears_it_and_says_how_to_leave(terminal: Terminal) -> None:
+    terminal.type(b"half a thought" + CTRL_C)
+    terminal.sees("Ctrl-D or /quit leaves")
+    terminal.type(b"/quit\r")
+    assert terminal.process.wait(20) == 0
