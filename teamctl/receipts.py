@@ -106,9 +106,11 @@ class Receipt:
         return None
 
     def _is_it(self, mail: Record) -> bool:
-        wanted = (self._message.id, self._message.sender, self._message.content)
-        sender = str(mail.get("from")).partition("@")[0]  # from another team it has its own behind
-        return (mail.get("id"), sender, mail.get("content")) == wanted
+        wanted = (self._message.id, self._message.content)
+        if (mail.get("id"), mail.get("content")) != wanted:
+            return False
+        sender, found = self._message.sender, str(mail.get("from"))
+        return found == sender or found.startswith(f"{sender}@")  # from another team, its name
 
     def _obstacle(self) -> str | None:
         if self._message.to == self._post.person():  # who reads when it is time

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from teamd.agent.pulse import Pulse
 from teamd.protocol import TEAMD
 from teamd.service import leave_terminal
-from teamd.store import locks, teams
+from teamd.store import running, teams
 from teamd.store.approvals import Approvals
 from teamd.store.ledger import Ledger
 from teamd.store.mailbox import Mailbox
@@ -132,7 +132,7 @@ def assembled(
         signals=signals,
         watch=watching,
         journal=parts.journal,
-        claim_stands=lambda: locks.stands_under(parts.claim, parts.paths.supervisor),
+        claim_stands=lambda: running.stands(parts.claim, parts.paths),
         stop_seconds=parts.settings.supervision.stop_seconds,
         alive=alive,
         round_seconds=round_seconds,
@@ -149,7 +149,12 @@ def _register(parts: Parts) -> Register:
         team_name=parts.paths.own_name or parts.settings.team.name,
         log_of=parts.paths.log,
     )
-    former = [m.process for m in register.team.members if m.process is not None]
+    # What the roster says may be of an earlier boot, or edited: a teammate holds its life's lock.
+    former = [
+        m.process
+        for m in register.team.members
+        if m.process is not None and m.process.has_open(parts.paths.life(m.name))
+    ]
     seconds = parts.settings.supervision.stop_seconds
     orphans.end_former(former, seconds=seconds, journal=parts.journal)
     return register

@@ -69,7 +69,7 @@ def _from_systemd() -> str | None:
 async def _ask(key_command: str, timeout_seconds: float) -> str:
     try:
         argv = shlex.split(key_command) or [key_command]
-        ended = await capture(argv, timeout_seconds=timeout_seconds)
+        ended = await capture(argv, timeout_seconds=timeout_seconds, bound=True)
     except (OSError, ValueError, TimeoutError) as error:
         raise KeyCommandError(f"key_command {key_command!r} failed: {error}") from error
     if ended.status != 0:

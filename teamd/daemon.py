@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
 
 
-Prepare: TypeAlias = "Callable[[TeamPaths, Callable[[], Settings]], Worker]"
+Prepare: TypeAlias = "Callable[[TeamPaths, Callable[[], Settings], Callable[[], int]], Worker]"
 
 _CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -73,7 +73,7 @@ def _serve(parts: Parts, ready: Callable[[], None], prepare: Prepare) -> None:
     kernel.become_subreaper()
     made = assembled(
         parts,
-        prepare(parts.paths, lambda: parts.settings),
+        prepare(parts.paths, lambda: parts.settings, parts.granted_bytes),
         Signals(*_CAUGHT),
         alive=lambda: notify("WATCHDOG=1"),
         round_seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,

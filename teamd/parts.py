@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd import settings
+from teamd.errors import TeamError
 from teamd.protocol import TEAMD
 from teamd.store.board import Board
 from teamd.store.ledger import Ledger
@@ -72,6 +73,14 @@ class Parts:
         )
         watching = watch(self.paths.tasks)
         return Chores(board, watching, self.journal, round_seconds=SLOW_SECONDS)
+
+    def granted_bytes(self) -> int:
+        """How long a message may be by the settings file as it is now, which senders read."""
+        try:
+            now = settings.load(self.settings_file, folder=self.paths.home)
+        except TeamError:  # a mistake in it: they send nothing by it
+            now = self.settings
+        return now.mail.max_message_bytes
 
     def reload(self) -> Reloaded:
         """Read the settings again; a child that is forked from now on follows them."""

@@ -64,20 +64,27 @@ class Teammate:
 
     Attributes:
         settings: those that are in force when a child is forked.
+        granted_bytes: how long a message may be by the settings that senders read now.
         tls: shared, since making one takes 20 ms.
     """
 
     paths: TeamPaths
     settings: Callable[[], Settings]
+    granted_bytes: Callable[[], int]
     tls: ssl.SSLContext
 
     @classmethod
-    def prepare(cls, paths: TeamPaths, settings: Callable[[], Settings]) -> Teammate:
+    def prepare(
+        cls,
+        paths: TeamPaths,
+        settings: Callable[[], Settings],
+        granted_bytes: Callable[[], int],
+    ) -> Teammate:
         """Load everything that is expensive, so that a fork inherits it."""
         from teamd.models import claude, warming  # noqa: PLC0415 -- a second, for a supervisor only
 
         warming.warm_up()
-        return cls(paths, settings, claude.make_tls())
+        return cls(paths, settings, granted_bytes, claude.make_tls())
 
     def caution(self) -> str | None:
         """What whoever spawns should know now, before the first model call tells."""
@@ -93,7 +100,7 @@ class Teammate:
         journal = Journal(self.paths.log(name), name)
         try:
             # A process of that name that still ends is waited for; there are never two.
-            locks.hold(self.paths.lives / f"{name}.lock")
+            locks.hold(self.paths.life(name))
             return self._live(name, bell, pulse, journal)
         except StoreError as error:
             journal.error("a file could not be read or written", error)
@@ -140,6 +147,7 @@ class Teammate:
             name,
             durable=durable,
             max_bytes=settings.mail.max_message_bytes,
+            granted=self.granted_bytes,
             tell=lambda why: journal.warn("line rejected", reason=why),
         )
         outside = Outside(

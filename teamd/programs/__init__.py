@@ -37,8 +37,11 @@ async def capture(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
+    bound: bool = False,
 ) -> Captured:
     """Run a program to its end, and its process group with it.
+
+    If `bound`, it ends with this process too, however that ends; a daemon that it started stays.
 
     Returns:
         Its status and the first MiB of each of its outputs.
@@ -49,6 +52,9 @@ async def capture(
     """
     import asyncio  # noqa: PLC0415 -- see Program
     import tempfile  # noqa: PLC0415
+    from functools import partial  # noqa: PLC0415
+
+    from teamd.programs.reaped import Reaped  # noqa: PLC0415 -- it needs asyncio
 
     stdout, stderr = _Head(), _Head()
     with ExitStack() as stack:
@@ -56,8 +62,9 @@ async def capture(
         file = stack.enter_context(tempfile.TemporaryFile())
         file.write(stdin)
         file.seek(0)
+        kind = partial(Reaped, daemons=True) if bound else Program
         program = stack.enter_context(
-            Program(
+            kind(
                 argv,
                 output=stdout.take,
                 errors=stderr.take,

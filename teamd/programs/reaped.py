@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -48,13 +49,25 @@ class Reaped(Program):
     becomes this process's, and ends with the block as well: every child that is no live `Program`
     and was not there before.
 
+    Args:
+        daemons: whether it may start one that stays, such as an agent that holds keys: who has
+            left its group and its parent.
+
     Raises:
         OSError: the reaper could not be started; that the program could not be is told by `wait`.
         ValueError: an argument holds a NUL.
     """
 
     def __init__(
-        self, argv: Sequence[str], *, output: Sink, cwd: Path, env: Mapping[str, str]
+        self,
+        argv: Sequence[str],
+        *,
+        output: Sink,
+        errors: Sink | None = None,
+        cwd: Path | None,
+        env: Mapping[str, str] | None,
+        stdin: int = subprocess.DEVNULL,
+        daemons: bool = False,
     ) -> None:
         self._before = frozenset(_children())
         self._over = asyncio.Event()
@@ -64,13 +77,16 @@ class Reaped(Program):
         self._line, theirs = socket.socketpair()
         self._line.setblocking(False)
         interpreter = [sys.executable, "-I", "-S", reaper.__file__]
+        mode = reaper.ATTACHED if daemons else reaper.ALL
         try:
             with theirs:
                 super().__init__(
-                    [*interpreter, str(theirs.fileno()), "--", *argv],
+                    [*interpreter, str(theirs.fileno()), mode, *argv],
                     output=output,
+                    errors=errors,
                     cwd=cwd,
                     env=env,
+                    stdin=stdin,
                     pass_fds=[theirs.fileno()],
                 )
         except BaseException:

@@ -1,6 +1,6 @@
 """What stands above a program: ends all that it leaves, and all of it when its asker dies.
 
-A program of its own, started as `python -I -S reaper.py FD -- PROGRAM ARGUMENT…`. It imports
+A program of its own, started as `python -I -S reaper.py FD MODE PROGRAM ARGUMENT…`. It imports
 nothing of ours and little of Python's, as every command waits for its start. FD is one end of a
 socket pair whose other end only the asker holds:
 
@@ -9,6 +9,8 @@ socket pair whose other end only the asker holds:
   the background, and who could not be ended; then it exits as the program did;
 - a byte from the asker is the wish to end all now, politely at first;
 - end of file means that the asker has died, however it died: all is killed.
+
+MODE is `--`, or `--attached`: what has left the program's group and its parent may stay then.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Final, NoReturn
 
+ALL: Final = "--"
+ATTACHED: Final = "--attached"
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -282,12 +286,13 @@ def _environment() -> dict[bytes, bytes]:
     return environment
 
 
-def _become_reaper() -> None:
+def _become_reaper(*, adopts: bool) -> None:
     """Adopt what escapes, and wake up for the asker's death even when stopped."""
     if sys.platform != "linux":
         return
     prctl = ctypes.CDLL(None).prctl
-    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if adopts:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
 
@@ -310,10 +315,10 @@ def _exit_as(status: int) -> NoReturn:
     os._exit(status & 0xFF)
 
 
-def main(asker: int, argv: list[str]) -> NoReturn:
+def main(asker: int, mode: str, argv: list[str]) -> NoReturn:
     """Run a program under this process."""
     os.set_inheritable(asker, False)
-    _become_reaper()
+    _become_reaper(adopts=mode == ALL)
     try:
         reaper = Reaper(asker, argv)
     except OSError as error:
@@ -323,4 +328,4 @@ def main(asker: int, argv: list[str]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[3:])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

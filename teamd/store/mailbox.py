@@ -72,6 +72,7 @@ class Mailbox:
         owner: whose mail it is.
         durable: whether `put` and `take` wait for the disk itself.
         max_bytes: a longer line is no message.
+        granted: asked of a longer one, for what senders may have been granted since.
         tell: hears of each line that is rejected, and why.
     """
 
@@ -82,11 +83,12 @@ class Mailbox:
         *,
         durable: bool = True,
         max_bytes: int = MAX_MESSAGE_BYTES,
+        granted: Callable[[], int] | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> None:
         self.owner = owner
         self._inbox = paths.inbox(owner)
-        self._taken = Taken(paths.taken(owner), owner, max_bytes)
+        self._taken = Taken(paths.taken(owner), owner, max_bytes, granted)
         self._rejected = Rejected(paths.rejected(owner), durable=durable)
         self._intake = Intake(self._inbox, self._taken, self._rejected, durable=durable)
         self._durable = durable

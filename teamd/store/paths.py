@@ -143,6 +143,10 @@ class TeamPaths:
         """The folder of locks that keep two processes from being one teammate."""
         return self.root / "lives"
 
+    def life(self, name: str) -> Path:
+        """Locked by the process of `name` for as long as it lives."""
+        return self.lives / f"{name}.lock"
+
     @property
     def reading(self) -> Path:
         """Locked while the person's mail is being shown, so that two do not show the same."""

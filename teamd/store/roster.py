@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.identity import Identity
-from teamd.protocol import LEAD, USER
+from teamd.protocol import ALL, LEAD, NAME, TEAMD, USER
 from teamd.states import Status
 from teamd.store import files, locks
 
@@ -27,7 +27,11 @@ _KINDS: Final = {
     "pid": int | None,
     "started": int | float | None,
     "plan": bool,
+    "turns": int,
+    "input_tokens": int,
+    "output_tokens": int,
 }
+_NO_MEMBERS: Final = frozenset({ALL, TEAMD, USER})
 COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
@@ -97,6 +101,8 @@ class Member:
             if key in rest and not isinstance(rest[key], kind):
                 raise TypeError(f"a member's {key!r} is {rest[key]!r}")
         name = rest.pop("name")
+        if not NAME.fullmatch(name) or name.lower() in _NO_MEMBERS:  # it is a part of paths
+            raise ValueError(f"a member's 'name' is {name!r}")
         return cls(
             name=name,
             agent_id=rest.pop("agent_id", f"{name}@{team}"),
@@ -220,6 +226,8 @@ class Roster:
             self._check_format(document.pop("format", 0))  # before what a newer one may say anew
             name = document.pop("team_name", "default")
             members = tuple(Member.decode(m, team=name) for m in document.pop("members", ()))
+            if len({member.name.lower() for member in members}) < len(members):
+                raise ValueError("two members have one name")  # noqa: TRY301 -- told below
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DamagedRoster(
                 f"{path} is damaged ({error}); mend it, or `teamd restart` rebuilds it"

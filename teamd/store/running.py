@@ -45,18 +45,32 @@ def claim(paths: TeamPaths) -> int:
         if time.monotonic() > deadline and not (there and there.ending):
             raise AlreadyRunning(paths, there.pid if there else None)
         time.sleep(_PAUSE_SECONDS)
-    me = Identity.own()
-    content = json.dumps({"pid": me.pid, "started": me.started}).encode() + b"\n"
     with trouble.told(paths.supervisor):
-        os.ftruncate(fd, 0)  # in place: the lock is on this very file
-        os.pwrite(fd, content, 0)
+        _sign(fd)
     return fd
+
+
+def stands(claim: int, paths: TeamPaths) -> bool:
+    """Whether a claim of this process is still there; what others wrote into it is mended.
+
+    Raises:
+        StoreError: it cannot be looked at, or mended.
+    """
+    with trouble.told(paths.supervisor):
+        if not locks.stands_under(claim, paths.supervisor):
+            return False
+        if files.read_descriptor(claim) != _signature():
+            _sign(claim)
+    return True
 
 
 def supervisor(paths: TeamPaths) -> Identity | None:
     """The process that serves this team, `None` while there is none."""
     named = _named(paths)
-    return named if named is not None and named.alive else None
+    if named is None or not named.alive:
+        return None
+    # Whoever serves it holds the lock: a stranger is not taken for it, whatever the file says.
+    return named if named.has_open(paths.supervisor) else None
 
 
 def check(paths: TeamPaths) -> Identity:
@@ -69,6 +83,16 @@ def check(paths: TeamPaths) -> Identity:
     if there is None:
         raise NoTeamd(paths.root)
     return there
+
+
+def _signature() -> bytes:
+    me = Identity.own()
+    return json.dumps({"pid": me.pid, "started": me.started}).encode() + b"\n"
+
+
+def _sign(fd: int) -> None:
+    os.ftruncate(fd, 0)  # in place: the lock is on this very file
+    os.pwrite(fd, _signature(), 0)
 
 
 def _named(paths: TeamPaths) -> Identity | None:

@@ -20,7 +20,7 @@ from teamd.store import files, lines
 from teamd.store.trouble import told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _WIDTHS: Final = {"at": 15, "tries": 3, "singly": 15, "holder": 10, "crashes": 3, "rejected": 15}
@@ -89,10 +89,17 @@ class Found:
 class Taken:
     """One reader's file of taken mail; its inbox's lock guards it."""
 
-    def __init__(self, path: Path, owner: str, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(
+        self,
+        path: Path,
+        owner: str,
+        max_bytes: int = MAX_MESSAGE_BYTES,
+        granted: Callable[[], int] | None = None,
+    ) -> None:
         self.path = path
         self._owner = owner
         self._max_bytes = max_bytes
+        self._granted = granted
 
     def position(self) -> Position | None:
         """Where to go on, `None` where there is no such file."""
@@ -167,6 +174,9 @@ class Taken:
                     at += len(line)
 
     def _sort(self, line: bytes, at: int, position: Position) -> Message | str | None:
+        if len(line) > self._max_bytes and self._granted is not None:
+            # Whoever sent it was told that it is safe, by the settings of that moment.
+            self._max_bytes = max(self._max_bytes, self._granted())
         return lines.sort(
             line,
             to=self._owner,

@@ -102,7 +102,8 @@ def _live(
         for fd in close:
             os.close(fd)
         os.setsid()  # a Ctrl-C in the supervisor's terminal is the supervisor's
-        kernel.die_with_parent(signal.SIGTERM, parent)
+        # Not SIGTERM: one that is stopped would never hear it, and live on with all under it.
+        kernel.die_with_parent(signal.SIGKILL, parent)
         kernel.become_subreaper()
         code = run(bell)
     except BaseException:  # noqa: BLE001 -- nothing may return into the parent's code

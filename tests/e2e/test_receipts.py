@@ -216,3 +216,14 @@ def test_following_shows_a_repeated_send_once(project: Project) -> None:
         said, _ = following.communicate(timeout=20)
     assert said.count("Ready.") == 1
     assert said.count("The end.") == 1
+
+
+def test_a_limit_raised_for_senders_holds_for_who_runs_already(project: Project) -> None:
+    """Who was told that a long message is safe read team.toml as it is; so must its reader."""
+    project.write("team.toml", "[mail]\nmax_message_bytes = 2000\n")
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.write("team.toml", "[mail]\nmax_message_bytes = 20000\n")
+    project.do("teamctl", "send", "ann", "-", "--wait", "--timeout", "30", stdin="x" * 9000)
+    mail = [m for record in project.records("ann", "mail") for m in record["messages"]]
+    assert [m["content"] for m in mail] == ["Go.", "x" * 9000]

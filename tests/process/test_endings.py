@@ -7,7 +7,10 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from teamd.identity import Identity
+from tests.children import child
 from tests.process.test_stopping import COMMANDS
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -87,3 +90,53 @@ def test_a_roster_that_is_removed_is_written_again(project: Project) -> None:
     project.paths.config.unlink()
     project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
     assert project.wait_for("ann", "idle", turns=1)["pid"] == pid
+
+
+def test_stopped_teammates_do_not_outlive_their_supervisor(project: Project) -> None:
+    """No start and no stop comes after it: the kernel alone ends them, and all under them."""
+    ask = use(("bash", {"command": COMMANDS["frozen"].format(name="busy")}))
+    project.stage.play("ann", ask)
+    first = project.start()
+    project.do("teamctl", "spawn", "bob", "coder", "Task of bob.", "--wait")
+    project.do("teamctl", "spawn", "ann", "coder", "Task of ann.")
+    wait_until(
+        lambda: list(project.survivors().values()).count("sleep 1000") == 2, what="ann is busy"
+    )
+    for name in ("ann", "bob"):
+        os.kill(project.member(name)["pid"], signal.SIGSTOP)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: not project.survivors(), what="all have ended")
+
+
+@pytest.mark.parametrize("command", ["sleep 1000", "sh -c 'sleep 1000; true'"])
+def test_a_key_command_does_not_outlive_supervisor_and_teammate(
+    project: Project, command: str
+) -> None:
+    """Nobody is left to adopt it when both are killed while it waits, for a passphrase, say."""
+    project.write("team.toml", f"[model]\nkey_command = {json.dumps(command)}\n")
+    first = project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.")
+    wait_until(lambda: "sleep 1000" in project.survivors().values(), what="it waits")
+    os.kill(first, signal.SIGSTOP)
+    os.kill(project.member("ann")["pid"], signal.SIGKILL)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: not project.survivors(), what="all have ended")
+
+
+def test_a_stranger_in_roster_or_pid_file_is_never_signalled(project: Project) -> None:
+    """A pid and a start time can be anybody's: after a reboot, or by an edit."""
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.do("teamd", "stop")
+    with child("import sys; sys.stdin.read()") as stranger:
+        who = Identity.of(stranger.pid)
+        assert who is not None
+        there = {"pid": who.pid, "started": who.started}
+        project.paths.supervisor.write_text(json.dumps(there), encoding="utf-8")
+        assert project.run("teamd", "stop").status == 3
+        roster = json.loads(project.paths.config.read_bytes())
+        named = [{**member, **there} for member in roster["members"]]
+        project.paths.config.write_text(json.dumps({**roster, "members": named}), encoding="utf-8")
+        project.start()
+        project.wait_for("ann", "idle")
+        assert who.alive

@@ -188,3 +188,19 @@ def test_why_a_line_is_no_message_is_told(paths: TeamPaths) -> None:
     box.done(box.take())
     assert told == ["it is not JSON"]
     assert box.take() == EMPTY
+
+
+def test_what_senders_were_granted_meanwhile_is_a_message(paths: TeamPaths) -> None:
+    """They read the settings of the moment, their reader those of its start: none of it is lost."""
+    granted = 100
+    box = Mailbox(paths, "bob", durable=False, max_bytes=200, granted=lambda: granted)
+    fill(paths, "a" * 300)
+    assert taken(box, WARY) == []
+    assert box.rejected() == 1
+    granted = 1000
+    fill(paths, "b" * 300, "c")
+    assert taken(box, WARY) == ["b" * 300, "c"]
+    granted = 100
+    fill(paths, "d" * 300)
+    assert taken(box, WARY) == ["d" * 300]
+    assert box.rejected() == 1

@@ -129,3 +129,17 @@ def test_nobody_waits_for_who_has_left_the_team(paths: TeamPaths) -> None:
 def test_a_limit_ends_the_wait(paths: TeamPaths) -> None:
     sent = receipt(paths, Message(sender="bob", to=LEAD, content="x"))
     assert wait_for_conversation(paths, sent.look, seconds=0.01) is None
+
+
+@pytest.mark.parametrize("stands_as", ["ci@example", "ci@example@other"])
+def test_a_sender_with_an_at_in_its_name_gets_its_receipt(paths: TeamPaths, stands_as: str) -> None:
+    """`--from ci@example` is anybody's right; the name of a team behind it is the post's."""
+    sent = Message(id="1", sender="ci@example", to="bob", content="red")
+    waiting = receipt(paths, sent, told="no teamd runs")
+    for sender in ("ci", "ci@exampl", "ci@example2"):
+        other = Message(id="1", sender=sender, to="bob", content="red")
+        Transcript(paths.transcript("bob")).append(mail(other))
+        assert waiting.look() is None
+    arrived = Message(id="1", sender=stands_as, to="bob", content="red")
+    Transcript(paths.transcript("bob")).append(mail(arrived))
+    assert waiting.look() is not None

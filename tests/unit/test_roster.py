@@ -158,6 +158,12 @@ def test_a_newer_format_is_refused_and_left_alone(
         b'{"members": ["alice"]}',
         b'{"members": [{"role": "coder"}]}',
         b'{"members": [{"name": 7}]}',
+        b'{"members": [{"name": "../../evil"}]}',  # a name is a part of paths
+        b'{"members": [{"name": ""}]}',
+        b'{"members": [{"name": "teamd"}]}',  # its inbox is the supervisor's
+        b'{"members": [{"name": "bob"}, {"name": "BOB"}]}',
+        b'{"members": [{"name": "a", "turns": "many"}]}',
+        b'{"members": [{"name": "a", "input_tokens": null}]}',
         b'{"members": [{"name": "a", "role": null}]}',
         b'{"members": [{"name": "a", "status": "asleep"}]}',
         b'{"members": [{"name": "a", "pid": "7"}]}',

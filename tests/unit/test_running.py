@@ -113,3 +113,35 @@ def test_who_holds_a_claim_without_a_name_is_still_told_of(paths: TeamPaths) -> 
             running.claim(paths)
     finally:
         os.close(claim)
+
+
+def test_a_stranger_is_not_taken_for_the_supervisor_whatever_the_file_says(
+    paths: TeamPaths,
+) -> None:
+    """`teamd stop` ends whom this names; who serves the team has the file open, and locked."""
+    with child("import sys; sys.stdin.read()") as stranger:
+        there = Identity.of(stranger.pid)
+        assert there is not None
+        content = json.dumps({"pid": there.pid, "started": there.started})
+        paths.supervisor.write_text(content, encoding="utf-8")
+        assert running.supervisor(paths) is None
+        claim = running.claim(paths)
+        try:
+            paths.supervisor.write_text(content, encoding="utf-8")
+            assert running.supervisor(paths) is None
+        finally:
+            os.close(claim)
+
+
+def test_a_supervisor_mends_what_others_wrote_over_its_name(paths: TeamPaths) -> None:
+    """Otherwise nobody could reach it, and none could be started in its place."""
+    claim = running.claim(paths)
+    try:
+        paths.supervisor.write_bytes(b"garbage of any length, and then some more of it\n" * 9)
+        assert running.supervisor(paths) is None
+        assert running.stands(claim, paths)
+        assert running.check(paths) == ME
+        paths.supervisor.unlink()
+        assert not running.stands(claim, paths)
+    finally:
+        os.close(claim)
