@@ -185,7 +185,7 @@ class Outfit:
 
     def open_work(self) -> OnRecord:
         """What a summary of its conversation restates."""
-        return OnRecord(self._board(), self.approvals, self.name)
+        return OnRecord(self._board(), self.approvals, Roster(self.paths), self.name)
 
     def _answering(self) -> Model:
         chosen = self.settings.model

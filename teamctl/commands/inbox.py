@@ -49,7 +49,8 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
     person = post.person()
     box = post.inbox(name or person)
     own = box.owner == person
-    reader = _Looker(box) if peek or not own else _Taker(box, paths)
+    boxes = post.persons() if own else [box]
+    reader = _Looker(boxes) if peek or not own else _Taker(boxes, paths)
     if follow:
         _follow(reader, paths)
     elif not reader.read(as_json=as_json) and not as_json:
@@ -60,12 +61,12 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
 class _Looker:
     """Shows mail and leaves it; each message once."""
 
-    def __init__(self, box: Mailbox) -> None:
-        self._box = box
+    def __init__(self, boxes: Sequence[Mailbox]) -> None:
+        self._boxes = boxes
         self._unseen = Unseen()
 
     def read(self, *, as_json: bool) -> int:
-        messages = self._unseen.among(self._box.peek())
+        messages = self._unseen.among([m for box in self._boxes for m in box.peek()])
         _show(messages, as_json=as_json)
         return len(messages)
 
@@ -73,8 +74,8 @@ class _Looker:
 class _Taker:
     """Shows the person's mail, and takes it once it has been shown."""
 
-    def __init__(self, box: Mailbox, paths: TeamPaths) -> None:
-        self._box = box
+    def __init__(self, boxes: Sequence[Mailbox], paths: TeamPaths) -> None:
+        self._boxes = boxes
         self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
         self._growing = Growing(self._kept.path)
@@ -86,7 +87,7 @@ class _Taker:
         try:
             with locks.locked(self._turn):
                 count = self._read(as_json=as_json)
-                rest = not as_json and self._box.waiting()
+                rest = not as_json and any(box.waiting() for box in self._boxes)
                 return count + self._read(as_json=False) if rest else count
         except LockTimeout as error:
             if error.path != self._turn:
@@ -97,15 +98,16 @@ class _Taker:
             ) from error
 
     def _read(self, *, as_json: bool) -> int:
-        batch = self._box.take()
-        fresh = self._fresh(batch.messages)
-        _show(fresh, as_json=as_json)
+        batches = [(box, box.take()) for box in self._boxes]
+        fresh = [self._fresh(batch.messages) for _, batch in batches]
+        _show([m for messages in fresh for m in messages], as_json=as_json)
         sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken
-        if fresh:
-            record = {"record": "mail", "messages": [m.to_json() for m in fresh]}
-            self._kept.append({**record, "time": time.time(), "taken": moment_of(batch.id)})
-        self._box.done(batch)
-        return len(fresh)
+        for (box, batch), messages in zip(batches, fresh, strict=True):
+            if messages:
+                record = {"record": "mail", "messages": [m.to_json() for m in messages]}
+                self._kept.append({**record, "time": time.time(), "taken": moment_of(batch.id)})
+            box.done(batch)
+        return sum(map(len, fresh))
 
     def _fresh(self, messages: Sequence[Message]) -> list[Message]:
         """Those that were not read before; a repeated send is one message."""

@@ -36,6 +36,9 @@ class OpenWork(Protocol):
     def requests(self) -> Sequence[str]:
         """The requests that wait for its answer, and its own that wait for one."""
 
+    def team(self) -> Sequence[str]:
+        """Who else is in the team, and how they are."""
+
 
 class NothingOpen:
     """The open work of a teammate where nobody keeps a record of any."""
@@ -46,6 +49,10 @@ class NothingOpen:
 
     def requests(self) -> Sequence[str]:
         """None."""
+        return ()
+
+    def team(self) -> Sequence[str]:
+        """Nobody."""
         return ()
 
 
@@ -81,6 +88,7 @@ def restate(who: str, work: OpenWork, owed: Sequence[Owed], *, limit_bytes: int)
     """
     parts = [
         escape(who),
+        _listed("Your teammates:", work.team()),
         _listed("Your open tasks on the board:", work.tasks()),
         _listed("Open requests:", work.requests()),
     ]

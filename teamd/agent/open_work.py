@@ -9,13 +9,15 @@ if TYPE_CHECKING:
 
     from teamd.store.approvals import Approvals
     from teamd.store.board import Board
+    from teamd.store.roster import Roster
 
 
 class OnRecord:
     """The open work of one teammate; a line each."""
 
-    def __init__(self, board: Board, approvals: Approvals, name: str) -> None:
+    def __init__(self, board: Board, approvals: Approvals, roster: Roster, name: str) -> None:
         self._board = board
+        self._roster = roster
         self._approvals = approvals
         self._name = name
 
@@ -36,3 +38,11 @@ class OnRecord:
             elif question.is_open and question.asker == self._name:
                 lines.append(f"your {question.type} {question.id} waits for {question.to}")
         return lines
+
+    def team(self) -> Sequence[str]:
+        """Who else is in the team; whoever forgets one that is idle spawns it again."""
+        return [
+            f"{member.name} ({member.role}): {member.status}"
+            for member in self._roster.read().members
+            if member.name != self._name
+        ]

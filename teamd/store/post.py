@@ -109,6 +109,15 @@ class Post:
         """The name of the person's inbox: `lead`, or `user` while there is an agent that leads."""
         return self._roster.read().person
 
+    def persons(self) -> list[Mailbox]:
+        """The person's inboxes, the one for what comes now last.
+
+        Before it comes what was left in the other one by an agent that leads no more.
+        """
+        person = self.person()
+        left = person == LEAD and self.paths.inbox(USER).exists()
+        return [self.mailbox(name) for name in ((USER, person) if left else (person,))]
+
     def obstacle(self, name: str) -> str | None:
         """Why mail would wait in the inbox of `name` right now, in a sentence.
 

@@ -117,11 +117,10 @@ class Register:
         """A teammate has crashed too often, or for good, and is given up."""
         self._journal.warn("failed", name=name, reason=reason)
         self.change(name, status=Status.FAILED, pid=None, started=None, since=None, reason=reason)
-        again = "`teamctl chat`" if name == LEAD else f"`teamctl spawn {name} …`"
         self.tell_lead(
-            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {again} "
+            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {_again(name)} "
             "lets it go on",
-            to=USER if name == LEAD else LEAD,
+            to=_above(name),
         )
 
     def stuck(self, name: str, reason: str, *, restart: bool) -> None:
@@ -130,9 +129,10 @@ class Register:
         self.change(name, reason=reason)
         remedy = "it is killed and started again"
         if not restart:
-            remedy = f"`teamctl shutdown {name} --force` ends it, `teamctl spawn {name} …` then"
+            remedy = f"`teamctl shutdown {name} --force` ends it, {_again(name)} then"
             remedy += " lets it go on"
-        self.tell_lead(f"{name} is stuck: {reason}; its log is {self._log_of(name)}, and {remedy}")
+        text = f"{name} is stuck: {reason}; its log is {self._log_of(name)}, and {remedy}"
+        self.tell_lead(text, to=_above(name))
 
     def relieved(self, name: str) -> None:
         """It does so again."""
@@ -154,6 +154,15 @@ class Register:
         for change in self._changes:
             team = change(team)
         return team
+
+
+def _above(name: str) -> str:
+    """Who has to know how a teammate is: the lead, and of an agent that leads the person."""
+    return USER if name == LEAD else LEAD
+
+
+def _again(name: str) -> str:
+    return "`teamctl chat`" if name == LEAD else f"`teamctl spawn {name} …`"
 
 
 def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:

@@ -113,48 +113,6 @@ def test_ctrl_c_breaks_off_the_turn_and_neither_lead_nor_team(led: Project) -> N
     assert "the person interrupted this turn" in results
 
 
-def test_a_subagent_answers_with_its_summary_and_is_gone(led: Project) -> None:
-    """Row "one `task` tool, three modes": in the foreground."""
-    led.stage.play("subagent", use(("bash", {"command": "echo 42"})), say("The answer is 42."))
-    led.stage.play("lead", use(("task", {"prompt": "Find the answer."})), say("It is 42."))
-    assert led.do("teamctl", "chat", "What is it?") == "It is 42.\n"
-    assert led.asked("lead")[-1].asked.last_results[0].text == "The answer is 42."
-    sub = led.asked("subagent")
-    assert "Find the answer." in sub[0].asked.last_text
-    assert not {"send_message", "task", "spawn_teammate"} & set(sub[0].asked.tools)
-    assert "subagent" not in led.do("teamctl", "team")
-
-
-def test_a_subagent_in_the_background_is_a_job_whose_end_is_told(led: Project) -> None:
-    """Row "one `task` tool, three modes": in the background."""
-    led.stage.play("subagent", say("Found it."))
-
-    def lead(asked: Asked) -> Answer:
-        if "<background-job" in asked.last_text:
-            return use(("check_background", {"job_id": "1"}))
-        if asked.last_results and "Found it." in asked.last_results[0].text:
-            return say("It was found.")
-        if asked.last_results:
-            return say("I have somebody on it.")
-        return use(("task", {"prompt": "Look for it.", "background": True}))
-
-    led.stage.act("lead", lead)
-    assert led.do("teamctl", "chat", "Find it.") in ("I have somebody on it.\n", "It was found.\n")
-    wait_until(
-        lambda: "It was found." in led.paths.transcript("lead").read_text(), what="it is told"
-    )
-
-
-def test_a_task_with_a_name_is_a_teammate_that_stays(led: Project) -> None:
-    """Row "one `task` tool, three modes": persistent."""
-    led.stage.play(
-        "lead", use(("task", {"prompt": "Keep watch.", "name": "wes", "role": "guard"})), say("So.")
-    )
-    led.do("teamctl", "chat", "Have somebody keep watch.")
-    led.wait_for("wes", "idle")
-    assert led.member("wes")["role"] == "guard"
-
-
 def test_a_subagent_that_is_killed_with_its_lead_answers_as_interrupted(led: Project) -> None:
     led.stage.play("subagent", use(("bash", {"command": "echo > begun; sleep 1000"})))
     led.stage.play("lead", use(("task", {"prompt": "Wait."})), say("It was interrupted."))

@@ -6,15 +6,14 @@ import json
 import os
 import re
 import signal
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.briefing import DEMAND
+from tests.e2e.cramped import CONTEXT, OUTPUT_BYTES, TASK, first_text, small, steps, summarised
 from tests.e2e.harness import opened
-from tests.strict.blocks import listed
 from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
 
@@ -23,74 +22,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.e2e.harness import Project
-    from tests.strict.asked import Asked, Model
+    from tests.strict.asked import Asked
     from tests.strict.exchange import Accepted
-
-CONTEXT = 6000  # tokens; tools and system prompt take a good third of them
-TASK = "Do every step, one command each. The password is XYZZY; mail it to lead in the end."
-STEP = re.compile(r"(?:step|through) (\d+)\b")
-OUTPUT_BYTES = 3000
-
-
-@contextmanager
-def small(root: Path, settings: str = f"context_tokens = {CONTEXT}") -> Iterator[Project]:
-    """A project whose model has a small context, and whose settings say so."""
-    with opened(root, context_tokens=CONTEXT) as project:
-        project.write(
-            "team.toml",
-            f"[model]\n{settings}\n[limits]\ncalls_per_wake = 1000\n"
-            "[supervision]\ncrashes = 1000\n[mail]\ndurability = 'os'\n",
-        )
-        yield project
 
 
 @pytest.fixture
 def cramped(tmp_path: Path) -> Iterator[Project]:
     with small(tmp_path) as project:
         yield project
-
-
-def words(asked: Asked) -> str:
-    """All text of the messages, results included."""
-    found = []
-    for message in asked.messages:
-        for block in listed(message["content"], ""):
-            parts = block.get("content", [block])
-            found += [part.get("text", "") for part in parts]
-    return "\n".join(found)
-
-
-def demands(asked: Asked) -> bool:
-    return asked.last_text.endswith(DEMAND)
-
-
-def steps(last: int) -> Model:
-    """Do the steps by what the conversation tells of those done, and by nothing else."""
-
-    def answer(asked: Asked) -> Answer:
-        heard = words(asked)
-        done = max((int(number) for number in STEP.findall(heard)), default=0)
-        if demands(asked):
-            return say(f"I have come through {done}.")
-        if "sent to lead" in heard:
-            return say("All is done.")
-        if done >= last:
-            found = re.search(r"The password is (\w+)", heard)
-            password = found[1] if found else "forgotten"
-            return use(("send_message", {"to": "lead", "content": f"It is {password}."}))
-        command = f"echo {done + 1} >> steps; head -c {OUTPUT_BYTES} /dev/zero | tr '\\0' x; "
-        return use(("bash", {"command": f"{command} echo; echo step {done + 1}"}), thinking="Hm.")
-
-    return answer
-
-
-def first_text(accepted: Accepted) -> str:
-    return str(accepted.asked.messages[0]["content"][0]["text"])
-
-
-def summarised(project: Project) -> list[Accepted]:
-    """Alice's requests that begin with a summary."""
-    return [one for one in project.asked("alice") if "<summary>" in first_text(one)]
 
 
 def test_compaction_of_ten_times_the_context_through_kills_keeps_who_she_is_and_her_work(
@@ -118,7 +57,7 @@ def test_compaction_of_ten_times_the_context_through_kills_keeps_who_she_is_and_
     assert len(prompts) == 1, "tools and system prompt stay as they are"
     for one in asked:
         assert (one.asked.name, one.asked.role) == ("alice", "stepper")
-        assert TASK in words(one.asked)
+        assert TASK in one.asked.heard
     for one in summarised(cramped):
         known = "You are 'alice', role: stepper, a member of the team 'default' (alice@default)."
         assert known in first_text(one)
@@ -148,7 +87,7 @@ def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None
 
     def alice(asked: Asked) -> Answer:
         if "Who are you?" in asked.last_text:
-            found = re.search(r"<still-holds>\n([^\n]*)\n", words(asked))
+            found = re.search(r"<still-holds>\n([^\n]*)\n", asked.heard)
             known = found[1] if found else "nobody"
             return use(("send_message", {"to": "bob", "content": f"I was told: {known}"}))
         return plain(asked)
@@ -183,12 +122,12 @@ def test_a_giant_mail_bricks_nobody(cramped: Project) -> None:
     cramped.start()
     giant = "Sum up: " + "word " * 200_000
     assert cramped.do("teamctl", "spawn", "alice", "clerk", "-", "--wait", stdin=giant) == "Read.\n"
-    assert "Sum up: word word" in words(cramped.asked("alice")[-1].asked)
-    assert "too long for your context]" in words(cramped.asked("alice")[-1].asked)
+    assert "Sum up: word word" in cramped.asked("alice")[-1].asked.heard
+    assert "too long for your context]" in cramped.asked("alice")[-1].asked.heard
     assert cramped.records("alice", "mail")[0]["messages"][0]["content"] == giant
     assert all("prompt is too long" in refused for refused in cramped.refusals())
     cramped.do("teamctl", "send", "alice", "And now?")
-    wait_until(lambda: "And now?" in words(cramped.asked("alice")[-1].asked), timeout_seconds=60)
+    wait_until(lambda: "And now?" in cramped.asked("alice")[-1].asked.heard, timeout_seconds=60)
 
 
 def test_who_has_no_room_at_all_is_paused_says_so_and_can_be_shut_down(tmp_path: Path) -> None:

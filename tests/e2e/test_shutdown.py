@@ -3,49 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from tests.e2e.handshakes import answering, at_work
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
-
-REQUEST = re.compile(r'type="shutdown_request" request_id="([^"]+)"')
-WORK = "touch busy-{name}; until [ -e go-{name} ]; do sleep 0.02; done; rm go-{name}"
-
-
-def at_work(team: Project, name: str) -> None:
-    """Have somebody run a command until `go-NAME` is there."""
-    team.do("teamctl", "spawn", name, "clerk", "Go.")
-    wait_until((team.folder / f"busy-{name}").exists, what=f"{name} works")
-
-
-def answering(name: str, *verdicts: tuple[bool, str]) -> object:
-    """A model that works, and answers requests to shut down with these, one each."""
-    left = list(verdicts)
-
-    def model(asked: Asked) -> Answer:
-        found = REQUEST.findall(asked.last_text)
-        if found:
-            approve, reason = left.pop(0)
-            given = {"request_id": found[-1], "approve": approve, "reason": reason}
-            return use(("shutdown_response", given))
-        return use(("bash", {"command": WORK.format(name=name)}))
-
-    return model
 
 
 def test_a_teammate_at_work_rejects_with_a_reason_goes_on_and_approves_later(
     team: Project,
 ) -> None:
-    team.stage.act("anna", answering("anna", (False, "in mid-task"), (True, "all done")))  # type: ignore[arg-type]
+    team.stage.act("anna", answering("anna", (False, "in mid-task"), (True, "all done")))
     at_work(team, "anna")
     ended = []
     for _ in range(2):
@@ -116,7 +90,7 @@ def test_a_shutdown_ends_although_the_model_never_answers(team: Project) -> None
 
 def test_all_are_asked_at_the_same_time_and_each_has_a_line(project: Project) -> None:
     project.start()
-    project.stage.act("emma", answering("emma", (False, "not yet")))  # type: ignore[arg-type]
+    project.stage.act("emma", answering("emma", (False, "not yet")))
     project.do("teamctl", "spawn", "fritz", "clerk", "Go.", "--wait")
     project.wait_for("fritz", "idle")
     at_work(project, "emma")
@@ -151,7 +125,7 @@ def test_a_forged_request_is_text_and_a_forged_answer_ends_nobody(team: Project)
 
 
 def test_a_ctrl_c_says_that_the_request_stands_and_it_does(team: Project) -> None:
-    team.stage.act("hans", answering("hans", (True, "")))  # type: ignore[arg-type]
+    team.stage.act("hans", answering("hans", (True, "")))
     at_work(team, "hans")
     asking = team.begin("teamctl", "shutdown", "hans", "--timeout", "50", stderr=subprocess.PIPE)
     wait_until(lambda: "shutdown_request" in team.mail("hans"), what="the request")

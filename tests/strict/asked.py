@@ -81,6 +81,13 @@ class Asked:
         """The text of the last turn, tool results left out."""
         return text_of(self.turns[-1].content)
 
+    @cached_property
+    def heard(self) -> str:
+        """All text of the conversation, tool results included."""
+        blocks = (block for message in self.messages for block in listed(message["content"], ""))
+        parts = (part for block in blocks for part in listed(block.get("content", [block]), ""))
+        return "\n".join(part.get("text", "") for part in parts)
+
     @property
     def last_results(self) -> list[Result]:
         """The tool results of the last turn, in order."""

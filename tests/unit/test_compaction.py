@@ -38,6 +38,10 @@ class Board:
         """One request."""
         return ["plan r-1 waits for lead"]
 
+    def team(self) -> Sequence[str]:
+        """One teammate."""
+        return ["bob (tester): idle"]
+
 
 def tight(
     folder: Path,
@@ -97,6 +101,7 @@ def test_ten_times_the_context_goes_on_and_no_request_is_too_long(tmp_path: Path
                 "You are 'alice', role: tester, a member of the team 'default'",
                 "3: paint the &lt;fence&gt;",
                 "plan r-1 waits for lead",
+                "bob (tester): idle",
             ):
                 assert open_work in told
 

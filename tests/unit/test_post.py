@@ -92,3 +92,24 @@ def test_a_broadcast_reaches_everybody_but_its_sender_and_the_shut_down(post: Po
     assert [one.to for one in sent] == ["bob", "broken", "resting"]
     assert [post.inbox(m.name).queued() for m in TEAM.members] == [0, 1, 0, 1, 1]
     assert post.inbox("bob").peek()[0].to == "bob"
+
+
+@pytest.mark.parametrize(
+    ("leader", "boxes"),
+    [
+        (None, ["user", "lead"]),
+        (Status.SHUTDOWN, ["user", "lead"]),
+        (Status.IDLE, ["user"]),
+        (Status.FAILED, ["user"]),
+    ],
+)
+def test_what_an_agent_that_leads_no_more_left_is_the_persons_too(
+    post: Post, paths: TeamPaths, leader: Status | None, boxes: list[str]
+) -> None:
+    """Mail to `user` would lie unseen until there is such an agent again."""
+    assert [box.owner for box in post.persons()] == ["lead"]
+    paths.inbox("user").touch()
+    if leader is not None:
+        lead = Member(name="lead", agent_id="lead@default", role="lead", status=leader)
+        Roster(paths).update(lambda team: team.with_member(lead))
+    assert [box.owner for box in post.persons()] == boxes

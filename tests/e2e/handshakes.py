@@ -1,0 +1,38 @@
+"""Teammates at work that are asked to shut down."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.strict.replies import use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked, Model
+    from tests.strict.replies import Answer
+
+REQUEST = re.compile(r'type="shutdown_request" request_id="([^"]+)"')
+WORK = "touch busy-{name}; until [ -e go-{name} ]; do sleep 0.02; done; rm go-{name}"
+
+
+def at_work(team: Project, name: str) -> None:
+    """Have somebody run a command until `go-NAME` is there."""
+    team.do("teamctl", "spawn", name, "clerk", "Go.")
+    wait_until((team.folder / f"busy-{name}").exists, what=f"{name} works")
+
+
+def answering(name: str, *verdicts: tuple[bool, str]) -> Model:
+    """A model that works, and answers requests to shut down with these, one each."""
+    left = list(verdicts)
+
+    def model(asked: Asked) -> Answer:
+        found = REQUEST.findall(asked.last_text)
+        if found:
+            approve, reason = left.pop(0)
+            given = {"request_id": found[-1], "approve": approve, "reason": reason}
+            return use(("shutdown_response", given))
+        return use(("bash", {"command": WORK.format(name=name)}))
+
+    return model

@@ -1,0 +1,131 @@
+"""The lessons' table, row by row, and what breaks in others: each has its test.
+
+A row is shown by one test of its name, over real processes and the strict server; of what breaks,
+much is shown better by many kills or by counting system calls than by one story.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+TESTS: Final = Path(__file__).parents[2]
+
+ROWS: Final = (
+    "teammate",
+    "roster",
+    "mailbox",
+    "delivery",
+    "messages",
+    "broadcast",
+    "teammates' tools",
+    "lead's tools",
+    "one `task` tool, three modes",
+    "lead",
+    "rounds",
+    "compaction",
+    "shared board",
+    "several teams",
+    "identity",
+    "shutdown",
+    "plans",
+    "try it",
+)
+BREAKS: Final = {
+    "read-then-truncate without a lock": (
+        "test_every_message_arrives_once_and_in_order",
+        "test_foreign_programs_take_part_on_equal_terms",
+    ),
+    "a lock alone, reader killed in mid-turn": (
+        "test_killed_readers_lose_nothing",
+        "test_each_message_comes_once",
+    ),
+    "lock files with O_EXCL": (
+        "test_the_lock_of_a_killed_process_is_free_at_once",
+        "test_a_foreign_lock_holds_mail_back_and_loses_none",
+    ),
+    "roster written in place": (
+        "test_no_half_roster_is_seen_and_no_change_is_lost",
+        "test_eight_that_report_as_fast_as_they_can_end_with_eight_right_statuses",
+    ),
+    "polling": (
+        "test_an_idle_teammate_sees_a_message_within_50_ms",
+        "test_twenty_idle_teammates_use_at_most_20_ms_in_20_s",
+    ),
+    "a crash": (
+        "test_a_killed_teammate_is_back_within_a_second_with_its_conversation",
+        "test_too_many_crashes_end_in_failed_and_the_lead_is_told_why",
+    ),
+    "a typo in the name": ("test_a_refusal_is_one_sentence_and_writes_nothing",),
+    "`/inbox`": (
+        "test_inbox_eats_no_mail_of_the_lead",
+        "test_the_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read",
+    ),
+    "plan approval": (
+        "test_nothing_is_done_before_the_plan_is_approved_and_everything_after",
+        "test_a_declared_teammate_may_work_by_plan",
+    ),
+}
+COMPLAINTS: Final = {
+    "messages marked read but never seen": (
+        "test_ten_kills_with_a_message_in_hand_cost_nothing_but_time",
+        "test_mail_is_not_taken_when_whoever_would_see_it_has_gone",
+        "test_mail_for_the_person_is_seen_after_the_agent_that_led_has_gone",
+    ),
+    "mail delivered only at the end of a long turn": (
+        "test_mail_that_comes_during_a_long_command_is_in_the_very_next_request",
+    ),
+    "no resume": (
+        "test_the_next_start_goes_on_with_the_same_conversation",
+        "test_a_second_spawn_and_a_new_process_remember_the_first",
+    ),
+    "shutdown that never ends": (
+        "test_a_shutdown_ends_although_the_model_never_answers",
+        "test_every_handshake_ends_whoever_is_killed_at_whatever_step",
+    ),
+    "orphaned processes": (
+        "test_a_killed_supervisor_takes_its_teammates_along",
+        "test_nothing_outlives_teamd_and_its_teammates_killed_at_once",
+    ),
+    "idle notices that burn the lead's tokens": ("test_idle_notices_burn_no_tokens_of_the_lead",),
+    "an idle teammate taken for dead and spawned again": (
+        "test_an_idle_teammate_is_not_taken_for_dead",
+        "test_whoever_waits_is_not_stuck",
+    ),
+    "the compacted lead forgetting its team": (
+        "test_the_compacted_lead_knows_its_team",
+        "test_a_compacted_teammate_does_not_forget_its_team",
+    ),
+    "'prompt is too long' bricking a teammate": (
+        "test_prompt_is_too_long_bricks_nobody",
+        "test_a_giant_mail_bricks_nobody",
+    ),
+    "the model chosen for a teammate ignored": (
+        "test_the_model_of_spawn_is_the_one_that_the_server_is_asked_for",
+        "test_the_model_of_spawn_goes_before_that_of_the_role",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_each_row_has_one_test_of_its_name(row: str) -> None:
+    words = row.replace("'", "").replace("`", "").replace(",", "").split()
+    assert _tests(TESTS / "e2e").count(f"test_{'_'.join(words)}") == 1
+
+
+@pytest.mark.parametrize("what", [*BREAKS, *COMPLAINTS])
+def test_each_break_and_each_complaint_has_its_tests(what: str) -> None:
+    """Whoever renames one is reminded of what it stands for."""
+    assert set((BREAKS | COMPLAINTS)[what]) <= set(_tests(TESTS))
+
+
+@cache
+def _tests(folder: Path) -> list[str]:
+    """The names of all tests in the files of a folder."""
+    trees = (ast.parse(path.read_bytes()) for path in folder.rglob("test_*.py"))
+    nodes = (node for tree in trees for node in tree.body)
+    return [node.name for node in nodes if isinstance(node, ast.FunctionDef)]

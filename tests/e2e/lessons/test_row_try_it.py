@@ -1,0 +1,87 @@
+"""The last row of the lessons' table: what a reader tries first."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.e2e.stories import told
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+def test_try_it(project: Project) -> None:
+    """The lines of the lessons, said to an agent that leads, and by a person."""
+    spawn = "spawn_teammate"
+    alice = {"name": "alice", "role": "coder", "prompt": "Send bob a message."}
+    bob = {"name": "bob", "role": "tester", "prompt": "Wait for mail."}
+    lines = (
+        (r"Spawn alice \(coder\)", use((spawn, bob), (spawn, alice))),
+        ("Broadcast 'status", use(("broadcast", {"content": "status update: phase 1 complete"}))),
+        ("Check the lead inbox", use(("read_inbox", {}))),
+        ("Alice reports", say("Alice has reported.")),
+    )
+    project.stage.act("lead", told(*lines))
+    project.stage.act(
+        "alice",
+        told(
+            ("Send bob", use(("send_message", {"to": "bob", "content": "Hello, bob!"}))),
+            ("phase 1", use(("send_message", {"to": "lead", "content": "Alice reports."}))),
+        ),
+    )
+    project.start()
+    chat = ("teamctl", "chat")
+    project.do(*chat, "Spawn alice (coder) and bob (tester). Have alice send bob a message.")
+    wait_until(lambda: _has_heard(project, "bob", "Hello, bob!"), what="bob has it")
+    project.do(*chat, "Broadcast 'status update: phase 1 complete' to all teammates")
+    words = 'type="broadcast">\nstatus update: phase 1 complete'
+    for name in ("alice", "bob"):
+        wait_until(partial(_has_heard, project, name, words), what="the broadcast")
+    project.do(*chat, "Check the lead inbox for any messages")
+    wait_until(lambda: _has_heard(project, "lead", "Alice reports."), what="the lead has it")
+    shown = project.do(*chat, stdin="/team\n/inbox\n/quit\n")
+    rows = [line.split()[:2] for line in shown.splitlines()]
+    for row in (["lead", "lead"], ["alice", "coder"], ["bob", "tester"]):
+        assert row in rows
+    assert "no new mail" in shown
+
+
+def test_two_agree_on_an_api_without_the_lead(team: Project) -> None:
+    """The last line of "try it": a front-end and a back-end teammate."""
+    ask = {"to": "backend", "content": "How do I get a user?"}
+    agree = {"to": "backend", "content": "Agreed: GET /users/ID. Build it."}
+    offer = {"to": "frontend", "content": "GET /users/ID answers with JSON. Agreed?"}
+    front, back = ("page.js", "fetch('/users/1')"), ("server.py", "# GET /users/ID")
+    lines = (
+        ("Begin", use(("send_message", ask))),
+        (
+            "Agreed\\?",
+            use(("send_message", agree), ("write_file", {"path": front[0], "content": front[1]})),
+        ),
+    )
+    team.stage.act("frontend", told(*lines))
+    team.stage.act(
+        "backend",
+        told(
+            ("How do I", use(("send_message", offer))),
+            ("Build it", use(("write_file", {"path": back[0], "content": back[1]}))),
+        ),
+    )
+    team.do("teamctl", "spawn", "backend", "backend", "Wait for questions.", "--wait")
+    team.do("teamctl", "spawn", "frontend", "frontend", "Begin.")
+    wait_until((team.folder / "server.py").exists, what="they agree and build")
+    assert (team.folder / "page.js").read_text() == front[1]
+    for name in ("frontend", "backend"):
+        team.wait_for(name, "idle")
+        assert {m["from"] for r in team.records(name, "mail") for m in r["messages"]} == {
+            "lead",  # whose prompt began it
+            "backend" if name == "frontend" else "frontend",
+        }
+    assert team.mail("lead") == ""
+
+
+def _has_heard(project: Project, name: str, words: str) -> bool:
+    return any(words in one.asked.heard for one in project.asked(name))

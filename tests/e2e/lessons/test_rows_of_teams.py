@@ -1,0 +1,88 @@
+"""Rows of the lessons' table about who leads, and about several teams."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+from teamd.agent.briefing import DEMAND
+from tests.e2e.handshakes import answering
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked
+    from tests.strict.replies import Answer
+
+
+def test_lead(project: Project) -> None:
+    """A person at the command line, or an agent that a person talks to; `/team` and `/inbox`."""
+    project.start()
+    project.stage.play("al", use(("send_message", {"to": "lead", "content": "Done."})), say("So."))
+    project.do("teamctl", "spawn", "al", "clerk", "Do it.", "--wait")
+    assert 'teammate_id="lead"' in project.asked("al")[0].asked.last_text
+    assert "Done." in project.do("teamctl", "inbox"), "the person leads"
+
+    def lead(asked: Asked) -> Answer:
+        if asked.last_text.endswith(DEMAND):
+            return say("I was greeted.")
+        if "Hello." in asked.last_text:
+            project.do("teamctl", "send", "lead", "In between.", "--from", "al")
+            return use(("send_message", {"to": "user", "content": "A note."}))
+        return say("I have read that." if "In between." in asked.last_text else "Well.")
+
+    project.stage.act("lead", lead)
+    words = ("Hello.", "/team", "/inbox", "/tasks", "/compact", "/help", "/quit", "Not read.")
+    shown = project.do("teamctl", "chat", stdin="\n".join(words) + "\n")
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["al", "clerk", "idle"] in [row[:3] for row in rows], "/team"
+    assert "I have read that." in shown, "its inbox is looked at before its model calls too"
+    assert "✉ al → lead: In between." in shown
+    assert "A note." in project.paths.transcript("user").read_text(), "/inbox"
+    assert "no tasks; " in shown, "/tasks"
+    assert [r["text"] for r in project.records("lead", "summary")] == ["I was greeted."]
+    for command in words[1:-1]:
+        assert command in [row[0] for row in rows if row], "/help"
+    assert "Not read." not in project.paths.transcript("lead").read_text(), "/quit"
+    assert project.member("lead")["pid"] is not None
+
+
+def test_several_teams(project: Project) -> None:
+    """Create, list, delete; deleting asks all to shut down and then removes the team."""
+    project.start()
+    project.do("teamctl", "create", "web")
+    listed = json.loads(project.do("teamctl", "teams", "--json"))["teams"]
+    assert [(team["name"], team["running"]) for team in listed] == [
+        ("default", True),
+        ("web", True),
+    ]
+    project.stage.act("wanda", answering("wanda", (False, "not yet"), (True, "now")))
+    web = ("teamctl", "--team", "web")
+    project.do(*web, "spawn", "wes", "clerk", "Go.", "--wait")
+    project.do(*web, "spawn", "wanda", "clerk", "Go.")
+    wait_until((project.folder / "busy-wanda").exists, what="wanda works")
+    folder = project.folder / ".teams" / "web"
+    assert _deleted(project) == (1, "not yet")
+    assert folder.exists()
+    assert _deleted(project) == (0, "team web is deleted")
+    assert not folder.exists()
+    assert [line.split()[0] for line in project.do("teamctl", "teams").splitlines()[1:]] == [
+        "default"
+    ]
+    assert not [line for line in project.survivors().values() if "web" in line]
+
+
+def _deleted(project: Project) -> tuple[int, str]:
+    """Ask for the deletion while wanda works, and let her come to her next model call."""
+    pipe = subprocess.PIPE
+    command = ("teamctl", "delete", "web", "--timeout", "50")
+    asking = project.begin(*command, stdout=pipe, stderr=pipe)
+    inbox = project.folder / ".teams" / "web" / "inbox" / "wanda.jsonl"
+    wait_until(lambda: "shutdown_request" in inbox.read_text(), what="the request")
+    project.write("go-wanda", "")
+    said = "".join(asking.communicate(timeout=60))
+    words = "not yet" if "not yet" in said else "team web is deleted"
+    assert words in said
+    return asking.returncode, words

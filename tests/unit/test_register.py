@@ -1,0 +1,44 @@
+"""Who is told how a teammate is: the lead, and of an agent that leads the person."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.journal import Journal
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+from teamd.store.roster import Roster
+from teamd.supervisor.register import Register
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "again"),
+    [("bob", "lead", "`teamctl spawn bob …`"), ("lead", "user", "`teamctl chat`")],
+)
+def test_of_trouble_somebody_is_told_who_can_read_it(
+    tmp_path: Path, name: str, told: str, again: str
+) -> None:
+    """An agent that leads and is stuck, or has failed, reads no mail about that."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    post = Post(paths, durable=False, max_bytes=1000)
+    with closing(Journal(paths.log("teamd"), "teamd")) as journal:
+        register = Register(
+            roster=Roster(paths), post=post, journal=journal, team_name="default", log_of=paths.log
+        )
+        for member in ("lead", "bob"):
+            register.admit(member, "r", None)
+        register.publish()
+        register.stuck(name, "no progress", restart=False)
+        register.failed(name, "it crashed")
+    stuck, failed = (message.content for message in post.mailbox(told).peek())
+    assert stuck.startswith(f"{name} is stuck: no progress; ")
+    assert stuck.endswith(f"{again} then lets it go on")
+    assert failed.startswith(f"{name} has failed: it crashed; ")
+    assert failed.endswith(f"{again} lets it go on")
