@@ -107,6 +107,12 @@ class Control:
             self._journal.error("not done", error, id=request.id)
             text = f"teamd could not do it now: {error.strerror or error}; try again"
             self._reply(request, Answer.to_error(TeamError(text)))
+        except Exception as error:  # noqa: BLE001 -- one request that nobody foresaw ends no team
+            self._journal.error("not done", error, id=request.id)
+            text = (
+                f"internal error ({type(error).__name__}); `teamctl logs teamd` has it, report it"
+            )
+            self._reply(request, Answer.to_error(TeamError(text)))
 
     def publish(self) -> None:
         """Write down in the roster what has changed, and see to the tasks of who has gone.

@@ -87,8 +87,13 @@ def test_a_killed_supervisor_is_nobody_at_once(paths: TeamPaths) -> None:
         b'{"pid": 1' + b"0" * 30 + b', "started": 1}',
         b'{"pid": 1, "started": 1' + b"0" * 400 + b"}",
         b"[" * 100_000,
-        json.dumps({"pid": ME.pid, "started": ME.started}).encode()[:-4],  # half-written
-        json.dumps({"pid": ME.pid, "started": ME.started - 1}).encode(),  # an earlier boot
+        # Named, since every process that collects tests has another pid.
+        pytest.param(
+            json.dumps({"pid": ME.pid, "started": ME.started}).encode()[:-4], id="half-written"
+        ),
+        pytest.param(
+            json.dumps({"pid": ME.pid, "started": ME.started - 1}).encode(), id="an earlier boot"
+        ),
     ],
 )
 def test_a_file_that_names_nobody_does_not_stop_the_next(paths: TeamPaths, content: bytes) -> None:
