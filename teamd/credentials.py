@@ -68,7 +68,9 @@ def _from_systemd() -> str | None:
 
 async def _ask(key_command: str, timeout_seconds: float) -> str:
     try:
-        argv = shlex.split(key_command) or [key_command]
+        argv = shlex.split(key_command)
+        if not argv:
+            raise KeyCommandError(f"key_command {key_command!r} failed: it names no program")
         ended = await capture(argv, timeout_seconds=timeout_seconds, bound=True)
     except (OSError, ValueError, TimeoutError) as error:
         raise KeyCommandError(f"key_command {key_command!r} failed: {error}") from error

@@ -53,18 +53,22 @@ class Compaction:
         """Have the conversation summarised before its next reply, however short it is."""
         self._wanted = True
 
-    async def reply(self, ask: Callable[[], Ask]) -> Reply:
+    async def reply(self, ask: Callable[[], Ask], look: Callable[[], None]) -> Reply:
         """Have the conversation answered, as a request that the model has room for.
 
         Every request here ends: each step makes the next one shorter, and there are few.
 
         Args:
-            ask: makes the request of the conversation of the moment; called before each one.
+            ask: makes the request of the conversation of the moment.
+            look: puts the mail of the moment into it; called once before each request, so that a
+                flood does not come all at once.
 
         Raises:
             UnusableError: a person has to do something; also where nothing is left to shorten.
         """
-        await self._make_room(ask)
+        look()
+        if await self._make_room(ask):
+            look()
         refused: TooLongError | None = None
         async with aclosing(self._shortened(ask)) as attempts:
             async for _ in attempts:
@@ -75,8 +79,12 @@ class Compaction:
                     refused = error
         raise UnusableError(f"{refused}; {_HOPELESS}") from refused
 
-    async def _make_room(self, ask: Callable[[], Ask]) -> None:
-        """Clear or summarise where the context is filling up, or the last reply has filled it."""
+    async def _make_room(self, ask: Callable[[], Ask]) -> bool:
+        """Clear or summarise where the context is filling up, or the last reply has filled it.
+
+        Returns:
+            Whether it took a request.
+        """
         if self._talk.stop_reason == CONTEXT_FULL:
             self._fills += 1
             if self._fills > _FILLS:
@@ -84,19 +92,21 @@ class Compaction:
                 raise context_full(ask().model)
             self._learn(self._talk.gauge.measured)
             await self._summarise(ask)
-            return
+            return True
         self._fills = 0
         wanted, self._wanted = self._wanted, False
         if wanted and self._talk.view.length:
             await self._summarise(ask)
-            return
+            return True
         if self._fill(ask()) < self._room.clear_at:
-            return
+            return False
         worth = _WORTH_SHARE * self._room.context_tokens * BYTES_PER_TOKEN
         self._talk.clear(kept=_KEPT, least_bytes=int(worth))
         long = self._talk.view.length >= _LEAST_EXCHANGES
-        if long and self._fill(ask()) >= self._room.compact_at:
-            await self._summarise(ask)
+        if not long or self._fill(ask()) < self._room.compact_at:
+            return False
+        await self._summarise(ask)
+        return True
 
     async def _shortened(self, ask: Callable[[], Ask]) -> AsyncGenerator[None]:
         """Leave the conversation as it is, then make it shorter step by step."""

@@ -220,7 +220,7 @@ class Loop:
             if self._leaving.agreed():
                 return
             self._outside.report(Status.WORKING)
-            reply = await self._interruptible(self._compaction.reply(self._ask))
+            reply = await self._interruptible(self._compaction.reply(self._ask, self._deliver))
             self._conversation.add_reply(reply)
         if await self._follow() or self._leaving.agreed():
             return
@@ -231,8 +231,6 @@ class Loop:
         )
 
     def _ask(self) -> Ask:
-        """The next request, with the mail of this moment in it."""
-        self._deliver()
         return Ask(
             model=self._model_name(self._conversation.model),
             system=self._conversation.system,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from teamd.errors import BadName, UnknownTeam
 from teamd.protocol import ALL, LEAD, TEAMD, USER, Message
 from teamd.states import Status
+from teamd.store import files
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import all_teams
 from teamd.store.roster import Roster
@@ -115,7 +116,7 @@ class Post:
         Before it comes what was left in the other one by an agent that leads no more.
         """
         person = self.person()
-        left = person == LEAD and self.paths.inbox(USER).exists()
+        left = person == LEAD and files.exists(self.paths.inbox(USER))
         return [self.mailbox(name) for name in ((USER, person) if left else (person,))]
 
     def obstacle(self, name: str) -> str | None:

@@ -51,7 +51,6 @@ def test_compaction_of_ten_times_the_context_through_kills_keeps_who_she_is_and_
     done = [int(line) for line in (cramped.folder / "steps").read_text().split()]
     assert sorted(set(done)) == list(range(1, count + 1))
     assert len(cramped.records("alice", "summary")) >= 2
-    assert cramped.records("alice", "cleared")
     asked = cramped.asked("alice")
     prompts = {json.dumps([one.body["system"][0]["text"], one.body["tools"]]) for one in asked}
     assert len(prompts) == 1, "tools and system prompt stay as they are"
@@ -66,7 +65,6 @@ def test_compaction_of_ten_times_the_context_through_kills_keeps_who_she_is_and_
     shown = cramped.do("teamctl", "transcript", "alice")
     assert "from here on it sees this summary of what was before" in shown
     assert "I have come through" in shown
-    assert "it sees old results of tools no more" in shown
     spent = sum(input_tokens(one) for one in asked if one.message is not None)
     assert cramped.member("alice")["input_tokens"] <= spent
 
