@@ -111,7 +111,7 @@ def test_prompt_is_too_long_bricks_nobody(tmp_path: Path) -> None:
         refusals = project.refusals()
         assert len(refusals) == 1, "what the server says of its model is believed"
         assert "prompt is too long" in refusals[0]
-        assert project.records("alice", "ended") == []
+        assert {one["outcome"] for one in project.records("alice", "ended")} <= {"end_turn"}
         assert "paused" not in project.mail("lead")
 
 
