@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from teamd.agent.conversation import Conversation
 from teamd.agent.errands import Errands
+from teamd.agent.intake import News
 from teamd.agent.limits import Metered
-from teamd.agent.loop import News
 from teamd.agent.open_work import OnRecord
 from teamd.agent.partial import Audible
 from teamd.agent.prompts import render_job, subagent_prompt

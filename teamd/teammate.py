@@ -14,8 +14,9 @@ from teamd.agent.bell import Bell, SupervisorGoneError
 from teamd.agent.conversation import Conversation
 from teamd.agent.gauge import Room
 from teamd.agent.guidance import guidance
+from teamd.agent.intake import Intake, Persona
 from teamd.agent.leaving import Leaving
-from teamd.agent.loop import Loop, Persona
+from teamd.agent.loop import Loop
 from teamd.agent.outside import Outside
 from teamd.agent.plans import Plans
 from teamd.agent.prompts import system_prompt
@@ -177,21 +178,28 @@ class Teammate:
             ring=bell.ring,
             say_answered=outside.say_answered,
         )
-        return Loop(
+        leaving = Leaving(
+            name=name, conversation=conversation, approvals=approvals, outside=outside
+        )
+        intake = Intake(
             name=name,
             persona=lambda: self._persona(name, outfit.skills()),
-            model_name=lambda of_role: self._model_name(name, of_role),
             news=outfit.news,
             conversation=conversation,
             mailbox=mailbox,
+            leaving=leaving,
+            plans=plans,
+        )
+        return Loop(
+            name=name,
+            intake=intake,
+            model_name=lambda of_role: self._model_name(name, of_role),
+            conversation=conversation,
             model=outfit.model,
             toolbox=outfit.toolbox(),
             bell=bell,
             outside=outside,
-            leaving=Leaving(
-                name=name, conversation=conversation, approvals=approvals, outside=outside
-            ),
-            plans=plans,
+            leaving=leaving,
             fetch=outfit.fetch(),
             calls_per_wake=settings.limits.calls_per_wake,
             max_tokens=settings.model.max_tokens,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from teamd.agent import prompts
+from teamd.agent.breaking import Breakable, BrokenOffError
 from teamd.agent.briefing import NothingOpen
 from teamd.agent.compaction import Compaction
 from teamd.agent.complaints import gist
@@ -15,23 +15,20 @@ from teamd.agent.course import CONTEXT_FULL
 from teamd.agent.gauge import Room
 from teamd.agent.standing import LIMIT, PAUSED
 from teamd.models import Ask, LimitError, UnusableError
-from teamd.protocol import COMPACT_TYPE, moment_of
+from teamd.protocol import COMPACT_TYPE
 from teamd.states import Status
-from teamd.store.mailbox import Portion
 from teamd.tools import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable
     from typing import Protocol
 
     from teamd.agent.bell import Bell
     from teamd.agent.briefing import OpenWork
     from teamd.agent.conversation import Conversation
+    from teamd.agent.intake import Intake
     from teamd.agent.leaving import Leaving
-    from teamd.agent.plans import Plans
     from teamd.models import Block, Model
-    from teamd.protocol import Message
-    from teamd.store.mailbox import Mailbox
     from teamd.tools import Toolbox
 
     class Outside(Protocol):
@@ -44,44 +41,8 @@ if TYPE_CHECKING:
             """Send the lead a line."""
 
 
-# A flood is read in portions that a context bears, each of them answered before the next.
-PORTION = Portion(messages=100, bytes=128 * 1024, wary=True)
 INTERRUPTED = "interrupted"
-T = TypeVar("T")
 CUT_OFF_REASONS = frozenset({"max_tokens", CONTEXT_FULL})
-
-
-class InterruptedTurnError(Exception):
-    """A person has broken off the turn."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Persona:
-    """What a teammate is told to be when its conversation begins.
-
-    Attributes:
-        model: the one that its role asks for; `None` for that of the team.
-        tools: those of the workspace that it may use; `None` for all.
-    """
-
-    system: str
-    role: str = ""
-    team: str = ""
-    model: str | None = None
-    tools: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class News:
-    """Something that happened beside the conversation.
-
-    Attributes:
-        about: names what happened; it is told once.
-        text: what the model reads.
-    """
-
-    about: str
-    text: str
 
 
 class Loop:
@@ -89,9 +50,8 @@ class Loop:
 
     Args:
         name: the teammate's.
-        persona: asked when a conversation begins: it takes the role of that moment.
+        intake: brings mail and news into the conversation.
         model_name: asked at each call, with what the conversation's role asks for.
-        news: what there is to tell, told already or not; looked at before each call.
         fetch: looks for work where there is no mail; says whether there is some now.
         calls_per_wake: how many model calls one wake may take.
         max_tokens: per reply.
@@ -103,39 +63,32 @@ class Loop:
         self,
         *,
         name: str,
-        persona: Callable[[], Persona],
+        intake: Intake,
         model_name: Callable[[str | None], str],
-        news: Callable[[], Iterable[News]],
         conversation: Conversation,
-        mailbox: Mailbox,
         model: Model,
         toolbox: Toolbox,
         bell: Bell,
         outside: Outside,
         fetch: Callable[[], bool],
         leaving: Leaving,
-        plans: Plans,
         calls_per_wake: int,
         max_tokens: int,
         room: Room | None = None,
         open_work: OpenWork | None = None,
     ) -> None:
         self._name = name
-        self._persona = persona
+        self._intake = intake
         self._model_name = model_name
-        self._news = news
         self._conversation = conversation
-        self._mailbox = mailbox
         self._toolbox = toolbox
         self._bell = bell
         self._outside = outside
         self._fetch = fetch
         self._leaving = leaving
-        self._plans = plans
         self._calls_per_wake = calls_per_wake
         self._max_tokens = max_tokens
-        self._doing: asyncio.Future[Any] | None = None
-        self._interrupted = False
+        self._breakable = Breakable()
         self._compaction = Compaction(
             conversation, model, room=room or Room(), work=open_work or NothingOpen()
         )
@@ -160,54 +113,19 @@ class Loop:
                 await self._work()
             except UnusableError as error:
                 await self._pause(error)
-            except InterruptedTurnError:
+            except BrokenOffError:
                 self._break_off()
 
     def interrupt(self) -> None:
         """Break off the turn that is under way, if there is one; the teammate lives on."""
-        if self._doing is not None:
-            self._interrupted = True
-            self._doing.cancel()
+        self._breakable.break_off()
 
     def _deliver(self) -> None:
-        """Take mail and put it into the conversation, once."""
-        batch = self._mailbox.take(PORTION)
-        fresh: list[Message] = []
-        for message in filter(self._conversation.is_new, batch.messages):
-            if not any(message.is_same_as(other) for other in fresh):  # a retried send
-                fresh.append(message)
-        for message in fresh:
-            if message.extra.get("fresh") is True or not self._conversation.system:
-                self._open()
-        if fresh:
-            new_task = self._plans.is_new_task(fresh)
-            self._conversation.deliver(fresh, taken=moment_of(batch.id), new_task=new_task)
-            if new_task:
-                self._plans.withdraw()
-            self._leaving.close_old()
-            if any(message.type == COMPACT_TYPE for message in fresh):
-                self._compaction.want()
-        self._mailbox.done(batch)
-        self._tell_news()
-
-    def _tell_news(self) -> None:
-        for news in self._news():
-            if news.about not in self._conversation.told:
-                self._conversation.add_news(news.about, news.text)
+        if any(message.type == COMPACT_TYPE for message in self._intake.deliver()):
+            self._compaction.want()
 
     def _leaves(self) -> bool:
-        return self._leaving.ready(more_mail=self._mailbox.waiting())
-
-    def _open(self) -> None:
-        persona = self._persona()
-        self._conversation.open(
-            persona.system,
-            name=self._name,
-            role=persona.role,
-            team=persona.team,
-            model=persona.model,
-            tools=None if persona.tools is None else sorted(persona.tools),
-        )
+        return self._leaving.ready(more_mail=self._intake.waiting())
 
     async def _work(self) -> None:
         """One wake: go on until the model ends its turn or the calls are used up.
@@ -220,7 +138,7 @@ class Loop:
             if self._leaving.agreed():
                 return
             self._outside.report(Status.WORKING)
-            reply = await self._interruptible(self._compaction.reply(self._ask, self._deliver))
+            reply = await self._breakable.run(self._compaction.reply(self._ask, self._deliver))
             self._conversation.add_reply(reply)
         if await self._follow() or self._leaving.agreed():
             return
@@ -245,7 +163,7 @@ class Loop:
         calls = talk.unanswered
         if calls and talk.stop_reason == "tool_use":
             for call in calls:
-                talk.add_result(call, await self._interruptible(self._run(call)))
+                talk.add_result(call, await self._breakable.run(self._run(call)))
             return False
         for call in calls:
             talk.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
@@ -263,20 +181,6 @@ class Loop:
         key = self._conversation.begin_call(call)
         granted = self._conversation.tools
         return await self._toolbox.run(call["name"], call["input"], key=key, granted=granted)
-
-    async def _interruptible(self, work: Coroutine[Any, Any, T]) -> T:
-        self._interrupted = False
-        doing: asyncio.Future[T] = asyncio.ensure_future(work)
-        self._doing = doing
-        try:
-            return await doing
-        except asyncio.CancelledError:
-            if self._interrupted:
-                raise InterruptedTurnError from None
-            raise
-        finally:
-            doing.cancel()  # whoever is cancelled itself leaves nothing running behind
-            self._doing = None
 
     def _break_off(self) -> None:
         """Leave the conversation as one that the API takes, and the turn as ended."""
@@ -310,7 +214,7 @@ class Loop:
         """What ends a pause. At a limit mail waits where it is, unless it asks to shut down."""
         if isinstance(error, LimitError):
             return lambda: error.lifted() or self._leaving.asked()
-        return self._mailbox.waiting
+        return self._intake.waiting
 
     async def _rest(self, seconds: float | None, over: Callable[[], bool]) -> None:
         """Wait until it is over, or for so many seconds, or until it leaves."""

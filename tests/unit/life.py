@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from teamd.agent.bell import Bell
 from teamd.agent.conversation import Conversation
+from teamd.agent.intake import Intake, News, Persona
 from teamd.agent.leaving import Leaving
-from teamd.agent.loop import Loop, News, Persona
+from teamd.agent.loop import Loop
 from teamd.agent.outside import Outside
 from teamd.agent.plans import Plans
 from teamd.agent.pulse import Pulse
@@ -282,24 +283,28 @@ class Life:
             SubmitPlan(self.approvals, "alice", plans.task),
             ShutdownResponse(self.approvals, "alice", outside.say_answered),
         ]
-        return Loop(
+        leaving = Leaving(
+            name="alice", conversation=conversation, approvals=self.approvals, outside=outside
+        )
+        intake = Intake(
             name="alice",
             persona=lambda: self.persona,
-            model_name=lambda of_role: of_role or self.model_name,
             news=lambda: self.news,
             conversation=conversation,
             mailbox=self.mailbox,
+            leaving=leaving,
+            plans=plans,
+        )
+        return Loop(
+            name="alice",
+            intake=intake,
+            model_name=lambda of_role: of_role or self.model_name,
+            conversation=conversation,
             model=self.model,
             toolbox=Toolbox([self.do, *self.more, *approval_tools], gate=plans.refusal),
             bell=Bell(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             outside=outside,
-            leaving=Leaving(
-                name="alice",
-                conversation=conversation,
-                approvals=self.approvals,
-                outside=outside,
-            ),
-            plans=plans,
+            leaving=leaving,
             fetch=self.fetch,
             calls_per_wake=self.calls,
             max_tokens=1000,

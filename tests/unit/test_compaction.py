@@ -10,7 +10,7 @@ import pytest
 
 from teamd.agent.briefing import DEMAND
 from teamd.agent.gauge import Room
-from teamd.agent.loop import Persona
+from teamd.agent.intake import Persona
 from tests.strict.replies import Answer, decline, say, use
 from tests.unit.life import SYSTEM, Life
 from tests.unit.tight import Big, Tight, demands, steps, tokens_of, words

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.agent.bell import SupervisorGoneError
-from teamd.agent.loop import Persona
+from teamd.agent.intake import Persona
 from teamd.models import UnusableError
 from tests.strict.replies import say, use
 from tests.unit.life import MODEL, Do, Life

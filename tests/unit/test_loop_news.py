@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
-from teamd.agent.loop import News, Persona
+from teamd.agent.intake import News, Persona
 from tests.strict.replies import say, use
 from tests.unit.life import SYSTEM, Do, Life
 
