@@ -96,6 +96,16 @@ def test_a_name_that_is_taken_or_no_name_is_refused(two: Project, name: str) -> 
     assert "already" in refused.complaint or "cannot be a team's name" in refused.complaint
 
 
+def test_the_projects_own_teams_name_is_taken_before_that_team_is_there(project: Project) -> None:
+    """There would be two of one name after `teamd start`, and mail by name went to either."""
+    refused = project.run("teamctl", "create", "Default")
+    assert refused.status == 1
+    assert refused.complaint == (
+        "teamctl: the project's own team is called 'default' already; take another name"
+    )
+    assert not (project.folder / ".teams").exists()
+
+
 def test_the_projects_own_team_is_not_deleted(two: Project) -> None:
     refused = two.run("teamctl", "delete", "default")
     assert refused.status == 1
