@@ -141,8 +141,8 @@ class _Chat:
             yield line.strip()
 
     async def _piped(self) -> AsyncIterator[str]:
-        for line in sys.stdin:
-            yield line.strip()
+        for line in sys.stdin.buffer:  # as `chat -` reads it: what is not UTF-8 is no crash
+            yield line.decode("utf-8", "replace").strip()
 
     @contextmanager
     def _line_open(self) -> Iterator[None]:
@@ -154,6 +154,6 @@ class _Chat:
             self._typing = False
 
     def _write(self, text: str) -> None:
-        sys.stdout.write(text)
+        sys.stdout.write(text if sys.stdout.isatty() else click.unstyle(text))
         if not self._typing:  # half a line would be drawn over by the one that is typed
             sys.stdout.flush()

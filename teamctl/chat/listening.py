@@ -75,6 +75,7 @@ class Listening:
             case "reply":
                 self._reply(record["content"])
             case "result" if record["is_error"]:
+                self._end_line()  # a subagent's words may stand there
                 self._line(output.plain(record["content"]).splitlines()[0], fg="red")
             case "ended":
                 self._end(record)

@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from teamd.commandline import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
+from teamd.errors import ExitCode, TeamError
+from teamd.protocol import TEAM_FOLDER
 from teamd.store import running, teams
-from teamd.store.paths import project
+from teamd.store.paths import TeamPaths, project
 
 
 @click.command()
@@ -24,6 +25,9 @@ def command(choice: Choice, name: str) -> int:
     limits count for it alone. `teamctl --team NAME …` reaches it.
     """
     home = choice.existing().home if choice.team_dir else project(Path.cwd())
+    own = choice.settings(TeamPaths(home / TEAM_FOLDER)).team.name
+    if name.lower() == own.lower():  # also while that one is not there yet: mail goes by names
+        raise TeamError(f"the project's own team is called {own!r} already; take another name")
     paths = teams.make(home, name)
     asyncio.run(teams.start(paths))
     pid = running.check(paths).pid

@@ -38,7 +38,9 @@ class Document:
             value = value.split(",")
         if not isinstance(value, list):
             return None
-        return tuple(str(word).strip() for word in value if str(word).strip())
+        # Anything else is no word, and a few nested aliases would make gigabytes of text.
+        words = (str(word).strip() for word in value if isinstance(word, (str, int, float)))
+        return tuple(word for word in words if word)
 
 
 def read(path: Path) -> Document:
@@ -70,7 +72,8 @@ def _fields(front: str) -> dict[str, Any]:
 
     try:
         found = yaml.safe_load(front)
-    except (yaml.YAMLError, RecursionError, ValueError):
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError):
+        # The last three are what PyYAML's own constructors raise, for `!!bool maybe`, say.
         # Such files are full of `description: Use when: …`, which is no YAML, and which every
         # other reader of them takes for what it means.
         found = dict(_plain(front))

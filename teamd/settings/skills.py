@@ -60,7 +60,8 @@ def find(folders: Iterable[Path]) -> tuple[list[Skill], list[SettingsError]]:
     found: dict[str, Skill] = {}
     mistakes: list[SettingsError] = []
     for folder in folders:
-        for path in sorted(folder.glob(f"*/{FILE_NAME}")):
+        paths = folder.glob(f"*/{FILE_NAME}")
+        for path in sorted(path for path in paths if path.is_file()):  # to open a FIFO would hang
             try:
                 skill = _skill(front_matter.read(path))
             except SettingsError as error:

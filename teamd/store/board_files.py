@@ -7,6 +7,7 @@ import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from teamd.errors import StoreError
 from teamd.store import files, locks
 from teamd.store.blocking import Tasks
 from teamd.store.tasks import Task
@@ -47,7 +48,13 @@ def read_all(paths: TeamPaths) -> Tasks:
     damaged: dict[str, str] = {}
     for task_id in ids_in(paths.tasks):
         path = paths.task(task_id)
-        content = files.read(path)
+        try:
+            content = files.read(path)
+        except StoreError as error:
+            if path.is_file():  # what cannot be read at the moment is for the caller to try again
+                raise
+            damaged[task_id] = str(error)  # a folder of that name, say
+            continue
         if content is None:  # somebody removed it meanwhile
             continue
         try:

@@ -12,7 +12,7 @@ from teamd.store import requests
 from teamd.store.requests import Answer, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from teamd.store.paths import TeamPaths
 
@@ -28,7 +28,13 @@ class Asking:
         self._sender = sender
 
     async def ask(
-        self, command: str, arguments: Mapping[str, Any], *, key: str, timeout_seconds: float = 30.0
+        self,
+        command: str,
+        arguments: Mapping[str, Any],
+        *,
+        key: str,
+        timeout_seconds: float = 30.0,
+        enough: Container[ExitCode] = (ExitCode.DONE,),
     ) -> Answer:
         """Have something done and wait for the answer.
 
@@ -37,6 +43,7 @@ class Asking:
             arguments: of the command.
             key: the tool call's. One that is repeated after a crash gets the first one's answer.
             timeout_seconds: until it is given up.
+            enough: what the answer may say and be none of an error.
 
         Raises:
             TeamError: it was refused, or there was no answer in time.
@@ -46,7 +53,7 @@ class Asking:
         if found is None:
             requests.submit(self._paths, request)
             found = await self._collected(request, timeout_seconds)
-        if found.exit_code != ExitCode.DONE:
+        if found.exit_code not in enough:
             raise TeamError(found.text)
         return found
 

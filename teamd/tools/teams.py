@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
+from teamd.errors import ExitCode
 from teamd.protocol import new_id
 from teamd.store import teams
 from teamd.tools import Input, Tool
@@ -79,6 +80,8 @@ class DeleteTeam(Tool[TeamInput]):
                 {"all": True, "seconds": _ANSWER_SECONDS},
                 key=key,
                 timeout_seconds=_ANSWER_SECONDS + _MARGIN_SECONDS,
+                # Who did not answer in time has been ended: nobody is there for whom it stays.
+                enough=(ExitCode.DONE, ExitCode.DEADLINE),
             )
         await teams.stop(team.paths)
         teams.remove(team.paths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,6 +97,22 @@ def test_the_chat_shows_words_calls_and_mail_and_the_team_lives_on(led: Project)
     assert "never read" not in str([one.body for one in led.asked("lead")])
     assert led.member("al")["status"] in ("idle", "working")
     assert led.member("lead")["pid"] is not None
+
+
+def test_a_chat_in_a_pipe_writes_no_colours_and_takes_any_bytes(led: Project) -> None:
+    """Most locales let Python raise where bytes are not UTF-8."""
+    led.stage.play("lead", use(("list_teammates", {})), say("Heard."))
+    done = subprocess.run(
+        ["teamctl", "chat"],
+        cwd=led.folder,
+        env=led.environment | {"PYTHONIOENCODING": "utf-8:strict"},
+        input=b"caf\xe9\n",
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == b"\xc2\xb7 list_teammates \nHeard.\n"
+    assert "caf\ufffd" in led.asked("lead")[0].asked.last_text
 
 
 def test_ctrl_c_breaks_off_the_turn_and_neither_lead_nor_team(led: Project) -> None:

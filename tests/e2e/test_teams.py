@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.errors import ExitCode, TeamError
+from teamd.store import requests
 from teamd.store.paths import TeamPaths
+from teamd.tools.teams import DeleteTeam, TeamInput
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -94,6 +98,31 @@ def test_a_name_that_is_taken_or_no_name_is_refused(two: Project, name: str) -> 
     refused = two.run("teamctl", "create", name)
     assert refused.status == 1
     assert "already" in refused.complaint or "cannot be a team's name" in refused.complaint
+
+
+@pytest.mark.parametrize(("code", "stays"), [(ExitCode.DEADLINE, False), (ExitCode.REFUSED, True)])
+def test_the_leads_tool_removes_a_team_one_of_which_had_to_be_ended(
+    two: Project, code: ExitCode, *, stays: bool
+) -> None:
+    """As `teamctl delete` does. The answer stands there already: the real one takes a minute."""
+    requests.answer(web(two), "k", requests.Answer(text="what became of w", exit_code=code))
+    deleting = DeleteTeam(two.folder, "lead").call_once(TeamInput(name="web"), "k")
+    if stays:
+        with pytest.raises(TeamError, match="what became of w"):
+            asyncio.run(deleting)
+    else:
+        assert asyncio.run(deleting) == "the team web is deleted"
+    assert web(two).root.exists() is stays
+
+
+def test_the_projects_own_teams_name_is_taken_before_that_team_is_there(project: Project) -> None:
+    """There would be two of one name after `teamd start`, and mail by name went to either."""
+    refused = project.run("teamctl", "create", "Default")
+    assert refused.status == 1
+    assert refused.complaint == (
+        "teamctl: the project's own team is called 'default' already; take another name"
+    )
+    assert not (project.folder / ".teams").exists()
 
 
 def test_the_projects_own_team_is_not_deleted(two: Project) -> None:

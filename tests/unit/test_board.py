@@ -158,6 +158,16 @@ def test_a_damaged_file_is_told_and_hides_no_other(hall: Hall) -> None:
     assert hall.paths.task("2").read_text() == '{"id": "2", "subj', "it is kept for mending"
 
 
+def test_a_folder_in_the_place_of_a_task_is_told_and_hides_no_other(hall: Hall) -> None:
+    board = hall.board("lead")
+    board.add("x")
+    hall.paths.task("2").mkdir()
+    tasks = board.read()
+    assert list(tasks.by_id) == ["1"]
+    assert "tasks/2.json: not a regular file" in tasks.damaged["2"]
+    assert board.add("y").id == "3"
+
+
 def test_keys_of_other_programs_and_ids_as_numbers_are_kept_and_understood(hall: Hall) -> None:
     hall.paths.task("1").write_text(
         '{"id": 1, "subject": "x", "priority": 7, "owner": null, "blocked_by": [2]}'

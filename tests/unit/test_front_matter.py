@@ -46,6 +46,23 @@ def test_a_colon_in_a_description_does_not_spoil_the_file(tmp_path: Path) -> Non
     assert found.text("name") == "a"
 
 
+@pytest.mark.parametrize("value", ["!!bool x", "!!int ''", "!!timestamp x", "!!float ''"])
+def test_a_tag_that_its_value_does_not_fit_does_not_spoil_the_file(
+    tmp_path: Path, value: str
+) -> None:
+    """PyYAML raises KeyError and the like there; each teammate's process ended with it."""
+    found = read(tmp_path, f"---\nname: a\ndescription: {value}\n---\nBody")
+    assert (found.text("name"), found.text("description")) == ("a", value)
+
+
+def test_lists_in_a_list_are_no_words(tmp_path: Path) -> None:
+    """A few aliases of aliases would be gigabytes of text."""
+    assert read(tmp_path, "---\ntools: [Read, [x], {a: 1}, 3]\n---\n").words("tools") == (
+        "Read",
+        "3",
+    )
+
+
 def test_without_front_matter_all_is_body(tmp_path: Path) -> None:
     for text in ("Just words.", "---\nnever closed", "a\n---\nname: b\n---\n"):
         found = read(tmp_path, text)

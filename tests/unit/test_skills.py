@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,13 @@ def folder(tmp_path: Path) -> Path:
 def load(folder: Path, name: str, limit: int = 1000) -> Result:
     box = Toolbox([LoadSkill(lambda: skills.find([folder])[0], output_bytes=limit)])
     return asyncio.run(box.run("load_skill", {"name": name}))
+
+
+def test_a_pipe_in_the_place_of_a_skill_is_passed_over(folder: Path) -> None:
+    """Whoever opened it would wait for its writer for ever."""
+    (folder / "pipe").mkdir()
+    os.mkfifo(folder / "pipe" / "SKILL.md")
+    assert [skill.name for skill in skills.find([folder])[0]] == ["pdf"]
 
 
 def test_a_skill_is_listed_by_name_and_description_and_not_by_its_text(folder: Path) -> None:
