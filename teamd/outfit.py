@@ -88,7 +88,12 @@ class Outfit:
     @cached_property
     def model(self) -> Model:
         """Whoever the settings name, asked with patience, by few at a time, within the limits."""
-        slots = self.settings.model.concurrent_calls
+        # A person reads along where it leads, but not what its subagents say to it.
+        partial = self.paths.partial(self.name)
+        return self._patient(Audible(self._metered, partial) if self.leads else self._metered)
+
+    @cached_property
+    def _metered(self) -> Model:
         metered = Metered(
             self._answering(),
             Ledger(self.paths.ledger),
@@ -96,9 +101,9 @@ class Outfit:
             process=Identity.own(),
             free=self.settings.model.script is not None,
         )
-        model: Model = Turnstile(metered, self.paths.call_slots, slots)
-        if self.leads:  # a person reads along
-            model = Audible(model, self.paths.partial(self.name))
+        return Turnstile(metered, self.paths.call_slots, self.settings.model.concurrent_calls)
+
+    def _patient(self, model: Model) -> Model:
         return Retrying(model, self._patience(), tell=self._note_retry)
 
     def toolbox(self) -> Toolbox:
@@ -133,7 +138,7 @@ class Outfit:
         path = self.paths.subagents / f"{self.name}-{key}.jsonl"
         subagent = Subagent(
             conversation=Conversation(Transcript(path, durable=False)),
-            model=self.model,
+            model=self._patient(self._metered),
             model_name=self.settings.model.name,
             toolbox=Toolbox([self._bash, *self._file_tools(), self._load_skill]),
             calls=self.settings.limits.calls_per_wake,

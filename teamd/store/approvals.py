@@ -147,7 +147,8 @@ class Approvals:
     def all(self) -> list[Question]:
         """Every question, in the order in which they were asked; what is none is passed over."""
         with told(self._paths.requests):
-            found = [self._read(path) for path in self._paths.requests.glob("*.json")]
+            there = [p for p in self._paths.requests.glob("*.json") if not files.is_directory(p)]
+            found = [self._read(path) for path in there]
         questions = [question for question in found if question is not None]
         return sorted(questions, key=lambda question: (question.asked, question.id))
 

@@ -130,6 +130,14 @@ def test_ctrl_c_breaks_off_the_turn_and_neither_lead_nor_team(led: Project) -> N
     assert "the person interrupted this turn" in results
 
 
+def test_what_a_subagent_says_is_not_shown_as_what_the_lead_says(led: Project) -> None:
+    led.stage.play("subagent", say("The answer is 42."))
+    led.stage.play("lead", use(("task", {"prompt": "Find it."})), say("I know it now."))
+    shown = led.do("teamctl", "chat", stdin="What is it?\n")
+    assert "I know it now." in shown
+    assert "The answer is 42." not in shown
+
+
 def test_a_subagent_that_is_killed_with_its_lead_answers_as_interrupted(led: Project) -> None:
     led.stage.play("subagent", use(("bash", {"command": "echo > begun; sleep 1000"})))
     led.stage.play("lead", use(("task", {"prompt": "Wait."})), say("It was interrupted."))
