@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from teamd import settings
@@ -64,7 +65,8 @@ def serve(
         journal.error("teamd failed", error)
         raise
     finally:
-        os.ftruncate(claim, 0)  # nobody is named any more
+        with suppress(OSError):  # a name that stays is of one that holds the lock no more
+            os.ftruncate(claim, 0)
         os.close(claim)
 
 
