@@ -66,6 +66,8 @@ class Life:
     def left(self, silence: Silence) -> float:
         """Seconds until something is to be done, or its silence will be too long."""
         left = math.inf if self.due is None else self.due.left
+        if self.state is State.STUCK:  # nothing tells that it is heard again, but a look
+            return min(left, silence.beat_seconds)
         if self.vigil is None or self.state is not State.RUNNING:
             return left
         too_long = self.vigil.due(silence)
