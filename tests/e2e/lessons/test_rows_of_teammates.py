@@ -131,6 +131,10 @@ def test_compaction(tmp_path: Path) -> None:
         done = [record["content"] for record in project.records("alice", "result")]
         assert [f"step {n}" in done[n - 1] for n in range(1, 31)] == [True] * 30
         assert all(len(text) > cramped.OUTPUT_BYTES for text in done[:30])
+        shown = project.do("teamctl", "transcript", "alice")
+        assert shown.index("it sees old results of tools no more") < shown.index(
+            "from here on it sees this summary of what was before"
+        )
 
 
 def test_shutdown(project: Project) -> None:
