@@ -109,3 +109,5 @@ def _spawn_declared(parts: Parts, made: Assembled) -> None:
             made.commands.spawn(newcomer(declared), new_id())
         except TeamError as error:
             parts.journal.error("not spawned", error, name=declared.name)
+    with suppress(StoreError):  # the next round writes it
+        made.register.publish()

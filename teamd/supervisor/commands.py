@@ -148,16 +148,18 @@ class Commands:
             id=message_id, sender=sender, to=name, content=newcomer.prompt, extra=extra
         )
         self._post.mailbox(name).put(prompt)
-        self._register.admit(name, newcomer.role, newcomer.model, plan=newcomer.plan)
+        self._admit(name, newcomer.role, newcomer.model, plan=newcomer.plan)
+        self._resuming.start(name)  # from here on it is spawned, whatever can be written
+        self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
+        return self._register.team.get(name)
+
+    def _admit(self, name: str, role: str, model: str | None, *, plan: bool | None) -> None:
+        self._register.admit(name, role, model, plan=plan)
         try:
             self._register.publish()
         except StoreError as error:  # who has no process must not pass for being at work
             self._register.change(name, status=Status.FAILED, reason=str(error))
             raise
-        self._resuming.start(name)
-        self._register.publish()
-        self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
-        return self._register.team.get(name)
 
     def _check(self, member: Member | None, newcomer: Newcomer) -> None:
         name = member.name if member else newcomer.name
@@ -198,10 +200,8 @@ class Commands:
         self._register.check()
         if member is None or not member.status.wants_process:
             self._handshakes.forget(LEAD)
-            self._register.admit(LEAD, LEAD, None, plan=None)
-            self._register.publish()
+            self._admit(LEAD, LEAD, None, plan=None)
         self._teammates.start(LEAD)
-        self._register.publish()
         member = self._register.team.get(LEAD)
         data = {"member": member.encode(), "warning": self._caution() or member.reason}
         reply(Answer(text="lead is there", data=data))

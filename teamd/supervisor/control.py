@@ -57,11 +57,16 @@ class Control:
         self._journal = journal
         self._blocked = Deadline.after(0.0)
         self._given: dict[str, Answer] = {}
+        self._owed: dict[str, Answer] = {}
+        self._behind = False
 
     @property
-    def blocked_seconds(self) -> float:
-        """How long nothing can be read; 0 or less if it can."""
-        return self._blocked.left
+    def retry_seconds(self) -> float | None:
+        """How long until what failed is to be tried again; `None` where nothing has."""
+        left = self._blocked.left
+        if self._behind:
+            return min(left, _RETRY_SECONDS) if left > 0 else _RETRY_SECONDS
+        return left if left > 0 else None
 
     def refuse_leftovers(self) -> None:
         """What a dead supervisor had taken may have been done: say so, and do not do it again."""
@@ -76,7 +81,7 @@ class Control:
 
     def obey(self) -> None:
         """Read what has come."""
-        if self.blocked_seconds > 0:
+        if self._blocked.left > 0:
             return
         try:
             if not self._mailbox.waiting():
@@ -115,14 +120,25 @@ class Control:
             self._reply(request, Answer.to_error(TeamError(text)))
 
     def publish(self) -> None:
-        """Write down in the roster what has changed, and see to the tasks of who has gone.
+        """Write down in the roster what has changed, answer, and see to tasks of who has gone.
 
-        What cannot be written is tried again.
+        What cannot be written is tried again. The roster comes first: whoever reads an answer
+        finds it as the answer says.
         """
+        self._behind = False
         try:
             self._register.publish()
         except StoreError as error:
+            self._behind = True
             self._journal.error("roster not written", error)
+        for request_id, given in list(self._owed.items()):
+            try:
+                requests.answer(self._paths, request_id, given)
+            except StoreError as error:
+                self._behind = True
+                self._journal.error("answer not written", error, id=request_id)
+            else:
+                del self._owed[request_id]
         self._chores.look(self._register.team)
 
     def _serve(self, message: Message) -> None:
@@ -148,11 +164,8 @@ class Control:
         self._given[request.id] = given
         while len(self._given) > _REMEMBERED:
             del self._given[next(iter(self._given))]
-        self.publish()  # whoever reads the answer finds the roster as it says
-        try:
-            requests.answer(self._paths, request.id, given)
-        except StoreError as error:
-            self._journal.error("answer not written", error, id=request.id)
+        self._owed[request.id] = given
+        self.publish()
 
     def _note_state(self, message: Message) -> None:
         """Believe a report if it comes from the process that the teammate has now."""

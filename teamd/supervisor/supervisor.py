@@ -106,10 +106,12 @@ class Supervisor:
 
     def _wait(self) -> None:
         seconds = self._round_seconds
-        for due in (self._teammates.next_due_seconds(), self._handshakes.next_due_seconds()):
+        for due in (
+            self._teammates.next_due_seconds(),
+            self._handshakes.next_due_seconds(),
+            self._control.retry_seconds,
+        ):
             seconds = seconds if due is None else min(seconds, due)
-        if (blocked := self._control.blocked_seconds) > 0:
-            seconds = min(seconds, blocked)
         watched = [self._signals.fileno(), self._watch.fileno(), self._chores.fileno()]
         select.select(watched, [], [], seconds)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 STRACE: Final = shutil.which("strace")
 FORKS: Final = "clone,clone3,fork,vfork"
+needs_chattr = pytest.mark.skipif(shutil.which("chattr") is None, reason="chattr is not installed")
 needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
 
 
@@ -60,7 +61,7 @@ def immutable(root: Path) -> Iterator[None]:
         subprocess.run(["chattr", "-i", *there], capture_output=True, check=False)
 
 
-@pytest.mark.skipif(shutil.which("chattr") is None, reason="chattr is not installed")
+@needs_chattr
 def test_a_team_directory_that_becomes_read_only_is_told_and_survived(project: Project) -> None:
     pid = project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
@@ -85,6 +86,17 @@ def test_a_team_directory_that_becomes_read_only_is_told_and_survived(project: P
         assert refused.status == 1
         assert "may not be accessed (Operation not permitted); check its" in refused.complaint
     assert project.survivors() == {}
+
+
+@needs_chattr
+def test_an_answer_that_cannot_be_written_comes_once_it_can(project: Project) -> None:
+    """Else its asker waits in vain, and thinks that nothing was done."""
+    project.start()
+    with immutable(project.paths.replies):
+        spawn = project.begin("teamctl", "spawn", "ann", "coder", "Go.")
+        wait_until(lambda: project.log("teamd", "answer not written"), what="it was tried")
+    assert spawn.wait(20) == 0
+    project.wait_for("ann", "idle")
 
 
 @contextmanager

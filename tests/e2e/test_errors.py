@@ -214,13 +214,14 @@ def test_a_wrong_key_pauses_a_teammate_and_a_mended_one_lets_it_go_on(project: P
     assert "Go." in project.asked("ann")[0].asked.last_text
 
 
-def test_an_unknown_model_pauses_a_teammate(team: Project) -> None:
-    waited = team.run("teamctl", "spawn", "uma", "coder", "Go.", "--model", "gpt-2", "--wait")
+def test_an_unknown_model_pauses_a_teammate(project: Project) -> None:
+    project.start()
+    waited = project.run("teamctl", "spawn", "uma", "coder", "Go.", "--model", "gpt-2", "--wait")
     assert waited.status == 1
     assert "uma is paused" in waited.complaint
     assert "knows no model 'gpt-2' (model: gpt-2); set [model] name in team.toml" in waited.stderr
-    assert len(team.refusals()) == 1
-    team.do("teamctl", "spawn", "uma", "coder", "Go.", "--model", "claude-haiku-5-5", "--wait")
+    assert len(project.refusals()) == 1
+    project.do("teamctl", "spawn", "uma", "coder", "Go.", "--model", "claude-haiku-5-5", "--wait")
 
 
 def test_a_request_that_comes_too_late_is_only_logged(crowd: Project, team: Project) -> None:

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from teamd.store.roster import Member
     from tests.process.injected.injections import Ended
 
+UNKNOWN: Final = "whether it was done"  # of one that a killed supervisor had in hand
 _LONG_SECONDS: Final = 600.0
 
 
 class Spawn:
-    """A supervisor's life with one request in it: acknowledged, or nothing half done."""
+    """A supervisor's life with one request in it: done and acknowledged, or refused and undone."""
 
     def prepare(self, paths: TeamPaths) -> None:
         """The request waits."""
@@ -43,7 +44,8 @@ class Spawn:
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
         """The roster can be read, who is at work has its prompt once, and another spawn works."""
-        ended.check(injection)
+        served = ended.check(injection)
+        assert not served or answer(paths, "jo"), f"no answer after {injection}"
         wait_until(lambda: not left(paths), what=f"all processes end after {injection}")
         self._look(paths, "jo", injection)
         # Else what was written aside is removed again; a later start sweeps what is left of it.
@@ -68,6 +70,8 @@ class Spawn:
         if at_work(member):
             assert prompts == [name], f"{name} works without a prompt after {injection}"
         assert at_work(member) or not well, f"{given} and {member} after {injection}"
+        refused = given is not None and not well and UNKNOWN not in given.text
+        assert not (refused and at_work(member)), f"{given}, but {member} after {injection}"
         return well
 
 
