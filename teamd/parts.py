@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd import settings
 from teamd.errors import TeamError
-from teamd.protocol import TEAMD
+from teamd.protocol import MAX_MESSAGE_BYTES, TEAMD
 from teamd.store.board import Board
 from teamd.store.ledger import Ledger
 from teamd.store.post import Post
@@ -75,12 +75,16 @@ class Parts:
         return Chores(board, watching, self.journal, round_seconds=SLOW_SECONDS)
 
     def granted_bytes(self) -> int:
-        """How long a message may be by the settings file as it is now, which senders read."""
+        """How long mail may be that its reader believes, whatever stands in its own settings.
+
+        Senders read the settings file as it is now; and what was sent before the limit was lowered
+        was acknowledged, mostly by the limit that holds where none is set.
+        """
         try:
             now = settings.load(self.settings_file, folder=self.paths.home)
         except TeamError:  # a mistake in it: they send nothing by it
             now = self.settings
-        return now.mail.max_message_bytes
+        return max(now.mail.max_message_bytes, MAX_MESSAGE_BYTES)
 
     def reload(self) -> Reloaded:
         """Read the settings again; a child that is forked from now on follows them."""

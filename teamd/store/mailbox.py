@@ -148,7 +148,8 @@ class Mailbox:
                 if most is not None and len(old) + len(fresh) >= most:
                     break
                 fresh.append(line)
-        found = [lines.sort(line, to=self.owner, max_bytes=self._max_bytes) for line in fresh]
+        limit = self._taken.limit
+        found = [lines.sort(line, to=self.owner, max_bytes=limit(line)) for line in fresh]
         return [*old, *(message for message in found if isinstance(message, Message))]
 
     def leftover(self) -> tuple[Message, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from teamd.errors import BadName, UnknownTeam
-from teamd.protocol import ALL, LEAD, TEAMD, USER, Message
+from teamd.protocol import ALL, LEAD, MAX_MESSAGE_BYTES, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.store import files
 from teamd.store.mailbox import Mailbox
@@ -138,7 +138,13 @@ class Post:
 
     def mailbox(self, name: str) -> Mailbox:
         """The mailbox of that very name, whether the roster knows it or not."""
-        return Mailbox(self.paths, name, durable=self._durable, max_bytes=self._max_bytes)
+        return Mailbox(
+            self.paths,
+            name,
+            durable=self._durable,
+            max_bytes=self._max_bytes,
+            granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
+        )
 
     def receiver(self, name: str) -> tuple[str, str | None]:
         """The name as it is written in the roster, and a warning if its bearer does not read."""

@@ -173,14 +173,17 @@ class Taken:
                     yield at, line
                     at += len(line)
 
-    def _sort(self, line: bytes, at: int, position: Position) -> Message | str | None:
+    def limit(self, line: bytes) -> int:
+        """How long a line may be; who sent it was told that it is safe, by the settings of then."""
         if len(line) > self._max_bytes and self._granted is not None:
-            # Whoever sent it was told that it is safe, by the settings of that moment.
             self._max_bytes = max(self._max_bytes, self._granted())
+        return self._max_bytes
+
+    def _sort(self, line: bytes, at: int, position: Position) -> Message | str | None:
         return lines.sort(
             line,
             to=self._owner,
-            max_bytes=self._max_bytes,
+            max_bytes=self.limit(line),
             nameless=f"{position.batch}-{at}",
             undated=moment_of(position.batch),
         )
