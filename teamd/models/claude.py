@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from anthropic import AsyncMessageStream
+    from anthropic.types import Message
 
     from teamd.models import Ask
 
 CONNECT_SECONDS: Final = 10.0
+# A model may think for long before its next word, and its server pings meanwhile, but not for ever.
+_PINGS_ONLY: Final = 3  # times the silence that is borne
 _BREAKPOINT: Final = {"type": "ephemeral"}
 _CACHEABLE: Final = frozenset({"text", "tool_use", "tool_result"})
 
@@ -70,7 +74,8 @@ class Claude:
         try:
             async with client.messages.stream(**self._body(ask)) as stream:
                 begun = True
-                return await _whole(stream, ask.heard)
+                inputs = await self._follow(stream, ask.heard)
+                return _whole(await stream.get_final_message(), inputs)
         # A broken stream shows as an error of the SDK, of its HTTP library, of its JSON parser or
         # as a failed assertion within it, depending on where it broke; all of them end up here.
         except Exception as error:
@@ -88,6 +93,30 @@ class Claude:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+
+    async def _follow(
+        self, stream: AsyncMessageStream, heard: Callable[[str], None] | None
+    ) -> Mapping[int, str]:
+        """Read a stream to its end; returns the inputs of its tool calls, word for word.
+
+        The SDK passes over pings: they keep the connection, and prolong nothing else.
+        """
+        inputs: defaultdict[int, str] = defaultdict(str)
+        most = _PINGS_ONLY * self._timeout_seconds
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(most) as silence:
+                async for event in stream:
+                    silence.reschedule(clock() + most)
+                    if event.type == "content_block_delta":
+                        if event.delta.type == "input_json_delta":
+                            inputs[event.index] += event.delta.partial_json
+                    elif event.type == "text" and heard is not None:
+                        heard(event.text)
+        except TimeoutError as error:
+            text = f"the model's server sent nothing but pings for {most:g} s"
+            raise TransientError(text) from error
+        return inputs
 
     async def _connect(self) -> AsyncAnthropic:
         try:
@@ -146,14 +175,7 @@ def with_breakpoints(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return marked
 
 
-async def _whole(stream: AsyncMessageStream, heard: Callable[[str], None] | None) -> Reply:
-    inputs: defaultdict[int, str] = defaultdict(str)
-    async for event in stream:
-        if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
-            inputs[event.index] += event.delta.partial_json
-        elif heard is not None and event.type == "text":
-            heard(event.text)
-    message = await stream.get_final_message()
+def _whole(message: Message, inputs: Mapping[int, str]) -> Reply:
     if not isinstance(message.stop_reason, str):
         raise TransientError("the model's server ended its reply half way")
     if message.stop_reason == "tool_use":

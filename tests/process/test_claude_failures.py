@@ -21,6 +21,7 @@ from tests.strict.faults import (
     ErrorEvent,
     Fault,
     Malformed,
+    Pings,
     Reset,
     Stall,
     Status,
@@ -219,6 +220,15 @@ def test_a_silent_server_is_given_up_on(after: int | None) -> None:
     with StrictServer(by_name({})) as server:
         server.faults.push(Stall(after=after))
         with pytest.raises(TransientError):
+            run(reply_of(claude(server.url, timeout_seconds=0.2)))
+
+
+@pytest.mark.parametrize("after", [0, 4])
+def test_a_server_that_only_pings_is_given_up_on(after: int) -> None:
+    """A connection that is kept alive and says nothing would hold a teammate for ever."""
+    with StrictServer(by_name({})) as server:
+        server.faults.push(Pings(after=after))
+        with pytest.raises(TransientError, match="sent nothing but pings for"):
             run(reply_of(claude(server.url, timeout_seconds=0.2)))
 
 

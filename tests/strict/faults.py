@@ -7,6 +7,7 @@ when the request is made again.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -188,6 +189,27 @@ class Stall:
         for data in events[sent:]:
             wire.send(data)
         wire.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Pings:
+    """A stream that is alive and says nothing, until its reader goes or the server closes.
+
+    Attributes:
+        after: events sent before it.
+        every_seconds: between two pings.
+    """
+
+    after: int = 4
+    every_seconds: float = 0.02
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:
+        """Send some events, and pings."""
+        _begin(wire, exchange.events(SPOILT), self.after)
+        while not exchange.closing:
+            wire.send(event("ping"))
+            time.sleep(self.every_seconds)
+        wire.reset()
 
 
 def _begin(wire: Wire, events: list[bytes], after: int) -> int:
