@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from teamd.errors import TeamError
 from teamd.protocol import LEAD, TEAMD
-from teamd.store import paths
+from teamd.store import places
 from teamd.store.board_files import ids_in
 from teamd.store.roster import Roster
 
@@ -33,7 +33,7 @@ def tasks(context: click.Context, parameter: click.Parameter, begun: str) -> lis
     """The ids of the board that begin so."""
     named = context.find_root().params.get("team_dir")
     try:
-        return [task for task in ids_in(paths.existing(named).tasks) if task.startswith(begun)]
+        return [task for task in ids_in(places.existing(named).tasks) if task.startswith(begun)]
     except TeamError:
         return []
 
@@ -43,7 +43,7 @@ def _members(context: click.Context) -> list[str]:
     try:
         return [
             member.name
-            for member in Roster(paths.existing(options.get("team_dir"), options.get("team")))
+            for member in Roster(places.existing(options.get("team_dir"), options.get("team")))
             .read()
             .members
         ]

@@ -10,7 +10,7 @@ from teamctl import output
 from teamctl.input import text_or_stdin
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import LEAD
-from teamd.store import paths
+from teamd.store import places
 from teamd.store.approvals import Approvals
 from teamd.store.post import Post
 from teamd.store.question import Kind
@@ -48,7 +48,7 @@ def open_ids(context: click.Context, parameter: click.Parameter, begun: str) -> 
     """The ids of open questions that begin so, for the shell's completion."""
     named = context.find_root().params.get("team_dir")
     try:
-        team = paths.existing(named)
+        team = places.existing(named)
         found = Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()
     except TeamError:
         return []  # whoever presses Tab wants no error

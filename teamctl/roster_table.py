@@ -83,7 +83,8 @@ def drawn(paths: TeamPaths) -> Group:
     measured = rows(paths, team)
     for row in measured:
         if row.member.reason:
-            notes.append(Text(f"{row.member.name}: {output.plain(row.member.reason)}"))
+            reason = output.plain(" ".join(row.member.reason.split()))
+            notes.append(Text(f"{row.member.name}: {reason}"))
         if row.rejected:
             rejected = paths.rejected(row.member.name)
             notes.append(Text(f"{row.member.name}: {row.rejected} lines were no mail: {rejected}"))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 
 from teamd.errors import ExitCode, SettingsError, TeamError
-from teamd.store import paths
+from teamd.store import places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,11 +41,11 @@ class Choice:
 
     def existing(self) -> TeamPaths:
         """The team that is meant, which must be there."""
-        return paths.existing(self.team_dir, self.team)
+        return places.existing(self.team_dir, self.team)
 
     def existing_or_here(self) -> TeamPaths:
         """The team that is meant, or the place for a new one."""
-        return paths.existing_or_here(self.team_dir, self.team)
+        return places.existing_or_here(self.team_dir, self.team)
 
     def settings_file(self, team: TeamPaths) -> Path:
         """The file whose settings apply; it may be missing unless `--config` names it.

@@ -15,7 +15,7 @@ from teamd.journal import Journal
 from teamd.parts import Parts, newcomer
 from teamd.protocol import TEAMD, new_id
 from teamd.service import notify, watchdog_seconds
-from teamd.store import debris, locks, running
+from teamd.store import debris, locks, running, teams
 from teamd.store.watch import SLOW_SECONDS
 from teamd.supervisor import kernel
 from teamd.supervisor.signals import Signals
@@ -55,6 +55,7 @@ def serve(
             exclude nobody.
     """
     chosen = settings.load(settings_file, folder=paths.home)
+    teams.check_own_name(paths, chosen.team.name, settings_file)
     paths.create()
     locks.check(paths.root)  # where they exclude nobody, nothing here is safe
     claim = running.claim(paths)

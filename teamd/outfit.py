@@ -150,8 +150,8 @@ class Outfit:
 
     def skills(self) -> list[Skill]:
         """Those that it may load; what is wrong with others stands in its log."""
-        folders = [self.paths.skills, self.settings.team.workspace / ".claude" / "skills"]
-        found, mistakes = skills.find(folders)
+        workspace = self.settings.team.workspace
+        found, mistakes = skills.find(skills.folders(self.paths.skills, workspace))
         for mistake in mistakes:
             self.journal.error("no skill", mistake)
         return found

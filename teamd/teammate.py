@@ -218,7 +218,7 @@ class Teammate:
             SettingsError: there is one, and it cannot be understood.
         """
         workspace = self.settings().team.workspace
-        return roles.find(role, [self.paths.agents, workspace / ".claude" / "agents"])
+        return roles.find(role, roles.folders(self.paths.agents, workspace))
 
     def _persona(self, name: str, skills: Sequence[Skill]) -> Persona:
         team = Roster(self.paths).read()

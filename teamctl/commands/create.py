@@ -11,7 +11,8 @@ from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import TEAM_FOLDER
 from teamd.store import running, teams
-from teamd.store.paths import TeamPaths, project
+from teamd.store.paths import TeamPaths
+from teamd.store.places import project
 
 
 @click.command()

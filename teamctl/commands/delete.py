@@ -11,7 +11,7 @@ import click
 from teamd.commandline import Choice, Seconds, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.store import requests, teams
-from teamd.store.paths import project
+from teamd.store.places import project
 
 if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths

@@ -10,6 +10,7 @@ from teamctl import output
 from teamctl.checks import Finding, Level
 from teamctl.checks.machine import machine
 from teamctl.checks.model import model
+from teamctl.checks.texts import texts
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.store import running
@@ -76,7 +77,8 @@ def _team(paths: TeamPaths) -> Iterator[Finding]:
 
 def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:
     try:
-        settings = choice.settings(team or choice.existing_or_here())
+        paths = team or choice.existing_or_here()
+        settings = choice.settings(paths)
     except SettingsError as error:
         for mistake in error.mistakes:
             yield Finding(Level.FAIL, f"{error.path}: {mistake}", "mend it in the file")
@@ -84,4 +86,5 @@ def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:
     except TeamError:
         return  # told above
     yield Finding(Level.OK, "the settings are right")
+    yield from texts(settings, paths)
     yield from model(settings)

@@ -22,11 +22,14 @@ from teamd.store.transcript import Transcript, mail_in, parse
 from teamd.store.watch import watch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from teamd.protocol import Message
     from teamd.store.mailbox import Mailbox
     from teamd.store.paths import TeamPaths
+
+    # Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
+    Boxes = Callable[[], Sequence[Mailbox]]
 
 
 @click.command()
@@ -49,7 +52,7 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
     person = post.person()
     box = post.inbox(name or person)
     own = box.owner == person
-    boxes = post.persons() if own else [box]
+    boxes = post.persons if own else lambda: [box]
     reader = _Looker(boxes) if peek or not own else _Taker(boxes, paths)
     if follow:
         _follow(reader, paths)
@@ -61,12 +64,12 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
 class _Looker:
     """Shows mail and leaves it; each message once."""
 
-    def __init__(self, boxes: Sequence[Mailbox]) -> None:
+    def __init__(self, boxes: Boxes) -> None:
         self._boxes = boxes
         self._unseen = Unseen()
 
     def read(self, *, as_json: bool) -> int:
-        messages = self._unseen.among([m for box in self._boxes for m in box.peek()])
+        messages = self._unseen.among([m for box in self._boxes() for m in box.peek()])
         _show(messages, as_json=as_json)
         return len(messages)
 
@@ -74,7 +77,7 @@ class _Looker:
 class _Taker:
     """Shows the person's mail, and takes it once it has been shown."""
 
-    def __init__(self, boxes: Sequence[Mailbox], paths: TeamPaths) -> None:
+    def __init__(self, boxes: Boxes, paths: TeamPaths) -> None:
         self._boxes = boxes
         self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
@@ -87,7 +90,7 @@ class _Taker:
         try:
             with locks.locked(self._turn):
                 count = self._read(as_json=as_json)
-                rest = not as_json and any(box.waiting() for box in self._boxes)
+                rest = not as_json and any(box.waiting() for box in self._boxes())
                 return count + self._read(as_json=False) if rest else count
         except LockTimeout as error:
             if error.path != self._turn:
@@ -98,7 +101,7 @@ class _Taker:
             ) from error
 
     def _read(self, *, as_json: bool) -> int:
-        batches = [(box, box.take()) for box in self._boxes]
+        batches = [(box, box.take()) for box in self._boxes()]
         fresh = [self._fresh(batch.messages) for _, batch in batches]
         _show([m for messages in fresh for m in messages], as_json=as_json)
         sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken

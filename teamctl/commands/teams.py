@@ -9,7 +9,7 @@ import click
 from teamctl import output
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
-from teamd.store.paths import project
+from teamd.store.places import project
 from teamd.store.teams import teams
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import date
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 262_144
 _FRONT: Final = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_SINGLE: Final = (str, int, float, date)
 _FIELD: Final = re.compile(r"([A-Za-z][\w-]*):[ \t]*(.*)")
 
 
@@ -27,9 +29,10 @@ class Document:
     body: str
 
     def text(self, key: str) -> str:
-        """A field's text on one line, empty where it is missing or of another kind."""
+        """A field's text on one line, empty where it is missing or no single value."""
         value = self.fields.get(key)
-        return " ".join(value.split()) if isinstance(value, str) else ""
+        # YAML takes some words for numbers or dates.
+        return " ".join(str(value).split()) if isinstance(value, _SINGLE) else ""
 
     def words(self, key: str) -> tuple[str, ...] | None:
         """A field's words, from a list or from text with commas; `None` where it is missing."""

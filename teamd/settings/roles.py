@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from teamd.errors import SettingsError
 from teamd.settings import front_matter
 
 if TYPE_CHECKING:
@@ -51,6 +52,23 @@ class Role:
     model: str | None = None
     tools: frozenset[str] | None = None
     instructions: str = ""
+
+
+def folders(team: Path, workspace: Path) -> list[Path]:
+    """Where role files are: the team's folder of them counts before the workspace's."""
+    return [team, workspace / ".claude" / "agents"]
+
+
+def mistakes(folders: Iterable[Path]) -> list[SettingsError]:
+    """What is wrong with the files that `find` might come upon."""
+    found = []
+    for folder in folders:
+        for path in sorted(folder.glob("*.md")):
+            try:
+                find(path.stem, [folder])
+            except SettingsError as error:
+                found.append(error)
+    return found
 
 
 def find(role: str, folders: Iterable[Path]) -> Role | None:

@@ -52,6 +52,11 @@ class Skill:
         return [name for name in found if name != FILE_NAME][:_MOST_FILES]
 
 
+def folders(team: Path, workspace: Path) -> list[Path]:
+    """Where skills are: the team's folder of them counts before the workspace's."""
+    return [team, workspace / ".claude" / "skills"]
+
+
 def find(folders: Iterable[Path]) -> tuple[list[Skill], list[SettingsError]]:
     """The skills of these folders, by name, and what is wrong with those that are none.
 

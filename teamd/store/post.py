@@ -10,7 +10,7 @@ from teamd.protocol import ALL, LEAD, MAX_MESSAGE_BYTES, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.store import files
 from teamd.store.mailbox import Mailbox
-from teamd.store.paths import all_teams
+from teamd.store.places import all_teams
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:

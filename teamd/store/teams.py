@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import programs
-from teamd.errors import TeamError, UnknownTeam
+from teamd.errors import SettingsError, TeamError, UnknownTeam
 from teamd.protocol import TEAMS_FOLDER, check_team_name
 from teamd.states import Status
 from teamd.store import files, running
-from teamd.store.paths import TeamPaths, all_teams
+from teamd.store.paths import TeamPaths
+from teamd.store.places import all_teams
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
@@ -92,6 +93,21 @@ def make(folder: Path, name: str) -> TeamPaths:
     files.ignore(paths.root.parent)
     paths.create()
     return paths
+
+
+def check_own_name(paths: TeamPaths, name: str, settings_file: Path) -> None:
+    """See that the settings give the project's own team a name that no other team has.
+
+    Raises:
+        SettingsError: mail to that name could go to either.
+    """
+    if paths.own_name is not None:
+        return
+    others = [team.own_name for team in all_teams(paths.home) if team.own_name is not None]
+    for other in others:
+        if other.lower() == name.lower():
+            mistake = f"team.name is {name!r}, as is that of {TEAMS_FOLDER}/{other}"
+            raise SettingsError(settings_file, [f"{mistake}; give this team another one"])
 
 
 def deletable(team: TeamFacts) -> TeamFacts:

@@ -149,14 +149,15 @@ class Commands:
         )
         self._post.mailbox(name).put(prompt)
         self._admit(name, newcomer.role, newcomer.model, plan=newcomer.plan)
-        self._resuming.start(name)  # from here on it is spawned, whatever can be written
         self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
         return self._register.team.get(name)
 
     def _admit(self, name: str, role: str, model: str | None, *, plan: bool | None) -> None:
+        """Have it at work: in the roster, then as a process; then nothing can fail any more."""
         self._register.admit(name, role, model, plan=plan)
         try:
             self._register.publish()
+            self._resuming.start(name)
         except StoreError as error:  # who has no process must not pass for being at work
             self._register.change(name, status=Status.FAILED, reason=str(error))
             raise
@@ -201,7 +202,7 @@ class Commands:
         if member is None or not member.status.wants_process:
             self._handshakes.forget(LEAD)
             self._admit(LEAD, LEAD, None, plan=None)
-        self._teammates.start(LEAD)
+        self._teammates.start(LEAD)  # at once, where it waits for its next try
         member = self._register.team.get(LEAD)
         data = {"member": member.encode(), "warning": self._caution() or member.reason}
         reply(Answer(text="lead is there", data=data))

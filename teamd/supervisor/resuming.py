@@ -53,9 +53,11 @@ class Resuming:
         if self._teammates.state(name) in (State.STOPPING, State.KILLED):
             raise TeamError(f"{name} is about to end; try again in a moment")
         self.check(name)
+        at_limit = self._ledger.is_refused(name)
+        self._ledger.let_go(name)  # what can fail comes first
         self._register.change(name, status=Status.WORKING, reason=None)
-        if self._ledger.is_refused(name):
-            self.start(name)
+        if at_limit:
+            self._go_on(name)
         else:  # a missing key, say: only a new process knows of other settings
             self._teammates.restart(name, seconds=self._stop_seconds())
 
@@ -72,10 +74,18 @@ class Resuming:
     def start(self, name: str) -> None:
         """Give a teammate a process; one that rests at a limit goes on.
 
-        It keeps its process, which knows how long its conversation is: a new one would have to
-        keep back more, by its bytes, and might be refused again.
+        Raises:
+            StoreError: the ledger cannot be written; it was not started.
         """
         self._ledger.let_go(name)
+        self._go_on(name)
+
+    def _go_on(self, name: str) -> None:
+        """Start one that has no process; one that has keeps it.
+
+        It knows how long its conversation is: a new one would have to keep back more, by its
+        bytes, and might be refused again.
+        """
         self._teammates.start(name)
         self._teammates.ring([name])
 

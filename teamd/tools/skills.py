@@ -45,17 +45,20 @@ class LoadSkill(Tool[LoadSkillInput]):
 
     async def call(self, arguments: LoadSkillInput) -> str:
         """Its text, and which other files it has."""
-        name, _, file = arguments.name.partition("/")
-        skills = {skill.name: skill for skill in self._skills()}
-        skill = skills.get(name)
-        if skill is None:
-            known = f"there are: {', '.join(skills)}" if skills else "there are none"
-            raise ToolError(f"no skill named {name!r}; {known}")
+        skills = self._skills()
+        wanted = arguments.name
+        meant = [skill for skill in skills if f"{wanted}/".startswith(f"{skill.name}/")]
+        if not meant:
+            names = ", ".join(skill.name for skill in skills)
+            known = f"there are: {names}" if skills else "there are none"
+            raise ToolError(f"no skill named {wanted!r}; {known}")
+        skill = max(meant, key=lambda one: len(one.name))  # a name may hold a slash
+        file = wanted[len(skill.name) + 1 :]
         try:
             text = self._clipped(skill.read(file or FILE_NAME))
         except SettingsError as error:
             raise ToolError(str(error)) from error
-        files = [] if file else [f"{name}/{other}" for other in skill.files()]
+        files = [] if file else [f"{skill.name}/{other}" for other in skill.files()]
         if not files:
             return text
         return "\n".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,6 +58,25 @@ def test_every_mistake_in_the_settings_is_told(project: Project) -> None:
     status, found = levels(project)
     assert status == 1
     assert sum("team.toml" in what for what in found) == 2
+
+
+def test_files_of_skills_and_roles_that_nobody_could_read_are_named(project: Project) -> None:
+    for file, text in (
+        (".claude/skills/empty/SKILL.md", "---\nname: empty\n---\n"),
+        (".claude/skills/good/SKILL.md", "---\nname: good\ndescription: All is well\n---\n"),
+    ):
+        (project.folder / file).parent.mkdir(parents=True, exist_ok=True)
+        project.write(file, text)
+    clerk = project.folder / ".claude" / "agents" / "clerk.md"
+    clerk.parent.mkdir()
+    clerk.write_bytes("Prüft".encode("latin-1"))
+    status, found = levels(project)
+    assert status == 1
+    assert [Path(what.partition(": ")[0]).name for what in found if ".claude" in what] == [
+        "clerk.md",
+        "SKILL.md",
+    ]
+    assert any("it has no description; say when it is of use" in what for what in found)
 
 
 def test_another_teamd_that_comes_first_on_the_path_is_named(project: Project) -> None:

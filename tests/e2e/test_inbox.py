@@ -51,6 +51,20 @@ def test_following_without_taking_shows_a_line_without_an_id_once(
     assert [shown.count(f"tick {number}") for number in range(3)] == [1, 1, 1]
 
 
+def test_following_goes_on_where_an_agent_begins_to_lead(ann: Project) -> None:
+    """The person's mail goes to another file from then on."""
+    seen = ann.root / "seen"
+    with seen.open("w", encoding="utf-8") as output:
+        follower = ann.begin("teamctl", "inbox", "--follow", stdout=output)
+    ann.do("teamctl", "send", "lead", "as lead", "--from", "ann")
+    wait_until(lambda: "as lead" in seen.read_text("utf-8"), what="it is shown")
+    ann.enlist("ann", "lead")
+    ann.do("teamctl", "send", "user", "as user", "--from", "ann")
+    wait_until(lambda: "as user" in seen.read_text("utf-8"), what="it is shown")
+    follower.send_signal(signal.SIGINT)
+    assert follower.wait(timeout=20) == 130
+
+
 def stuck(project: Project) -> subprocess.Popen[str]:
     """A reader in the middle of showing a long mail: nobody reads what it writes."""
     project.do("teamctl", "send", "lead", "-", "--from", "ann", stdin=LONG)

@@ -125,6 +125,14 @@ def test_the_projects_own_teams_name_is_taken_before_that_team_is_there(project:
     assert not (project.folder / ".teams").exists()
 
 
+def test_a_name_that_another_team_has_is_refused_at_the_start(two: Project) -> None:
+    two.do("teamd", "stop")
+    two.write("team.toml", '[team]\nname = "Web"\n')
+    refused = two.run("teamd", "start")
+    assert refused.status == 1
+    assert "team.name is 'Web', as is that of .teams/web; give this team" in refused.complaint
+
+
 def test_the_projects_own_team_is_not_deleted(two: Project) -> None:
     refused = two.run("teamctl", "delete", "default")
     assert refused.status == 1

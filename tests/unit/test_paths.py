@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from teamd.errors import NoTeam, StoreError
-from teamd.store import paths as places
+from teamd.store import places
 from teamd.store.paths import TeamPaths
 
 NOBODY = 65534

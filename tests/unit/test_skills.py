@@ -59,6 +59,21 @@ def test_loading_gives_the_text_and_names_the_other_files(folder: Path) -> None:
     assert load(folder, "pdf/notes/tables.md").text == "Tables are hard."
 
 
+def test_a_name_may_hold_a_slash_and_the_longest_one_is_meant(folder: Path) -> None:
+    write(folder, "deep", "---\nname: pdf/forms\ndescription: Fills in\n---\nUse pdftk.")
+    assert "Use pdftk." in load(folder, "pdf/forms").text
+    assert "pdf/forms/SKILL.md" not in load(folder, "pdf/forms").text
+    assert load(folder, "pdf/notes/tables.md").text == "Tables are hard."
+    assert load(folder, "pd").is_error
+
+
+def test_what_yaml_takes_for_a_date_or_a_number_is_a_description(folder: Path) -> None:
+    write(folder, "dated", "---\nname: 7\ndescription: 2026-11-21\n---\n")
+    found, mistakes = skills.find([folder])
+    assert (found[0].name, found[0].description) == ("7", "2026-11-21")
+    assert mistakes == []
+
+
 def test_an_unknown_skill_is_an_error_that_names_those_that_are_there(folder: Path) -> None:
     assert load(folder, "docx") == Result(
         text="no skill named 'docx'; there are: pdf", is_error=True
