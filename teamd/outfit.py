@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from teamd.agent.conversation import Conversation
 from teamd.agent.errands import Errands
+from teamd.agent.gauge import Room
 from teamd.agent.intake import News
 from teamd.agent.limits import Metered
 from teamd.agent.open_work import OnRecord
@@ -92,6 +93,16 @@ class Outfit:
         partial = self.paths.partial(self.name)
         return self._patient(Audible(self._metered, partial) if self.leads else self._metered)
 
+    @property
+    def room(self) -> Room:
+        """How long its conversation, or that of a subagent, may become."""
+        chosen = self.settings.model
+        return Room(
+            context_tokens=chosen.context_tokens,
+            clear_at=chosen.clear_at,
+            compact_at=chosen.compact_at,
+        )
+
     @cached_property
     def _metered(self) -> Model:
         metered = Metered(
@@ -143,6 +154,7 @@ class Outfit:
             toolbox=Toolbox([self._bash, *self._file_tools(), self._load_skill]),
             calls=self.settings.limits.calls_per_wake,
             max_tokens=self.settings.model.max_tokens,
+            room=self.room,
         )
         workspace = self.settings.team.workspace
         system = subagent_prompt(of=self.name, role=role, workspace=workspace)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from teamd import credentials
 from teamd.agent.bell import Bell, SupervisorGoneError
 from teamd.agent.conversation import Conversation
-from teamd.agent.gauge import Room
 from teamd.agent.guidance import guidance
 from teamd.agent.intake import Intake, Persona
 from teamd.agent.leaving import Leaving
@@ -203,11 +202,7 @@ class Teammate:
             fetch=outfit.fetch(),
             calls_per_wake=settings.limits.calls_per_wake,
             max_tokens=settings.model.max_tokens,
-            room=Room(
-                context_tokens=settings.model.context_tokens,
-                clear_at=settings.model.clear_at,
-                compact_at=settings.model.compact_at,
-            ),
+            room=outfit.room,
             open_work=outfit.open_work(),
         )
 

@@ -62,11 +62,13 @@ class Owed:
 
     Attributes:
         messages: mail, as `Message.to_json` gives it.
-        note: or a line that is nobody's mail.
+        note: or a text that is nobody's mail.
+        passing: whether a reply settles it, or only the end of the turn does.
     """
 
     messages: tuple[Mapping[str, Any], ...] = ()
     note: str = ""
+    passing: bool = False
 
 
 def identity(opened: Mapping[str, Any]) -> str:

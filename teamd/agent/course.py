@@ -40,7 +40,7 @@ class Course:
             that are summaries.
         input_tokens: of all those replies, cached ones included.
         identity: a line that says whose conversation it is.
-        owed: mail of the turn that has not ended, and notes that no reply followed yet.
+        owed: mail and tasks of the turn that has not ended, and notes that no reply followed yet.
         summary: the summary that stands at the beginning of what the model sees, if any.
         view: what the model sees; only looked at by others.
         gauge: how much of a context that takes.
@@ -104,12 +104,12 @@ class Course:
 
     def _apply_note(self, record: Record) -> None:
         self.unfollowed = False
-        self.owed.append(Owed(note=record["text"]))
+        self.owed.append(Owed(note=record["text"], passing=not record.get("task", False)))
         self._tell(record["text"])
 
     def _apply_news(self, record: Record) -> None:
         self.told.add(record["about"])
-        self.owed.append(Owed(note=record["text"]))
+        self.owed.append(Owed(note=record["text"], passing=True))
         self._tell(record["text"])
 
     def _apply_started(self, record: Record) -> None:
@@ -123,7 +123,7 @@ class Course:
             self.paused_about = None
         self.owes_reply = self.stop_reason == "pause_turn"
         self.unfollowed = True
-        self.owed = [one for one in self.owed if not one.note]
+        self.owed = [one for one in self.owed if not one.passing]
         content = _returnable(record["content"])
         if content and record["stop_reason"] != "refusal":
             self.view.reply(self.turns, content)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from teamd.agent import prompts
+from teamd.agent.briefing import NothingOpen
+from teamd.agent.compaction import Compaction
 from teamd.models import Ask
 from teamd.tools import Result, ToolError
 
 if TYPE_CHECKING:
     from teamd.agent.conversation import Conversation
+    from teamd.agent.gauge import Room
     from teamd.models import Model
     from teamd.tools import Toolbox
 
@@ -23,6 +26,7 @@ class Subagent:
         toolbox: without what makes a member of the team.
         calls: how many model calls it may take.
         max_tokens: per reply.
+        room: how long its conversation may become.
     """
 
     def __init__(
@@ -34,9 +38,10 @@ class Subagent:
         toolbox: Toolbox,
         calls: int,
         max_tokens: int,
+        room: Room,
     ) -> None:
         self._conversation = conversation
-        self._model = model
+        self._compaction = Compaction(conversation, model, room=room, work=NothingOpen())
         self._model_name = model_name
         self._toolbox = toolbox
         self._calls = calls
@@ -51,9 +56,9 @@ class Subagent:
         """
         talk = self._conversation
         talk.open(system)
-        talk.add_note(prompt)
+        talk.add_note(prompt, task=True)
         for _ in range(self._calls):
-            talk.add_reply(await self._model.reply(self._ask()))
+            talk.add_reply(await self._compaction.reply(self._ask, _nothing_comes))
             await self._follow()
             if not talk.owes_reply:
                 talk.end_turn(talk.stop_reason, talk.said)
@@ -82,3 +87,7 @@ class Subagent:
             talk.add_result(call, await self._toolbox.run(call["name"], call["input"]))
         if talk.stop_reason == "max_tokens" and not talk.owes_reply:
             talk.add_note(prompts.CUT_OFF_REPLY)
+
+
+def _nothing_comes() -> None:
+    """Nobody writes to a subagent."""

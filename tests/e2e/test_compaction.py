@@ -101,6 +101,30 @@ def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None
     assert "I was told: You are 'alice', role: stepper, a member of the team 'default'" in told
 
 
+def test_a_subagent_outgrows_its_context_and_comes_to_its_end(cramped: Project) -> None:
+    count = 30
+    assert count * OUTPUT_BYTES / 4 > 3 * CONTEXT
+    plain = steps(count)
+
+    def subagent(asked: Asked) -> Answer:
+        if f"through {count}" in asked.heard or f"step {count}\n" in asked.heard:
+            found = re.search(r"The password is (\w+)", asked.heard)
+            return say(f"It is {found[1] if found else 'forgotten'}.")
+        return plain(asked)
+
+    cramped.stage.act("subagent", subagent)
+    given = {"prompt": TASK, "role": "stepper"}
+    cramped.stage.play("lead", use(("task", given)), say("Done."))
+    cramped.start()
+    assert cramped.do("teamctl", "chat", "Have it done.") == "Done.\n"
+    assert cramped.asked("lead")[-1].asked.last_results[0].text == "It is XYZZY."
+    done = [int(line) for line in (cramped.folder / "steps").read_text().split()]
+    assert done == list(range(1, count + 1))
+    asked = cramped.asked("subagent")
+    assert any("<summary>" in first_text(one) for one in asked)
+    assert cramped.refusals() == []
+
+
 def test_prompt_is_too_long_bricks_nobody(tmp_path: Path) -> None:
     """The settings promise ten times more than the model takes, as after a change of model."""
     with small(tmp_path, f"context_tokens = {10 * CONTEXT}") as project:
