@@ -9,6 +9,7 @@ from teamd.errors import NoTeam
 from teamd.protocol import TEAM_FOLDER, TEAMS_FOLDER, check_team_name
 from teamd.store import files
 from teamd.store.paths import TeamPaths
+from teamd.store.trouble import told
 
 
 def named(team_directory: str | None, team: str | None = None) -> TeamPaths | None:
@@ -81,10 +82,15 @@ def existing_or_here(team_directory: str | None, team: str | None = None) -> Tea
 
 
 def all_teams(folder: Path) -> list[TeamPaths]:
-    """The teams of a project: that in `.team/` first, then those in `.teams/` by name."""
+    """The teams of a project: that in `.team/` first, then those in `.teams/` by name.
+
+    Raises:
+        StoreError: the folders cannot be read.
+    """
     first = TeamPaths(folder / TEAM_FOLDER)
-    others = (TeamPaths(root) for root in sorted((folder / TEAMS_FOLDER).glob("[!.]*/")))
-    return [team for team in (first, *others) if team.root.is_dir()]
+    with told(folder / TEAMS_FOLDER):
+        others = (TeamPaths(root) for root in sorted((folder / TEAMS_FOLDER).glob("[!.]*/")))
+        return [team for team in (first, *others) if team.root.is_dir()]
 
 
 def _here() -> Path:
