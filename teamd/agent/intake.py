@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from teamd.protocol import moment_of
+from teamd.protocol import FRESH_KEY, PROMPT_KEY, moment_of
 from teamd.store.mailbox import Portion
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Intake:
             if not any(message.is_same_as(other) for other in fresh):  # a retried send
                 fresh.append(message)
         for message in fresh:
-            if message.extra.get("fresh") is True or not self._conversation.system:
+            if _begins_anew(message) or not self._conversation.system:
                 self._open()
         if fresh:
             new_task = self._plans.is_new_task(fresh)
@@ -121,3 +121,8 @@ class Intake:
             model=persona.model,
             tools=None if persona.tools is None else sorted(persona.tools),
         )
+
+
+def _begins_anew(message: Message) -> bool:
+    """Whether a spawn says so; what another program calls fresh is its own business."""
+    return all(message.extra.get(key) is True for key in (PROMPT_KEY, FRESH_KEY))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from teamd.errors import NotAMessage, StoreError, TeamError
-from teamd.protocol import LEAD, PROMPT_KEY, Message, check_name, new_id
+from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name, new_id
 from teamd.states import Status
 from teamd.store.requests import Answer
 from teamd.supervisor.lifecycle import State
@@ -143,7 +143,7 @@ class Commands:
         self._register.check()
         name = member.name if member else newcomer.name
         self._handshakes.forget(name)
-        extra = {PROMPT_KEY: True, **({"fresh": True} if newcomer.fresh else {})}
+        extra = {PROMPT_KEY: True, **({FRESH_KEY: True} if newcomer.fresh else {})}
         prompt = Message(
             id=message_id, sender=sender, to=name, content=newcomer.prompt, extra=extra
         )

@@ -148,11 +148,11 @@ def test_a_fresh_start_forgets_the_conversation_and_takes_the_new_role(tmp_path:
     life.live(calls=1)
     life.persona = Persona(system="You are 'alice', role: writer.")
     life.model_name = "other"
-    life.send("and more", id="1")
+    life.send("and more", id="1", extra={"fresh": True})  # another program's word: it is no spawn
     life.live(calls=2)
     assert life.model.asked[-1].system.endswith("role: tester."), "frozen in a conversation"
     assert life.model.asked[-1].model == "other", "asked at each call"
-    life.send("the new task", extra={"fresh": True})
+    life.send("the new task", extra={"prompt": True, "fresh": True})
     life.send("and more", id="1")
     life.live(calls=3)
     asked = life.model.asked[-1]

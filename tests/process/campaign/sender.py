@@ -29,7 +29,7 @@ def send(paths: TeamPaths, label: str, acknowledged: Path, names: list[str]) -> 
         number += 1
         to = chance.choice(names)
         content = f"{label}-{number}"
-        extra = {"fresh": True} if chance.randrange(FRESH_EVERY) == 0 else {}
+        extra = {"prompt": True, "fresh": True} if chance.randrange(FRESH_EVERY) == 0 else {}
         post.send(Message(sender="lead", to=to, content=content, extra=extra))
         os.write(file, f"{to} {content}\n".encode())
         time.sleep(chance.expovariate(1 / PAUSE_SECONDS))
