@@ -12,7 +12,8 @@ from teamd.store import running, teams
 from teamd.store.approvals import Approvals
 from teamd.store.ledger import Ledger
 from teamd.store.mailbox import Mailbox
-from teamd.store.rebuilding import opened_roster
+from teamd.store.rebuilding import mended
+from teamd.store.roster import Roster
 from teamd.store.terms import terms_of
 from teamd.store.watch import watch
 from teamd.supervisor import orphans
@@ -142,13 +143,16 @@ def assembled(
 
 def _register(parts: Parts) -> Register:
     """The roster; who stands in it with a process of a dead supervisor has none any more."""
+    trouble = mended(parts.paths, parts.journal)
     register = Register(
-        roster=opened_roster(parts.paths, parts.journal),
+        roster=Roster(parts.paths),
         post=parts.post,
         journal=parts.journal,
         team_name=parts.paths.own_name or parts.settings.team.name,
         log_of=parts.paths.log,
     )
+    if trouble is not None:
+        register.tell_lead(trouble)
     # What the roster says may be of an earlier boot, or edited: a teammate holds its life's lock.
     former = [
         m.process

@@ -116,7 +116,16 @@ class Unsynced(StoreError):
 
 
 class DamagedRoster(StoreError):
-    """`config.json` is there and cannot be understood."""
+    """`config.json` is there and cannot be understood.
+
+    Attributes:
+        why: what is wrong with it.
+    """
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is damaged ({why}); mend it, or `teamd restart` rebuilds it")
+        self.path = path
+        self.why = why
 
 
 class LockTimeout(StoreError):

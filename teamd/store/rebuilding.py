@@ -20,8 +20,8 @@ _PLAN: Final = "\nPlan: you work by plan."
 _IDENTITY: Final = re.compile(r"You are '([^']+)', role: (.*)\.$", re.MULTILINE)
 
 
-def opened_roster(paths: TeamPaths, journal: Journal) -> Roster:
-    """The roster, mended if need be.
+def mended(paths: TeamPaths, journal: Journal) -> str | None:
+    """Make a damaged roster anew; returns a line about it for whoever leads, if there was one.
 
     Raises:
         StoreError: it cannot be read, or was made by a newer version.
@@ -32,7 +32,12 @@ def opened_roster(paths: TeamPaths, journal: Journal) -> Roster:
     except DamagedRoster as error:
         kept = roster.replace_damaged(rebuilt(paths))
         journal.warn("roster rebuilt", reason=str(error), kept=str(kept))
-    return roster
+        return (
+            f"{error.path} was damaged ({error.why}): it was made anew from the conversations, and "
+            f"what stood there is kept in {kept}. Who was shut down is there again, idle, and who "
+            "had a model of its own has the team's: `teamctl team` shows all"
+        )
+    return None
 
 
 def rebuilt(paths: TeamPaths) -> Team:

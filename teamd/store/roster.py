@@ -229,9 +229,7 @@ class Roster:
             if len({member.name.lower() for member in members}) < len(members):
                 raise ValueError("two members have one name")  # noqa: TRY301 -- told below
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DamagedRoster(
-                f"{path} is damaged ({error}); mend it, or `teamd restart` rebuilds it"
-            ) from error
+            raise DamagedRoster(path, str(error)) from error
         return Team(name=name, members=members, extra=MappingProxyType(document))
 
     def _check_format(self, found: object) -> None:

@@ -76,7 +76,10 @@ class Register:
         except DamagedRoster as error:  # somebody edited it; what it said is known here
             kept = self._roster.replace_damaged(self.team)
             self._journal.warn("roster rebuilt", reason=str(error), kept=str(kept))
-            self.tell_lead(f"{error}; it was written anew, and what stood there is kept in {kept}")
+            self.tell_lead(
+                f"{error.path} was damaged ({error.why}): it was written anew, and what stood "
+                f"there is kept in {kept}"
+            )
         self._changes = []
 
     def look_again(self) -> None:

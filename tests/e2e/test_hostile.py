@@ -54,7 +54,7 @@ def test_a_roster_that_somebody_damaged_is_written_anew_and_kept(project: Projec
         "ann",
         "bob",
     }
-    assert "config.json is damaged" in project.mail("lead")
+    assert "config.json was damaged" in project.mail("lead")
     assert [file.read_text() for file in project.paths.root.glob("config.damaged-*")] == [
         "{garbage"
     ]
@@ -70,6 +70,10 @@ def test_a_roster_damaged_while_nobody_ran_is_rebuilt_from_the_conversations(
     project.paths.config.write_bytes(b"\0\0\0")
     project.start()
     assert project.log("teamd", "roster rebuilt")
+    [kept] = project.paths.root.glob("config.damaged-*")
+    assert f"it was made anew from the conversations, and what stood there is kept in {kept}" in (
+        project.mail("lead")
+    )
     member = project.wait_for("ann", "idle")
     assert member["role"] == "senior clerk"
     project.do("teamctl", "send", "ann", "Which colour was it?")
