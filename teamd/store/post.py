@@ -61,15 +61,14 @@ class Post:
             NotAMessage: too long, or with a NUL.
             StoreError: it could not be written.
         """
-        there, name = self.at(message.to)
-        to, warning = there.receiver(name)
+        there, sent = self._way(message.to)
+        to = sent.to.partition("@")[0]
         sender = message.sender
         if there is not self and "@" not in sender:
             sender = f"{sender}@{self._roster.read().name}"
-        address = to if there is self else f"{to}@{_name(there.paths)}"
         # The last that can fail: whoever is told of a failure sends it again.
         there.mailbox(to).put(replace(message, sender=sender, to=to))
-        return Sent(address, warning)
+        return sent
 
     def at(self, address: str) -> tuple[Post, str]:
         """The post of the receiver's team, and the receiver's name there.
@@ -90,9 +89,7 @@ class Post:
 
     def address(self, address: str) -> str:
         """The name as it is written in the roster; with its team, where that is another one."""
-        there, name = self.at(address)
-        to, _ = there.receiver(name)
-        return to if there is self else f"{to}@{_name(there.paths)}"
+        return self._way(address)[1].to
 
     def broadcast(self, message: Message) -> list[Sent]:
         """Send to every member but the sender and those that are shut down."""
@@ -135,6 +132,12 @@ class Post:
         """
         there, name = self.at(address)
         return there.mailbox(there.receiver(name)[0])
+
+    def _way(self, address: str) -> tuple[Post, Sent]:
+        """The post of the receiver's team, and what `send` would return."""
+        there, name = self.at(address)
+        to, warning = there.receiver(name)
+        return there, Sent(to if there is self else f"{to}@{_name(there.paths)}", warning)
 
     def mailbox(self, name: str) -> Mailbox:
         """The mailbox of that very name, whether the roster knows it or not."""
