@@ -162,7 +162,7 @@ class Teammate:
             name=name,
             conversation=conversation,
             approvals=approvals,
-            planned=lambda: Roster(self.paths).read().get(name).plan,
+            team=lambda: Roster(self.paths).read(),
         )
         outfit = Outfit(
             name=name,

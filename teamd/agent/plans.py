@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from teamd.protocol import LEAD, PROMPT_KEY, TEAMD, USER
+from teamd.protocol import (
+    COMPACT_TYPE,
+    LEAD,
+    PLAN_ANSWER_TYPE,
+    PROMPT_KEY,
+    SHUTDOWN_ANSWER_TYPE,
+    SHUTDOWN_TYPE,
+    TEAMD,
+)
 from teamd.store.question import Kind, Verdict
 
 if TYPE_CHECKING:
@@ -14,16 +22,18 @@ if TYPE_CHECKING:
     from teamd.protocol import Message
     from teamd.store.approvals import Approvals
     from teamd.store.question import Question
+    from teamd.store.roster import Team
 
 ACTING: Final = frozenset({"bash", "write_file", "edit_file", "background_run"})
-_LEADS: Final = frozenset({LEAD, USER})
+# Mail that asks for no work.
+_NO_TASK: Final = frozenset({COMPACT_TYPE, PLAN_ANSWER_TYPE, SHUTDOWN_ANSWER_TYPE, SHUTDOWN_TYPE})
 
 
 class Plans:
     """One teammate's plans: an approval opens the task that the plan was submitted for.
 
     Args:
-        planned: whether the roster says that it works by plan; asked at each call.
+        team: the roster, read at each call: it says who works by plan, and who is of the team.
     """
 
     def __init__(
@@ -32,12 +42,12 @@ class Plans:
         name: str,
         conversation: Conversation,
         approvals: Approvals,
-        planned: Callable[[], bool],
+        team: Callable[[], Team],
     ) -> None:
         self._name = name
         self._conversation = conversation
         self._approvals = approvals
-        self._planned = planned
+        self._team = team
         self._opened = ""  # the last task that was found approved; an approval is never taken back
 
     def task(self) -> str:
@@ -49,7 +59,7 @@ class Plans:
 
         Mail has no say in it: what counts is the question's own file, and whose task it is for.
         """
-        if tool not in ACTING or self.task() == self._opened or not self._planned():
+        if tool not in ACTING or self.task() == self._opened or not self._planned:
             return None
         mine = [question for question in self._mine() if question.task == self.task()]
         if any(question.status is Verdict.APPROVED for question in mine):
@@ -60,13 +70,14 @@ class Plans:
     def is_new_task(self, messages: Iterable[Message]) -> bool:
         """Whether mail that is about to be read begins another task.
 
-        A spawn's prompt does, and a task that was claimed for it while it was idle; and the lead's
-        message does once a turn has ended after the approval.
+        A spawn's prompt does, and a task that was claimed for it while it was idle. Once a turn has
+        ended after the approval, so does what the lead writes, or anybody outside the team; with
+        its fellows it talks about the task at hand.
         """
         messages = list(messages)
         if any(m.extra.get(PROMPT_KEY) is True or _tells_of_a_claim(m) for m in messages):
             return True
-        if not any(m.type == "message" and m.sender.lower() in _LEADS for m in messages):
+        if not self._planned or not any(self._may_set_task(message) for message in messages):
             return False
         finished = self._conversation.standing.finished
         return bool(finished) and any(
@@ -85,6 +96,16 @@ class Plans:
         for question in self._mine():
             if question.is_open and question.task != self.task():
                 self._approvals.expire(question.id)
+
+    @property
+    def _planned(self) -> bool:
+        return self._team().get(self._name).plan
+
+    def _may_set_task(self, message: Message) -> bool:
+        sender = message.sender.lower()
+        if message.type in _NO_TASK or sender == TEAMD:
+            return False
+        return sender == LEAD or self._team().find(sender) is None
 
     def _mine(self) -> list[Question]:
         return [

@@ -199,7 +199,7 @@ class Life:
             name="alice",
             conversation=conversation,
             approvals=self.approvals,
-            planned=lambda: Roster(self.paths).read().get("alice").plan,
+            team=lambda: Roster(self.paths).read(),
         )
 
     def conversation(self) -> Conversation:

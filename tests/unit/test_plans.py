@@ -153,15 +153,23 @@ def test_a_spawn_prompt_needs_a_new_plan_at_once(life: Life) -> None:
         ("lead", "message", True),
         ("user", "message", True),
         ("LEAD", "message", True),
+        ("lead", "broadcast", True),
+        ("lead", "request", True),
+        ("ci", "message", True),
+        ("lead@web", "message", True),
         ("bob", "message", False),
-        ("lead", "broadcast", False),
+        ("BOB", "request", False),
+        ("teamd", "message", False),
         ("lead", "shutdown_request", False),
+        ("lead", "plan_approval_response", False),
     ],
 )
-def test_after_the_turn_the_leads_next_message_is_a_new_task(
+def test_after_the_turn_mail_from_outside_is_a_new_task(
     life: Life, sender: str, kind: str, lapses: bool
 ) -> None:
+    """Or a plan that was approved once would let anybody have anything done."""
     approved(life)
+    enrol(life.paths, bob=Status.IDLE)
     message = Message(sender=sender, to="alice", content="More.", type=kind)
     life.mailbox.put(message)
     lives(life, say("."), calls=1)
