@@ -240,7 +240,8 @@ class Outfit:
         )
 
     def _file_tools(self) -> Iterator[Tool[Any]]:
-        workspace = Workspace(self.settings.team.workspace, hidden=[self.paths.root])
+        root = self.settings.team.workspace
+        workspace = Workspace(root, hidden=self.paths.off_limits(root))
         yield ReadFile(workspace=workspace, output_bytes=self.settings.tools.output_bytes)
         yield WriteFile(workspace=workspace)
         yield EditFile(workspace=workspace)

@@ -231,7 +231,7 @@ class Teammate:
             skills=skills,
         )
         return Persona(
-            system=prompt + guidance(Workspace(folder, hidden=[self.paths.root])),
+            system=prompt + guidance(Workspace(folder, hidden=self.paths.off_limits(folder))),
             role=member.role,
             team=team.name,
             model=role.model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.protocol import LEAD, TEAMS_FOLDER, USER
+from teamd.protocol import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER
 from teamd.store import files
 
 if TYPE_CHECKING:
@@ -29,6 +29,16 @@ class TeamPaths:
     def own_name(self) -> str | None:
         """The name of a team in `.teams/`; the settings name any other."""
         return self.root.name if self.root.parent.name == TEAMS_FOLDER else None
+
+    def off_limits(self, workspace: Path) -> list[Path]:
+        """The folders that are not for tools: its own, and those of other teams within reach.
+
+        Who could write into another team's would be able to approve its own plans there, or to
+        send mail in anybody's name.
+        """
+        folders = {self.home, workspace}
+        names = (TEAM_FOLDER, TEAMS_FOLDER)
+        return [self.root, *(folder / name for folder in folders for name in names)]
 
     @property
     def settings(self) -> Path:

@@ -49,7 +49,7 @@ class Workspace:
             )
         if self._is_hidden(place):
             raise ToolError(
-                f"{path!r} is in the team directory, which is not for tools; use another place "
+                f"{path!r} is in a team directory, which is not for tools; use another place "
                 f"in the workspace {self.root}"
             )
         return place

@@ -135,7 +135,7 @@ def test_what_is_outside_is_refused_by_a_sentence(workspace: Workspace, path: st
     [".team", ".team/", ".team/file", "team/inbox/new", "folder/team/file", "./.team/../team"],
 )
 def test_the_team_directory_is_refused(workspace: Workspace, path: str) -> None:
-    with pytest.raises(ToolError, match="is in the team directory"):
+    with pytest.raises(ToolError, match="is in a team directory"):
         workspace.resolve(path)
 
 
@@ -144,7 +144,7 @@ def test_another_name_of_the_team_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".team").mkdir()
     workspace = Workspace(tmp_path, hidden=[tmp_path / "elsewhere"])
     (tmp_path / "elsewhere").symlink_to(".team")
-    with pytest.raises(ToolError, match="is in the team directory"):
+    with pytest.raises(ToolError, match="is in a team directory"):
         workspace.resolve(".team/file")
 
 
