@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from teamd.errors import StoreError
+from teamd.protocol import is_moment
 from teamd.store import files
 from teamd.store.trouble import told
 from teamd.tools import ToolError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 RUNNING: Final = "running"
 STOPPED: Final = "stopped"
+LOST: Final = "(not known any more: its file was damaged)"
 INTERRUPTED: Final = "ended with the process of its teammate"
 OUTPUT_BYTES: Final = 4 << 20
 MOST_RUNNING: Final = 20
@@ -66,10 +68,18 @@ class Job:
         return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
     @classmethod
-    def decode(cls, content: bytes) -> Job:
-        """Read a job's file."""
-        fields: dict[str, Any] = json.loads(content)
-        return cls(**fields)
+    def decode(cls, content: bytes, *, number: int) -> Job:
+        """Read a job's file; where it holds none, what is known of the job all the same."""
+        try:
+            fields: dict[str, Any] = json.loads(content)
+            words = {key: fields[key] for key in ("what", "state")}
+            started, ended = fields["started"], fields["ended"]
+            whole = all(isinstance(text, str) for text in words.values())
+            if not (whole and is_moment(started) and (ended is None or is_moment(ended))):
+                raise ValueError(words)  # noqa: TRY301 -- the same as what is no JSON
+        except (ValueError, KeyError, TypeError, RecursionError):  # a power cut left half of it
+            return cls(id=str(number), what=LOST, state=INTERRUPTED, started=0.0, ended=0.0)
+        return cls(id=str(number), **words, started=started, ended=ended)
 
 
 class Jobs:
@@ -180,8 +190,9 @@ class Jobs:
 
     def _read(self) -> Iterator[Job]:
         for path in self._folder.glob("*.json"):
-            if (content := files.read(path)) is not None:
-                yield Job.decode(content)
+            # What others put there is none; `isdecimal` alone takes digits of other scripts.
+            if path.stem.isascii() and path.stem.isdecimal():
+                yield Job.decode(files.read(path) or b"", number=int(path.stem))
 
     def _output(self, job_id: str) -> Path:
         return self._folder / f"{job_id}.out"

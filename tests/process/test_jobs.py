@@ -11,7 +11,7 @@ import pytest
 
 from teamd.identity import Identity
 from teamd.tools import Result, Toolbox
-from teamd.tools.background import INTERRUPTED, MOST_RUNNING, STOPPED, Jobs, Spool
+from teamd.tools.background import INTERRUPTED, LOST, MOST_RUNNING, STOPPED, Jobs, Spool
 from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
 from teamd.tools.shell import Bash
 from tests.waiting import until
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from pathlib import Path
     from typing import Any
+
+
+FACTS = {"id": "3", "what": "make", "state": "done", "started": 1.0, "ended": 2.0}
 
 
 class Bench:
@@ -169,3 +172,28 @@ def test_what_is_on_disk_is_what_was_told(bench: Bench) -> None:
         assert (bench.folder / "jobs" / "1.out").read_bytes() == b"over\n"
 
     do(scenario())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"\xff", b"[]", b"7", b"{}", json.dumps({**FACTS, "state": 1}).encode(),
+     json.dumps({**FACTS, "ended": "x"}).encode(), b"[" * 100_000],
+)  # fmt: skip
+def test_a_damaged_file_of_a_job_harms_nobody_and_its_number_is_not_used_again(
+    tmp_path: Path, content: bytes
+) -> None:
+    """A power cut can leave it empty, as it is not synced: a teammate died of that for good."""
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    (folder / "3.json").write_text(json.dumps(FACTS))
+    (folder / "4.json").write_bytes(content)
+    (folder / "notes.json").write_text("{}")
+
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        assert [(job.id, job.what) for job in bench.jobs.all()] == [("3", "make"), ("4", LOST)]
+        assert "job 4: ended with the process of its teammate" in await bench.check("4")
+        assert (await bench.run("true")).text.startswith("job_id: 5")
+        await bench.ended("5")
+
+    asyncio.run(scenario())
