@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import programs
-from teamd.errors import SettingsError, TeamError, UnknownTeam
+from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
 from teamd.protocol import TEAMS_FOLDER, check_team_name
 from teamd.states import Status
 from teamd.store import files, running
@@ -20,6 +21,9 @@ from teamd.store.roster import Roster
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from teamd.identity import Identity
+
+_FOR_GOOD: Final = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.EINVAL})
 _START_SECONDS: Final = 90.0  # more than `teamd start` itself gives teamd
 _STOP_SECONDS: Final = 60.0
 
@@ -61,8 +65,12 @@ def teams(folder: Path) -> list[TeamFacts]:
 
 
 def supervisors(folder: Path) -> set[int]:
-    """The processes that supervise the teams of a project."""
-    there = (running.supervisor(paths) for paths in all_teams(folder))
+    """The processes of this user that supervise the teams of a project.
+
+    Raises:
+        StoreError: it cannot be told at the moment.
+    """
+    there = (_supervisor(paths) for paths in all_teams(folder))
     return {process.pid for process in there if process is not None}
 
 
@@ -172,6 +180,16 @@ def remove(paths: TeamPaths) -> None:
         shutil.rmtree(aside)
     except OSError as error:
         raise TeamError(f"{paths.root} cannot be removed: {error.strerror}") from error
+
+
+def _supervisor(paths: TeamPaths) -> Identity | None:
+    try:
+        return running.supervisor(paths)
+    except StoreError as error:
+        # A folder in the file's place, or another user's file: no supervisor of ours locked that.
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FOR_GOOD:
+            return None
+        raise
 
 
 def _facts(paths: TeamPaths) -> TeamFacts:

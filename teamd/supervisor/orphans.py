@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
+from teamd.errors import StoreError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -40,7 +42,7 @@ class Orphans:
 
     Args:
         others: the supervisors of other teams: one that an agent started is adopted, too, and
-            leads a life of its own.
+            leads a life of its own. It may raise a `StoreError`.
     """
 
     def __init__(self, journal: Journal, others: Callable[[], set[int]]) -> None:
@@ -56,7 +58,9 @@ class Orphans:
         """
         try:
             self._end(spare)
-        except OSError as error:  # no descriptors left, say: the next time finds them as well
+        # No descriptors left, say: nobody is killed of whom it is not known whether it is one of
+        # the others, and the next time finds them as well.
+        except (OSError, StoreError) as error:
             self._journal.error("orphans not looked for", error)
 
     def _end(self, spare: set[int]) -> None:

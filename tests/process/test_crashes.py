@@ -151,3 +151,21 @@ def test_two_processes_are_never_one_teammate(project: Project) -> None:
     assert len(project.asked("jo")) == 1
     os.close(other)
     wait_until(lambda: len(project.asked("jo")) == 2, what="jo goes on once the other has ended")
+
+
+def test_another_teams_odd_directory_harms_nobody_who_cleans_up(project: Project) -> None:
+    """Whoever ends what a teammate left looks which of it are supervisors of other teams."""
+    (project.folder / ".teams" / "web" / "teamd.pid").mkdir(parents=True)
+    project.stage.play("jo", use(("bash", {"command": "sleep 1000 & sleep 1001"})), say("Done."))
+    supervisor = project.start()
+    project.do("teamctl", "spawn", "jo", "clerk", "Go.")
+    wait_until(lambda: "sleep 1001" in project.survivors().values(), what="the command runs")
+    killed = project.member("jo")["pid"]
+    os.kill(killed, signal.SIGKILL)
+    project.wait_for("jo", "idle")
+    assert project.member("jo")["pid"] != killed
+    assert project.supervisor == supervisor
+    wait_until(
+        lambda: not {"sleep 1000", "sleep 1001"} & set(project.survivors().values()),
+        what="nothing is left of the command",
+    )
