@@ -160,6 +160,12 @@ class Team:
         )
         return replace(self, members=members)
 
+    def without(self, name: str) -> Team:
+        """The team without the member of that name."""
+        return replace(
+            self, members=tuple(m for m in self.members if m.name.lower() != name.lower())
+        )
+
     def encode(self) -> bytes:
         """The content of `config.json`."""
         document = {

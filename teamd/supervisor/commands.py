@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from teamd.errors import NotAMessage, StoreError, TeamError
+from teamd.errors import NotAMessage, TeamError
 from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name, new_id
 from teamd.states import Status
 from teamd.store.requests import Answer
@@ -126,7 +126,11 @@ class Commands:
         command(request, reply)
 
     def spawn(self, newcomer: Newcomer, message_id: str, *, sender: str = LEAD) -> Member:
-        """Start or wake a teammate: the prompt first, then the roster, then the process.
+        """Start or wake a teammate: the roster first, then the prompt, then the process.
+
+        The prompt is what makes it: what fails before leaves all as it was, what fails behind it
+        is tried again until it is done. A supervisor that is killed in between leaves one that
+        idles, and nobody who was told otherwise.
 
         Args:
             newcomer: who.
@@ -135,7 +139,7 @@ class Commands:
 
         Raises:
             TeamError: it works already, is being shut down, or remembers another role; the role's
-                file cannot be understood.
+                file cannot be understood; something cannot be written.
         """
         member = self._register.team.find(newcomer.name)
         self._check(member, newcomer)
@@ -147,20 +151,36 @@ class Commands:
         prompt = Message(
             id=message_id, sender=sender, to=name, content=newcomer.prompt, extra=extra
         )
-        self._post.mailbox(name).put(prompt)
-        self._admit(name, newcomer.role, newcomer.model, plan=newcomer.plan)
+        self._admit(
+            name,
+            newcomer.role,
+            newcomer.model,
+            plan=newcomer.plan,
+            then=lambda: self._post.mailbox(name).put(prompt),
+        )
         self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
         return self._register.team.get(name)
 
-    def _admit(self, name: str, role: str, model: str | None, *, plan: bool | None) -> None:
-        """Have it at work: in the roster, then as a process; then nothing can fail any more."""
+    def _admit(
+        self,
+        name: str,
+        role: str,
+        model: str | None,
+        *,
+        plan: bool | None,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Have it in the roster, then do something, then have it at work; or all as before."""
+        before = self._register.team.find(name)
         self._register.admit(name, role, model, plan=plan)
         try:
             self._register.publish()
-            self._resuming.start(name)
-        except StoreError as error:  # who has no process must not pass for being at work
-            self._register.change(name, status=Status.FAILED, reason=str(error))
+            self._resuming.let_go(name)
+            then()
+        except TeamError:
+            self._register.restore(name, before)
             raise
+        self._resuming.go_on(name)
 
     def _check(self, member: Member | None, newcomer: Newcomer) -> None:
         name = member.name if member else newcomer.name

@@ -60,6 +60,15 @@ class Register:
         """
         self._apply(lambda team: _admitted(team, name, role, model, plan=plan))
 
+    def restore(self, name: str, before: Member | None) -> None:
+        """Take an admission back.
+
+        Args:
+            name: the member's.
+            before: what it was; `None` where it was none.
+        """
+        self._apply(lambda team: team.without(name) if before is None else team.with_member(before))
+
     def publish(self) -> None:
         """Write what has changed, if anything has.
 
@@ -181,5 +190,5 @@ def _admitted(team: Team, name: str, role: str, model: str | None, *, plan: bool
         status=Status.WORKING,
         color=COLOURS[len(team.members) % len(COLOURS)],
     )
-    at_work = replace(member, role=role, model=model, status=Status.WORKING, reason=None)
-    return team.with_member(at_work if plan is None else replace(at_work, plan=plan))
+    admitted = replace(member, role=role, model=model, status=Status.WORKING, reason=None)
+    return team.with_member(admitted if plan is None else replace(admitted, plan=plan))

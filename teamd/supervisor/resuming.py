@@ -54,10 +54,10 @@ class Resuming:
             raise TeamError(f"{name} is about to end; try again in a moment")
         self.check(name)
         at_limit = self._ledger.is_refused(name)
-        self._ledger.let_go(name)  # what can fail comes first
+        self.let_go(name)  # what can fail comes first
         self._register.change(name, status=Status.WORKING, reason=None)
         if at_limit:
-            self._go_on(name)
+            self.go_on(name)
         else:  # a missing key, say: only a new process knows of other settings
             self._teammates.restart(name, seconds=self._stop_seconds())
 
@@ -71,17 +71,16 @@ class Resuming:
         if refusal is not None:
             raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
 
-    def start(self, name: str) -> None:
-        """Give a teammate a process; one that rests at a limit goes on.
+    def let_go(self, name: str) -> None:
+        """Have one that rests at a limit try again, once it goes on.
 
         Raises:
-            StoreError: the ledger cannot be written; it was not started.
+            StoreError: the ledger cannot be written.
         """
         self._ledger.let_go(name)
-        self._go_on(name)
 
-    def _go_on(self, name: str) -> None:
-        """Start one that has no process; one that has keeps it.
+    def go_on(self, name: str) -> None:
+        """Start one that has no process; one that rests at a limit keeps the one that it has.
 
         It knows how long its conversation is: a new one would have to keep back more, by its
         bytes, and might be refused again.

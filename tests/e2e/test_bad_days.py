@@ -49,9 +49,14 @@ def test_logs_that_are_moved_away_are_begun_anew(project: Project) -> None:
 
 
 @contextmanager
-def immutable(root: Path) -> Iterator[None]:
-    """Nothing in a folder can be changed, as on a disk that was remounted after a fault."""
-    there = [str(root), *(str(path) for path in root.rglob("*"))]
+def immutable(root: Path, *, inside: bool = True) -> Iterator[None]:
+    """Nothing in a folder can be changed, as on a disk that was remounted after a fault.
+
+    Args:
+        root: the folder.
+        inside: whether that goes for what is in its folders, too.
+    """
+    there = [str(root), *(str(path) for path in root.rglob("*") if inside)]
     changed = subprocess.run(["chattr", "+i", *there], capture_output=True, text=True, check=False)
     try:
         if changed.returncode:
@@ -178,3 +183,25 @@ def test_a_teammate_that_cannot_fork_gets_a_tool_error(project: Project) -> None
     assert "bash could not be started in" in result.text
     assert "Resource temporarily unavailable" in result.text
     assert project.member("ann")["pid"] == pid
+
+
+@needs_chattr
+def test_a_refused_spawn_is_not_done_all_the_same(project: Project) -> None:
+    """Whoever repeats it then has it done once."""
+    turn = (use(("bash", {"command": "echo deployed >> deployed"})), say("Done."))
+    project.stage.play("ann", say("Ready."), *turn, *turn)
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle")
+    for name in ("ann", "bob"):
+        spawn = ("teamctl", "spawn", name, "coder", "Deploy it.")
+        with immutable(project.paths.root, inside=False):
+            refused = project.run(*spawn)
+            assert refused.status == 1
+            assert "config.json may not be accessed" in refused.complaint
+        assert not project.paths.inbox("bob").exists()
+        project.do(*spawn, "--wait")
+    assert (project.folder / "deployed").read_text() == "deployed\n"
+    assert [m["content"] for r in project.records("bob", "mail") for m in r["messages"]] == [
+        "Deploy it."
+    ]

@@ -67,11 +67,13 @@ class Spawn:
         well = given is not None and given.exit_code == ExitCode.DONE
         assert prompts in ([], [name]), f"{prompts} after {injection}"
         assert Mailbox(paths, name).rejected() == 0, str(injection)
-        if at_work(member):
+        if at_work(member) and not (injection.deadly and given is None):
             assert prompts == [name], f"{name} works without a prompt after {injection}"
         assert at_work(member) or not well, f"{given} and {member} after {injection}"
         refused = given is not None and not well and UNKNOWN not in given.text
         assert not (refused and at_work(member)), f"{given}, but {member} after {injection}"
+        if refused and not injection.late:
+            assert (member, prompts) == (None, []), f"{given}, but half done after {injection}"
         return well
 
 
