@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
+from teamd.errors import StoreError
 from teamd.store import running
 from teamd.store.entries import NOTHING
 from teamd.store.ledger import Ledger
@@ -14,7 +15,7 @@ from teamd.store.mailbox import Mailbox
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rich.console import Console, ConsoleOptions, Group
     from rich.table import Table
@@ -35,15 +36,20 @@ _GAP: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A member and what can be measured of it right now."""
+    """A member and what can be measured of it right now.
+
+    Attributes:
+        trouble: why its mail cannot be counted.
+    """
 
     member: Member
     alive: bool
     cpu_seconds: float | None
     memory_bytes: int | None
-    queued: int
+    queued: int | None
     rejected: int
     account: Account
+    trouble: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The member as `--json` shows it."""
@@ -56,13 +62,21 @@ class Row:
             "memory_bytes": self.memory_bytes,
             "queued": self.queued,
             "rejected": self.rejected,
+            "trouble": self.trouble,
             "usd": output.known_usd(self.account),
         }
 
 
-def rows(paths: TeamPaths, team: Team) -> list[Row]:
+def costs(paths: TeamPaths) -> tuple[Mapping[str, Account], str | None]:
+    """What each member has used; and why it is not known, if so."""
+    try:
+        return Ledger(paths.ledger).read().used, None
+    except StoreError as error:
+        return {}, f"no costs are known: {error}"
+
+
+def rows(paths: TeamPaths, team: Team, used: Mapping[str, Account]) -> list[Row]:
     """Measure every member."""
-    used = Ledger(paths.ledger).read().used
     return [_measured(paths, member, used.get(member.name, NOTHING)) for member in team.members]
 
 
@@ -80,11 +94,16 @@ def drawn(paths: TeamPaths) -> Group:
     if not team.members:
         empty = "nobody is in the team yet; `teamctl spawn NAME ROLE PROMPT` adds someone"
         return Group(Text(empty), *notes)
-    measured = rows(paths, team)
+    used, trouble = costs(paths)
+    if trouble:
+        notes.append(Text(trouble, style="red"))
+    measured = rows(paths, team, used)
     for row in measured:
         if row.member.reason:
             reason = output.plain(" ".join(row.member.reason.split()))
             notes.append(Text(f"{row.member.name}: {reason}"))
+        if row.trouble:
+            notes.append(Text(f"{row.member.name}: {row.trouble}", style="red"))
         if row.rejected:
             rejected = paths.rejected(row.member.name)
             notes.append(Text(f"{row.member.name}: {row.rejected} lines were no mail: {rejected}"))
@@ -126,6 +145,11 @@ def _width(cell: Text | str) -> int:
 
 def _measured(paths: TeamPaths, member: Member, account: Account) -> Row:
     box = Mailbox(paths, member.name)
+    queued, rejected, trouble = None, 0, None
+    try:
+        queued, rejected = box.queued(), box.rejected()
+    except StoreError as error:  # one file of one member hides nobody
+        trouble = str(error)
     alive = member.process is not None and member.process.alive
     cpu, memory = _usage(member) if alive else (None, None)
     return Row(
@@ -133,9 +157,10 @@ def _measured(paths: TeamPaths, member: Member, account: Account) -> Row:
         alive=alive,
         cpu_seconds=cpu,
         memory_bytes=memory,
-        queued=box.queued(),
-        rejected=box.rejected(),
+        queued=queued,
+        rejected=rejected,
         account=account,
+        trouble=trouble,
     )
 
 
@@ -163,7 +188,7 @@ def _cells(row: Row) -> list[Any]:
         output.ago(member.since) if row.alive else "-",
         "-" if row.cpu_seconds is None else f"{row.cpu_seconds:.1f}s",
         "-" if row.memory_bytes is None else output.count(row.memory_bytes),
-        str(row.queued),
+        "?" if row.queued is None else str(row.queued),
         output.count(member.turns),
         output.count(member.input_tokens),
         output.count(member.output_tokens),

@@ -8,13 +8,12 @@ import click
 
 from teamctl import output
 from teamctl.checks import Finding, Level
+from teamctl.checks.files import files
 from teamctl.checks.machine import machine
 from teamctl.checks.model import model
 from teamctl.checks.texts import texts
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
-from teamd.store import running
-from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,20 +58,8 @@ def _findings(choice: Choice) -> Iterator[Finding]:
         yield Finding(Level.FAIL, str(error))
     yield from machine(team)
     if team is not None:
-        yield from _team(team)
+        yield from files(team)
     yield from _settings(choice, team)
-
-
-def _team(paths: TeamPaths) -> Iterator[Finding]:
-    there = running.supervisor(paths)
-    if there is None:
-        yield Finding(Level.NOTE, "no teamd runs", "`teamd start` starts it")
-    else:
-        yield Finding(Level.OK, f"teamd runs (pid {there.pid})")
-    try:
-        Roster(paths).read()
-    except TeamError as error:
-        yield Finding(Level.FAIL, str(error))
 
 
 def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from teamctl import output
-from teamctl.roster_table import drawn, rows
+from teamctl.roster_table import costs, drawn, rows
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 from teamd.store.roster import Roster
@@ -37,7 +37,10 @@ def command(choice: Choice, *, watched: bool, as_json: bool) -> int:
     paths = choice.existing()
     if as_json:
         team = Roster(paths).read()
-        members = [row.to_json() for row in rows(paths, team)]
+        used, trouble = costs(paths)
+        if trouble:
+            output.warn(trouble)
+        members = [row.to_json() for row in rows(paths, team, used)]
         output.print_json({"team_name": team.name, "members": members})
     elif watched:
         _watch(paths)

@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 _KINDS: Final = {
     "name": str,
+    "agent_id": str,
     "role": str,
+    "model": str | None,
+    "color": str,
+    "reason": str | None,
     "pid": int | None,
     "started": int | float | None,
+    "since": int | float | None,
     "plan": bool,
     "turns": int,
     "input_tokens": int,

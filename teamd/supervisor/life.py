@@ -35,6 +35,9 @@ class Register(Protocol):
     def crashed(self, name: str, reason: str) -> None:
         """A teammate has no process for a moment, and is started again."""
 
+    def hindered(self, name: str, reason: str) -> None:
+        """A teammate cannot go on for trouble with its files, and is tried again and again."""
+
     def failed(self, name: str, reason: str) -> None:
         """A teammate has crashed too often, or for good, and is given up."""
 
@@ -52,6 +55,7 @@ class Life:
     Attributes:
         due: when to start again, or to use force.
         again: whether it is started again once it has ended.
+        hindrances: how often in a row its process ended for trouble with files.
     """
 
     name: str
@@ -60,8 +64,14 @@ class Life:
     vigil: Vigil | None = None
     due: Deadline | None = None
     again: bool = False
+    hindrances: int = 0
     crashes: Crashes = field(default_factory=Crashes)
     when_ended: list[Callable[[bool], None]] = field(default_factory=list)
+
+    def forgive(self) -> None:
+        """Count no earlier end any more: a person has asked for another try."""
+        self.hindrances = 0
+        self.crashes.forgive()
 
     def left(self, silence: Silence) -> float:
         """Seconds until something is to be done, or its silence will be too long."""

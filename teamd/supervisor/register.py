@@ -125,6 +125,14 @@ class Register:
         self._journal.warn("crashed", name=name, reason=reason)
         self.change(name, pid=None, started=None, since=None, reason=f"{reason}; starting again")
 
+    def hindered(self, name: str, reason: str) -> None:
+        """A teammate cannot go on for trouble with its files, and is tried again and again."""
+        self.tell_lead(
+            f"{name} cannot go on: {reason}, several times in a row; it is started again every few "
+            f"seconds. Its log is {self._log_of(name)}, and `teamctl doctor` names damaged files",
+            to=_above(name),
+        )
+
     def failed(self, name: str, reason: str) -> None:
         """A teammate has crashed too often, or for good, and is given up."""
         self._journal.warn("failed", name=name, reason=reason)

@@ -29,6 +29,7 @@ KILL_AGAIN_SECONDS: Final = 1.0
 # A full disk or a full process table is the machine's trouble: however long it lasts, the teammate
 # is not given up for it, and goes on once it is over.
 TROUBLE_SECONDS: Final = 5.0
+_HINDRANCES: Final = 3  # in a row, and somebody is told: it may not pass by itself
 _SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
 
 Run: TypeAlias = Callable[[str, int, Vitals], int]
@@ -69,12 +70,12 @@ class Teammates:
     def start(self, name: str) -> None:
         """Give a teammate a process, unless it has one; earlier crashes count no more."""
         life = self._lives.setdefault(name, Life(name))
-        life.crashes.forgive()
+        life.forgive()
         self._step(life, Event.WANTED)
 
     def restart(self, name: str, *, seconds: float) -> None:
         """Give a teammate a new process; a `stop` that comes meanwhile is the last word."""
-        self._lives.setdefault(name, Life(name)).crashes.forgive()
+        self._lives.setdefault(name, Life(name)).forgive()
         self.stop(name, seconds=seconds, again=True)
 
     def stop(
@@ -183,8 +184,11 @@ class Teammates:
     def _crash(self, life: Life, code: int) -> None:
         """A process ended by itself."""
         delay: float | None = None  # wrong settings are as wrong a second later
+        life.hindrances = life.hindrances + 1 if code == ChildExit.IO else 0
         if code == ChildExit.IO:
             delay = TROUBLE_SECONDS
+            if life.hindrances == _HINDRANCES:
+                self._register.hindered(life.name, how_it_ended(code))
         elif code != ChildExit.SETTINGS:
             delay = life.crashes.note(clocks.elapsed(), self._tolerance())
         event = Event.HOPELESS if delay is None else Event.CRASHED

@@ -139,3 +139,29 @@ def test_a_named_team_directory_is_made_with_its_parents(project: Project) -> No
     project.do("teamd", "start")
     assert (project.folder / "deep/er/.team/config.json").is_file()
     project.do("teamd", "stop")
+
+
+def test_one_damaged_file_hides_nobody_and_is_told(project: Project) -> None:
+    """Its teammate is started again and again, as it may pass: somebody has to know of it."""
+    project.start()
+    for name in ("ann", "bob"):
+        project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
+    project.do("teamd", "stop")
+    project.paths.taken("ann").write_text('{"batch": "x')
+    project.paths.ledger.unlink()
+    project.paths.ledger.mkdir()
+    shown = project.do("teamctl", "team")
+    assert "ann.taken.jsonl" in shown
+    assert "no costs are known: " in shown
+    members = json.loads(project.do("teamctl", "team", "--json"))["members"]
+    assert [(m["name"], m["queued"], m["trouble"] is None) for m in members] == [
+        ("ann", None, False),
+        ("bob", 0, True),
+    ]
+    checked = project.run("teamctl", "doctor")
+    assert checked.status == 1
+    assert checked.stdout.count("FAIL") == 2
+    project.paths.ledger.rmdir()
+    project.start()
+    wait_until(lambda: "ann cannot go on" in project.mail("lead"), timeout_seconds=40)
+    project.do("teamctl", "send", "bob", "Are you there?", "--wait")

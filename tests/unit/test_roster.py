@@ -158,6 +158,11 @@ def test_a_newer_format_is_refused_and_left_alone(
         b'{"members": ["alice"]}',
         b'{"members": [{"role": "coder"}]}',
         b'{"members": [{"name": 7}]}',
+        b'{"members": [{"name": "al", "color": 12}]}',
+        b'{"members": [{"name": "al", "reason": 7}]}',
+        b'{"members": [{"name": "al", "since": "yesterday"}]}',
+        b'{"members": [{"name": "al", "model": []}]}',
+        b'{"members": [{"name": "al", "agent_id": null}]}',
         b'{"members": [{"name": "../../evil"}]}',  # a name is a part of paths
         b'{"members": [{"name": ""}]}',
         b'{"members": [{"name": "teamd"}]}',  # its inbox is the supervisor's

@@ -55,6 +55,11 @@ def test_no_line_is_wider_than_the_screen_and_no_number_is_cut(
     assert row.count("…") <= 2
 
 
+def test_a_colour_that_no_terminal_knows_is_none(paths: TeamPaths) -> None:
+    add(paths, "ann", color="of the sea")
+    assert screen(paths, 200)[1].startswith("ann ")
+
+
 def test_a_reason_of_many_lines_is_one_note(paths: TeamPaths) -> None:
     add(paths, "ann", reason="the server said:\n\n  no\r\n")
     assert screen(paths, 200)[-1].rstrip() == "ann: the server said: no"
