@@ -6,6 +6,7 @@ import fcntl
 import os
 import sys
 from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError, Unsynced
@@ -189,9 +190,19 @@ def sync_directory(directory: Path) -> None:
 
 
 def make_private_directory(directory: Path) -> None:
-    """Make a directory that only its owner can look into, with its parents, unless it is there."""
+    """Make a directory that only its owner can look into, with its parents, unless it is there.
+
+    Its name is on the disk when this returns: what is synced within it would be lost with it.
+    """
     with told(directory):
-        directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        if directory.is_dir():
+            return
+        parents = takewhile(lambda parent: not parent.exists(), directory.parents)
+        for parent in reversed(list(parents)):
+            parent.mkdir(exist_ok=True)
+            sync_directory(parent.parent)
+        directory.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+        sync_directory(directory.parent)
 
 
 def ignore(directory: Path) -> None:

@@ -60,22 +60,28 @@ def test_a_roster_that_somebody_damaged_is_written_anew_and_kept(project: Projec
     ]
 
 
+@pytest.mark.parametrize("content", [b"\0\0\0", None])
 def test_a_roster_damaged_while_nobody_ran_is_rebuilt_from_the_conversations(
-    project: Project,
+    project: Project, content: bytes | None
 ) -> None:
+    role = "senior clerk.\nOf many words"
     project.stage.play("ann", say("Noted."), say("It was blue."))
     project.start()
-    project.do("teamctl", "spawn", "ann", "senior clerk", "Remember: blue.", "--wait")
+    project.do("teamctl", "spawn", "ann", role, "Remember: blue.", "--wait")
     project.do("teamd", "stop")
-    project.paths.config.write_bytes(b"\0\0\0")
+    if content is None:
+        project.paths.config.unlink()
+        told = "config.json was gone: it was made anew from the conversations."
+    else:
+        project.paths.config.write_bytes(content)
     project.start()
     assert project.log("teamd", "roster rebuilt")
-    [kept] = project.paths.root.glob("config.damaged-*")
-    assert f"it was made anew from the conversations, and what stood there is kept in {kept}" in (
-        project.mail("lead")
-    )
+    if content is not None:
+        [kept] = project.paths.root.glob("config.damaged-*")
+        told = f"it was made anew from the conversations, and what stood there is kept in {kept}"
+    assert told in project.mail("lead")
     member = project.wait_for("ann", "idle")
-    assert member["role"] == "senior clerk"
+    assert member["role"] == role
     project.do("teamctl", "send", "ann", "Which colour was it?")
     wait_until(lambda: len(project.asked("ann")) == 2, what="ann answers")
     assert "Remember: blue." in str(project.asked("ann")[-1].body["messages"][0])

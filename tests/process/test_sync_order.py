@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from tests.process.injected.operations import Operation
 
 _CALL = re.compile(r"(\w+)\((?:\d+<([^>]*)>)?(.*?)(\) = .*)?$")
+CREATE: Final = """
+import sys
+from pathlib import Path
+from teamd.store.paths import TeamPaths
+
+TeamPaths(Path(sys.argv[1])).create()
+"""
 _QUOTED = re.compile(r'"([^"]*)"')
 
 
@@ -40,21 +48,26 @@ class Disk:
         found = _CALL.match(line)
         if found is None or str(self._team) not in line:
             return
-        call, opened, rest, _ = found.groups()
+        call, opened, rest, result = found.groups()
         path = Path(opened or "")
         if call == "rename":
             self._rename(*map(Path, _QUOTED.findall(rest)))
+        elif call == "mkdir" and result == ") = 0":
+            self.names.update(map(Path, _QUOTED.findall(rest)))
         elif call in ("fsync", "fdatasync"):
             self.data.discard(path)
             self.names = {name for name in self.names if name.parent != path}
             if path.is_dir():
                 self._named.update(path.iterdir())
         elif call in ("write", "pwrite64", "ftruncate"):
-            if call == "ftruncate" and (self.data | self.names):
-                self.mistakes.append(f"{path} is emptied while {self} is not safe")
-            self.data.add(path)
-            if path not in self._named and path.suffix != ".tmp":
-                self.names.add(path)
+            self._change(path, call)
+
+    def _change(self, path: Path, call: str) -> None:
+        if call == "ftruncate" and (self.data | self.names):
+            self.mistakes.append(f"{path} is emptied while {self} is not safe")
+        self.data.add(path)
+        if path not in self._named and path.suffix != ".tmp":
+            self.names.add(path)
 
     def _rename(self, old: Path, new: Path) -> None:
         if old in self.data:
@@ -78,3 +91,16 @@ def test_nothing_depends_on_what_is_not_on_disk_yet(tmp_path: Path, operation: O
         disk.see(line)
     assert disk.mistakes == []
     assert not disk.data | disk.names, f"{disk} is not safe at the end"
+
+
+@pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+def test_the_names_of_new_folders_are_on_disk_too(tmp_path: Path) -> None:
+    """What was synced within them would be gone with them."""
+    root = tmp_path / "new" / "project" / ".team"
+    disk = Disk(tmp_path)
+    found = set()
+    for line in traced([sys.executable, "-c", CREATE, str(root)], tmp_path / "trace"):
+        disk.see(line)
+        found |= {name.name for name in disk.names}
+    assert {"new", "project", ".team", "inbox"} <= found
+    assert not disk.names, f"{disk} is not safe at the end"
