@@ -71,13 +71,13 @@ class Control:
     def refuse_leftovers(self) -> None:
         """What a dead supervisor had taken may have been done: say so, and do not do it again."""
         requests.sweep(self._paths)
+        text = "teamd was restarted meanwhile; `teamctl team` shows whether it was done"
         for message in self._mailbox.leftover():
-            if message.type == REQUEST_TYPE:
+            if message.type == REQUEST_TYPE and (request := self._read(message)) is not None:
                 self._journal.warn(
-                    "request of a dead teamd", id=message.id, command=message.content
+                    "request of a dead teamd", id=request.id, command=request.command
                 )
-                text = "teamd was restarted meanwhile; `teamctl team` shows whether it was done"
-                requests.answer(self._paths, message.id, Answer.to_error(TeamError(text)))
+                self._owed[request.id] = Answer.to_error(TeamError(text))
 
     def obey(self) -> None:
         """Read what has come."""
@@ -141,11 +141,16 @@ class Control:
                 del self._owed[request_id]
         self._chores.look(self._register.team)
 
-    def _serve(self, message: Message) -> None:
+    def _read(self, message: Message) -> Request | None:
         try:
-            request = Request.of(message)
+            return Request.of(message)
         except NotAMessage as error:
             self._journal.warn("no request", sender=message.sender, reason=str(error))
+            return None
+
+    def _serve(self, message: Message) -> None:
+        request = self._read(message)
+        if request is None:
             return
         if request.late:
             self._journal.warn("request came too late", command=request.command, id=request.id)

@@ -1,9 +1,13 @@
-"""`teamd start` right after a `kill -9` of the supervisor, while the kernel takes it apart."""
+"""`teamd start` after a `kill -9` of the supervisor: right after it, and with what it had begun."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
+
+from teamd.protocol import TEAMD
+from teamd.store.mailbox import Mailbox
+from teamd.store.requests import Request
 
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
@@ -31,3 +35,23 @@ def test_a_start_just_after_a_kill_is_not_refused(project: Project) -> None:
     done = project.run(sys.executable, *argv)
     assert (done.status, done.stderr) == (0, "")
     assert project.supervisor != killed
+
+
+def test_what_a_killed_supervisor_had_in_hand_is_answered_and_not_done_again(
+    project: Project,
+) -> None:
+    """It may have been done. An id that is a path is nobody's: no answer leaves its folder."""
+    project.enlist("ann")
+    control = Mailbox(project.paths, TEAMD)
+    asked = [Request.within(60, "spawn", id=name, arguments={}) for name in ("one", "../two")]
+    control.put(*(request.message() for request in asked))
+    control.take()
+    project.start()
+    answers = [
+        file.name for file in project.paths.root.rglob("*.json") if "config" not in file.name
+    ]
+    assert answers == ["one.json"]
+    assert "restarted meanwhile" in (project.paths.replies / "one.json").read_text()
+    assert "a request needs an id that can be a file's name" in str(
+        project.log("teamd", "no request")
+    )
