@@ -33,11 +33,19 @@ INTERRUPTED: Final = 130  # 128 + SIGINT, as shells say it
 
 @dataclass(slots=True)
 class Choice:
-    """The team that the options name; all are `None` for the one of the current folder."""
+    """What one call of a command is about.
+
+    Attributes:
+        team_dir: a team directory; this and the others are `None` for that of the current folder.
+        team: or a team's name.
+        config: the settings file.
+        done: what has been done that cannot be taken back, for whoever cannot read the output.
+    """
 
     team_dir: str | None = None
     team: str | None = None
     config: str | None = None
+    done: str = ""
 
     def existing(self) -> TeamPaths:
         """The team that is meant, which must be there."""
@@ -142,15 +150,16 @@ def run(group: click.Command, name: str) -> NoReturn:
     """Run a command line; whatever goes wrong ends here as one line and an exit code."""
     _open_standard_streams()
     stdout = sys.stdout
+    choice = Choice()
     try:
-        status = group.main(prog_name=name, standalone_mode=False)
+        status = group.main(prog_name=name, standalone_mode=False, obj=choice)
         sys.stdout.flush()
     except SystemExit as ended:
         # click's own: after a completion, or when whoever read our output has gone, as `head`
         # does; then it has put something quiet in the place of standard output.
         status = ended.code if sys.stdout is stdout else ExitCode.DONE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the edge: no traceback passes
-        status = _explain(error, name)
+        status = _explain(error, name, choice.done)
     sys.exit(status if isinstance(status, int) else ExitCode.DONE)
 
 
@@ -167,7 +176,7 @@ def _open_standard_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 -- for good
 
 
-def _explain(error: BaseException, name: str) -> int:
+def _explain(error: BaseException, name: str, done: str) -> int:
     """Say on standard error what a person should know of an error; returns the exit code."""
     match error:
         case click.exceptions.Exit():
@@ -182,7 +191,8 @@ def _explain(error: BaseException, name: str) -> int:
             code = ExitCode.DONE
         case OSError() if error.errno == errno.ENOSPC and error.filename is None:
             _give_up_output()  # only output is written without a name; of files the store tells
-            click.echo(f"{name}: the output cannot be written: {error.strerror}", err=True)
+            but = f"; {done} all the same" if done else ""
+            click.echo(f"{name}: the output cannot be written: {error.strerror}{but}", err=True)
             code = ExitCode.REFUSED
         case TeamError():
             click.echo(f"{name}: {error}", err=True)

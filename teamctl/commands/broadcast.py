@@ -26,6 +26,7 @@ def command(choice: Choice, text: str, sender: str | None) -> int:
             type="broadcast", sender=sender or post.person(), to="all", content=text_or_stdin(text)
         )
     )
+    choice.done = "the message is sent"
     if not sent:
         raise TeamError("there is nobody to send to; `teamctl team` shows who is in the team")
     click.echo(f"sent to {', '.join(one.to for one in sent)}")

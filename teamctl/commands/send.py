@@ -58,6 +58,7 @@ def command(
         extra={} if summary is None else {"summary": summary},
     )
     sent = post.send(message)
+    choice.done = f"the message is sent to {sent.to}"
     if not as_json:
         click.echo(f"sent to {sent.to}")
     if sent.warning:

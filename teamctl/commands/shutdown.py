@@ -57,6 +57,7 @@ def command(
             err=True,
         )
         return INTERRUPTED
+    choice.done = "the shutdown is done" if answer.exit_code == ExitCode.DONE else ""
     _show(answer)
     return answer.exit_code
 

@@ -73,6 +73,7 @@ def command(
     answer = requests.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
     if answer.exit_code != ExitCode.DONE:
         raise TeamError(answer.text)
+    choice.done = answer.text
     if answer.data["warning"]:
         output.warn(answer.data["warning"])
     if saved:

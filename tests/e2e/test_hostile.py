@@ -33,11 +33,28 @@ def test_a_command_without_standard_output_does_its_work(project: Project, comma
     assert (done.status, done.stderr) == (0, "")
 
 
-def test_a_full_output_is_one_sentence(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("command", "done"),
+    [
+        ("team --json", ""),
+        ("send ann hi", "; the message is sent to ann all the same"),
+        ("broadcast hi", "; the message is sent all the same"),
+        ("spawn bob clerk Go.", "; bob (clerk) is at work all the same"),
+        ("shutdown ann", "; the shutdown is done all the same"),
+    ],
+)
+def test_a_full_output_is_one_sentence_that_tells_what_is_done(
+    project: Project, command: str, done: str
+) -> None:
+    """Or a script would do it again."""
     project.enlist("ann")
-    done = project.run("bash", "-c", "teamctl team --json >/dev/full")
-    assert done.status == 1
-    assert done.complaint == "teamctl: the output cannot be written: No space left on device"
+    if done and "message" not in done:
+        project.start()
+    ended = project.run("bash", "-c", f"teamctl {command} >/dev/full")
+    assert ended.status == 1
+    assert ended.complaint == (
+        f"teamctl: the output cannot be written: No space left on device{done}"
+    )
 
 
 def test_a_roster_that_somebody_damaged_is_written_anew_and_kept(project: Project) -> None:
