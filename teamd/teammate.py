@@ -168,6 +168,7 @@ class Teammate:
             name=name,
             paths=self.paths,
             settings=settings,
+            conversation=conversation,
             tls=self.tls,
             journal=journal,
             post=post,
