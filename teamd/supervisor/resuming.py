@@ -81,11 +81,7 @@ class Resuming:
         self._go_on(name)
 
     def _go_on(self, name: str) -> None:
-        """Start one that has no process; one that has keeps it.
-
-        It knows how long its conversation is: a new one would have to keep back more, by its
-        bytes, and might be refused again.
-        """
+        """Start one that has no process; one that has keeps it, and the jobs that end with it."""
         self._teammates.start(name)
         self._teammates.ring([name])
 
