@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from teamd.agent.allowance import Allowance
 from teamd.agent.conversation import Conversation
 from teamd.agent.errands import Errands
 from teamd.agent.gauge import Room
@@ -138,13 +139,19 @@ class Outfit:
             gate=self.plans.refusal,
         )
 
-    async def delegate(self, prompt: str, role: str, key: str) -> str:
+    @cached_property
+    def calls(self) -> Allowance:
+        """The model calls of one wake, which it shares with its subagents in the foreground."""
+        return Allowance(self.settings.limits.calls_per_wake)
+
+    async def delegate(self, prompt: str, role: str, key: str, *, background: bool) -> str:
         """Have a subagent do a task; returns the text of its last turn.
 
         Args:
             prompt: the whole task.
             role: in a word or two.
             key: the tool call's; names the file of the conversation.
+            background: whether it has model calls of its own, since it outlasts the wake.
 
         Raises:
             ToolError: it came to no end.
@@ -157,7 +164,7 @@ class Outfit:
             model=self._patient(self._metered()),
             model_name=self.settings.model.name,
             toolbox=Toolbox([self._bash, *self._file_tools(), self._load_skill]),
-            calls=self.settings.limits.calls_per_wake,
+            calls=Allowance(self.calls.most) if background else self.calls,
             max_tokens=self.settings.model.max_tokens,
             room=self.room,
         )

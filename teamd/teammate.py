@@ -201,7 +201,7 @@ class Teammate:
             outside=outside,
             leaving=leaving,
             fetch=outfit.fetch(),
-            calls_per_wake=settings.limits.calls_per_wake,
+            calls=outfit.calls,
             max_tokens=settings.model.max_tokens,
             room=outfit.room,
             open_work=outfit.open_work(),
