@@ -106,11 +106,14 @@ def test_what_is_done_within_a_wake_takes_from_its_calls_and_the_next_wake_has_t
 
     life.do = Do(take)
     life.send("work")
-    life.live(calls=2)  # and two each by what it did after the first, one after the second
-    assert granted == [True, True, True, False]
-    assert life.conversation().standing.resting
-    told = "alice stopped after 5 model calls without ending its turn and is idle now; "
-    assert life.lead == [f"{told}send alice a message to let it go on"]
-    life.send("go on")
-    life.live(calls=4)
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests(calls=2)  # and three by what it did
+            life.send("go on")
+            await life.rests(calls=4)
+
+    asyncio.run(scenario())
     assert granted == [True, True, True, False] * 2
+    told = "alice stopped after 5 model calls without ending its turn and is idle now; "
+    assert life.lead == [f"{told}send alice a message to let it go on"] * 2
