@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from teamd.agent.allowance import Allowance
 from teamd.agent.conversation import Conversation
 from teamd.agent.errands import Errands
 from teamd.agent.gauge import Room
@@ -44,9 +45,10 @@ from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
+    from teamd.agent.counts import Known
     from teamd.agent.plans import Plans
     from teamd.journal import Journal
     from teamd.models import Model
@@ -64,6 +66,7 @@ class Outfit:
     """The model and the tools of one teammate.
 
     Attributes:
+        conversation: its own; its subagents have theirs.
         tls: shared by all, since making one takes 20 ms.
         ring: wakes the teammate, such as when one of its jobs has ended.
         say_answered: has the supervisor look at an answer to one of its questions.
@@ -72,6 +75,7 @@ class Outfit:
     name: str
     paths: TeamPaths
     settings: Settings
+    conversation: Conversation
     tls: ssl.SSLContext
     journal: Journal
     post: Post
@@ -91,7 +95,8 @@ class Outfit:
         """Whoever the settings name, asked with patience, by few at a time, within the limits."""
         # A person reads along where it leads, but not what its subagents say to it.
         partial = self.paths.partial(self.name)
-        return self._patient(Audible(self._metered, partial) if self.leads else self._metered)
+        metered = self._metered(self.conversation.known)
+        return self._patient(Audible(metered, partial) if self.leads else metered)
 
     @property
     def room(self) -> Room:
@@ -103,14 +108,15 @@ class Outfit:
             compact_at=chosen.compact_at,
         )
 
-    @cached_property
-    def _metered(self) -> Model:
+    def _metered(self, known: Sequence[Known] = ()) -> Model:
+        """One for each conversation: the calls of another say nothing about the next of it."""
         metered = Metered(
-            self._answering(),
-            Ledger(self.paths.ledger),
+            self._answering,
+            self._ledger,
             name=self.name,
             process=Identity.own(),
             free=self.settings.model.script is not None,
+            known=known,
         )
         return Turnstile(metered, self.paths.call_slots, self.settings.model.concurrent_calls)
 
@@ -133,13 +139,19 @@ class Outfit:
             gate=self.plans.refusal,
         )
 
-    async def delegate(self, prompt: str, role: str, key: str) -> str:
+    @cached_property
+    def calls(self) -> Allowance:
+        """The model calls of one wake, which it shares with its subagents in the foreground."""
+        return Allowance(self.settings.limits.calls_per_wake)
+
+    async def delegate(self, prompt: str, role: str, key: str, *, background: bool) -> str:
         """Have a subagent do a task; returns the text of its last turn.
 
         Args:
             prompt: the whole task.
             role: in a word or two.
             key: the tool call's; names the file of the conversation.
+            background: whether it has model calls of its own, since it outlasts the wake.
 
         Raises:
             ToolError: it came to no end.
@@ -149,10 +161,10 @@ class Outfit:
         path = self.paths.subagents / f"{self.name}-{key}.jsonl"
         subagent = Subagent(
             conversation=Conversation(Transcript(path, durable=False)),
-            model=self._patient(self._metered),
+            model=self._patient(self._metered()),
             model_name=self.settings.model.name,
             toolbox=Toolbox([self._bash, *self._file_tools(), self._load_skill]),
-            calls=self.settings.limits.calls_per_wake,
+            calls=Allowance(self.calls.most) if background else self.calls,
             max_tokens=self.settings.model.max_tokens,
             room=self.room,
         )
@@ -204,6 +216,11 @@ class Outfit:
         """What a summary of its conversation restates."""
         return OnRecord(self._board(), self.approvals, Roster(self.paths), self.name)
 
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return Ledger(self.paths.ledger)
+
+    @cached_property
     def _answering(self) -> Model:
         chosen = self.settings.model
         if chosen.script is not None:

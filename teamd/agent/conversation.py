@@ -16,6 +16,7 @@ from teamd.agent.course import Course
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from teamd.agent.counts import Known
     from teamd.models import Block, Reply
     from teamd.protocol import Message
     from teamd.store.transcript import Record, Transcript
@@ -130,6 +131,11 @@ class Conversation(Course):
         """Note what a reply cost that was to be a summary and is of no use."""
         self._record({"record": "vain", "content": reply.content, **_cost(reply)})
 
+    @property
+    def known(self) -> list[Known]:
+        """What its records tell of the tokens of its last requests, the newest first."""
+        return self.counts.known(self.view)
+
     def messages(self) -> list[dict[str, Any]]:
         """The conversation as the Messages API takes it."""
         return self.view.messages()
@@ -150,4 +156,5 @@ def _cost(reply: Reply) -> Record:
         "cache_write_tokens": reply.usage.cache_write_tokens,
         "output_tokens": reply.usage.output_tokens,
     }
-    return {"stop_reason": reply.stop_reason, "model": reply.model, "usage": usage}
+    cost = {"stop_reason": reply.stop_reason, "model": reply.model, "usage": usage}
+    return {**cost, "frame": reply.frame} if reply.frame else cost

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from teamd.agent import briefing, prompts
 from teamd.agent.briefing import Owed
+from teamd.agent.counts import Counts, input_tokens
 from teamd.agent.gauge import Gauge
 from teamd.agent.standing import LIMIT, PAUSED, Standing
 from teamd.agent.view import View
@@ -44,6 +45,7 @@ class Course:
         summary: the summary that stands at the beginning of what the model sees, if any.
         view: what the model sees; only looked at by others.
         gauge: how much of a context that takes.
+        counts: what servers have told of the requests so far, for the bound of the next.
         standing: at which task it is, and whether it rests or is asked to leave.
     """
 
@@ -58,6 +60,7 @@ class Course:
         self.turns = 0
         self.input_tokens = 0
         self.output_tokens = 0
+        self.counts = Counts()
         self._begin("")
 
     def apply(self, record: Record) -> None:
@@ -86,6 +89,7 @@ class Course:
         self.owed: list[Owed] = []
         self.summary = ""
         self.view = View()
+        self.counts.restart()
         self.gauge = Gauge()
         self._reply_number = 0
 
@@ -124,6 +128,7 @@ class Course:
         self.owes_reply = self.stop_reason == "pause_turn"
         self.unfollowed = True
         self.owed = [one for one in self.owed if not one.passing]
+        self.counts.add_reply(record, self.view)
         content = _returnable(record["content"])
         if content and record["stop_reason"] != "refusal":
             self.view.reply(self.turns, content)
@@ -131,7 +136,7 @@ class Course:
             self.unanswered = self.view.calls
             self.begun = set()
         # Else the API would not take it back: it takes no empty turn, and refuses a refused one.
-        asked = _input(record)
+        asked = input_tokens(record)
         self.gauge.measure(asked and asked + record["usage"]["output_tokens"], self.view.bytes)
 
     def _apply_result(self, record: Record) -> None:
@@ -147,6 +152,8 @@ class Course:
     def _apply_summary(self, record: Record) -> None:
         if "usage" in record:
             self._count(record)
+            self.counts.add(record)
+        self.counts.restart()
         self.stop_reason = ""
         self.unfollowed = False
         self.unanswered = []
@@ -156,6 +163,7 @@ class Course:
 
     def _apply_vain(self, record: Record) -> None:
         self._count(record)
+        self.counts.add(record)
 
     def _apply_ended(self, record: Record) -> None:
         if record["outcome"] == PAUSED:  # who is paused goes on where it was
@@ -173,12 +181,7 @@ class Course:
     def _count(self, record: Record) -> None:
         self.turns += 1
         self.output_tokens += record["usage"]["output_tokens"]
-        self.input_tokens += _input(record)
-
-
-def _input(record: Record) -> int:
-    keys = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
-    return sum(int(record["usage"][key]) for key in keys)
+        self.input_tokens += input_tokens(record)
 
 
 def _gist(message: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -3,70 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-from dataclasses import dataclass
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.agent.counts import REMEMBERED, Known, frame_of, size_of
 from teamd.models import LimitError, ModelError
 from teamd.models.prices import FREE, Price, Prices
 from teamd.protocol import new_id
 from teamd.store.entries import NOTHING, Account, Reservation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from teamd.identity import Identity
     from teamd.models import Ask, Model, Reply, Usage
     from teamd.store.ledger import Ledger
 
 # What a server may put before a first prompt by itself, such as how tools are called.
 UNSEEN_TOKENS: Final = 1024
-_REMEMBERED: Final = 4  # a teammate's own conversation, and those of its subagents
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A request whose tokens the server has told, and the reply to it."""
-
-    ask: Ask
-    messages: list[dict[str, Any]]
-    reply: Reply
-    tokens: int
-
-    def most_of(self, ask: Ask) -> int | None:
-        """The most tokens of a request that shares a beginning with this one; `None` if none does.
-
-        What was told counts once, and each message that was not in it by its bytes. A message
-        that is gone, or tools that are not offered this time, can only make it less.
-        """
-        if (ask.model, ask.system) != (self.ask.model, self.ask.system) or (
-            ask.tools and ask.tools != self.ask.tools
-        ):
-            return None
-        return self.tokens + _bytes(
-            [message for at, message in enumerate(ask.messages) if not self._had(at, message)]
-        )
-
-    def _had(self, at: int, message: dict[str, Any]) -> bool:
-        if at == len(self.messages) and message["role"] == "assistant":
-            return all(block in self.reply.content for block in message["content"])
-        return at < len(self.messages) and message == self.messages[at]
-
-
 class Metered:
-    """A model that is not asked when its reply might exceed a limit.
+    """A model that is not asked when its reply might exceed a limit; it serves one conversation.
 
     Args:
         ledger: where all of the team write down what they take.
         name: the teammate's.
         process: this one; its calls are settled for it when it dies.
         free: whether nobody charges for it.
+        known: what an earlier process was told of the conversation, the newest first.
     """
 
     def __init__(
-        self, model: Model, ledger: Ledger, *, name: str, process: Identity, free: bool = False
+        self,
+        model: Model,
+        ledger: Ledger,
+        *,
+        name: str,
+        process: Identity,
+        free: bool = False,
+        known: Iterable[Known] = (),
     ) -> None:
         self._model = model
         self._ledger = ledger
@@ -75,16 +55,17 @@ class Metered:
         self._free = free
         self._own: Any = None
         self._prices: Prices | None = None
-        self._known: list[_Known] = []
+        self._known = list(known)[:REMEMBERED]
 
     async def reply(self, ask: Ask) -> Reply:
-        """Answer within the limits.
+        """Answer within the limits; the reply says the frame of the request, for its record.
 
         Raises:
             LimitError: one is reached; nothing was asked.
         """
         price = self._price(ask.model)
-        reservation = await self._reserve(ask, price)
+        frame = frame_of(ask)
+        reservation = await self._reserve(ask, frame, price)
         account: Account | None = None  # in full: a call that is cut off may have taken anything
         try:
             reply = await self._model.reply(ask)
@@ -95,15 +76,15 @@ class Metered:
             raise
         finally:
             self._ledger.settle(reservation, account)
-        self._remember(ask, reply)
-        return reply
+        self._remember(ask, frame, reply)
+        return replace(reply, frame=frame)
 
     async def close(self) -> None:
         """Give back connections."""
         await self._model.close()
 
-    async def _reserve(self, ask: Ask, price: Price | None) -> Reservation:
-        tokens = self._input_bound(ask)
+    async def _reserve(self, ask: Ask, frame: str, price: Price | None) -> Reservation:
+        tokens = self._input_bound(ask, frame)
         wanted = Reservation(
             id=new_id(),
             teammate=self._name,
@@ -133,18 +114,19 @@ class Metered:
             self._own, self._prices = own, Prices(own)
         return self._prices.find(model)
 
-    def _input_bound(self, ask: Ask) -> int:
+    def _input_bound(self, ask: Ask, frame: str) -> int:
         """The most tokens that the request can have: none is shorter than a byte."""
-        whole = _bytes([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
-        bounds = [known.most_of(ask) for known in self._known]
-        return min([whole, *(bound for bound in bounds if bound is not None)])
+        whole = size_of([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
+        told = [known.most_of(ask.messages) for known in self._known if known.frame == frame]
+        return min([whole, *told])
 
-    def _remember(self, ask: Ask, reply: Reply) -> None:
+    def _remember(self, ask: Ask, frame: str, reply: Reply) -> None:
         tokens = reply.usage.total_input_tokens + reply.usage.output_tokens
         if tokens:
             # The list is the conversation's own, and grows.
-            known = _Known(ask, list(ask.messages), reply, tokens)
-            self._known = [known, *self._known][:_REMEMBERED]
+            messages = list(ask.messages)
+            known = Known(frame=frame, messages=messages, said=reply.content, tokens=tokens)
+            self._known = [known, *self._known][:REMEMBERED]
 
 
 def _account(usage: Usage, price: Price | None) -> Account | None:
@@ -160,7 +142,3 @@ def _account(usage: Usage, price: Price | None) -> Account | None:
         unpriced_calls=int(price is None),
         usd=Decimal(0) if price is None else price.cost(usage),
     )
-
-
-def _bytes(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False).encode(errors="replace"))

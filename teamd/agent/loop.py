@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
+    from teamd.agent.allowance import Allowance
     from teamd.agent.bell import Bell
     from teamd.agent.briefing import OpenWork
     from teamd.agent.conversation import Conversation
@@ -53,7 +54,7 @@ class Loop:
         intake: brings mail and news into the conversation.
         model_name: asked at each call, with what the conversation's role asks for.
         fetch: looks for work where there is no mail; says whether there is some now.
-        calls_per_wake: how many model calls one wake may take.
+        calls: what one wake may take; its foreground subagents take from it as well.
         max_tokens: per reply.
         room: how long a conversation may become.
         open_work: what a summary of it restates.
@@ -72,7 +73,7 @@ class Loop:
         outside: Outside,
         fetch: Callable[[], bool],
         leaving: Leaving,
-        calls_per_wake: int,
+        calls: Allowance,
         max_tokens: int,
         room: Room | None = None,
         open_work: OpenWork | None = None,
@@ -86,7 +87,7 @@ class Loop:
         self._outside = outside
         self._fetch = fetch
         self._leaving = leaving
-        self._calls_per_wake = calls_per_wake
+        self._calls = calls
         self._max_tokens = max_tokens
         self._breakable = Breakable()
         self._compaction = Compaction(
@@ -132,19 +133,20 @@ class Loop:
 
         What an earlier process was in the middle of is done to its end in the same way.
         """
-        for _ in range(self._calls_per_wake):
+        self._calls.renew()
+        while True:
             if self._conversation.unfollowed and await self._follow():
                 return
             if self._leaving.agreed():
                 return
+            if not self._calls.take():
+                break
             self._outside.report(Status.WORKING)
             reply = await self._breakable.run(self._compaction.reply(self._ask, self._deliver))
             self._conversation.add_reply(reply)
-        if await self._follow() or self._leaving.agreed():
-            return
         self._conversation.end_turn(LIMIT, "")
         self._outside.tell_lead(
-            f"{self._name} stopped after {self._calls_per_wake} model calls without ending its "
+            f"{self._name} stopped after {self._calls.most} model calls without ending its "
             f"turn and is idle now; send {self._name} a message to let it go on"
         )
 

@@ -11,6 +11,7 @@ from teamd.models import Ask
 from teamd.tools import Result, ToolError
 
 if TYPE_CHECKING:
+    from teamd.agent.allowance import Allowance
     from teamd.agent.conversation import Conversation
     from teamd.agent.gauge import Room
     from teamd.models import Model
@@ -24,7 +25,7 @@ class Subagent:
         conversation: a new one; it stays on disk for whoever wants to read it.
         model: the teammate's own, so that it is on the teammate's budget.
         toolbox: without what makes a member of the team.
-        calls: how many model calls it may take.
+        calls: what it may take; in the foreground what is left of its teammate's wake.
         max_tokens: per reply.
         room: how long its conversation may become.
     """
@@ -36,7 +37,7 @@ class Subagent:
         model: Model,
         model_name: str,
         toolbox: Toolbox,
-        calls: int,
+        calls: Allowance,
         max_tokens: int,
         room: Room,
     ) -> None:
@@ -57,15 +58,17 @@ class Subagent:
         talk = self._conversation
         talk.open(system)
         talk.add_note(prompt, task=True)
-        for _ in range(self._calls):
+        made = 0
+        while self._calls.take():
+            made += 1
             talk.add_reply(await self._compaction.reply(self._ask, _nothing_comes))
             await self._follow()
             if not talk.owes_reply:
                 talk.end_turn(talk.stop_reason, talk.said)
                 return talk.said or f"(it ended without a word: {talk.stop_reason})"
         raise ToolError(
-            f"the subagent was not done after {self._calls} model calls; its last words: "
-            f"{talk.said or '(none)'}"
+            f"the subagent was not done after {made} model calls, and none is left of the "
+            f"{self._calls.most} that a wake may take; its last words: {talk.said or '(none)'}"
         )
 
     def _ask(self) -> Ask:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.agent import briefing, prompts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from teamd.models import Block
 
@@ -53,6 +53,11 @@ class View:
         """How many exchanges there are."""
         return len(self._exchanges)
 
+    @property
+    def told(self) -> list[Block]:
+        """What stands behind the last reply: results first, as the API wants them."""
+        return [*self._results.values(), *self._texts]
+
     def tell(self, text: str) -> None:
         """Add a text of the user's."""
         self._texts.append(self._weighed({"type": "text", "text": text}))
@@ -74,10 +79,10 @@ class View:
         for call in self.calls:
             if call["id"] not in self._results:  # the API takes no call without one
                 self.answer(call["id"], prompts.INTERRUPTED_CALL, is_error=True)
-        if not self._exchanges and not self._told():
+        if not self._exchanges and not self.told:
             self.tell(briefing.GAP)  # the API takes no conversation that the model begins
         said = [self._weighed(block) for block in content]
-        self._exchanges.append(_Exchange(number, self._told(), said))
+        self._exchanges.append(_Exchange(number, self.told, said))
         self._results, self._texts = {}, []
         self.calls = [block for block in content if block["type"] == "tool_use"]
 
@@ -90,7 +95,11 @@ class View:
 
     def messages(self) -> list[_Message]:
         """All of it, as the Messages API takes it."""
-        return _messages(self._exchanges, self._told())
+        return _messages(self._exchanges, self.told)
+
+    def earlier(self, length: int, told: Sequence[Block]) -> list[_Message]:
+        """What it was when it had so many exchanges, with these blocks behind them."""
+        return _messages(self._exchanges[:length], list(told))
 
     def demanding(self, text: str, *, skipped: int, texts: bool) -> list[_Message]:
         """All of it with a demand at its end, or only the newer part of it.
@@ -141,10 +150,6 @@ class View:
                     saved = _size(old) - _size(text)
                     if saved >= _WORTH_BYTES:
                         yield block, text, saved
-
-    def _told(self) -> list[Block]:
-        """What stands behind the last reply: results first, as the API wants them."""
-        return [*self._results.values(), *self._texts]
 
     def _weighed(self, block: Block) -> Block:
         self.bytes += _size(json.dumps(block, ensure_ascii=False))

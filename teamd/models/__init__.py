@@ -54,12 +54,15 @@ class Reply:
     Attributes:
         content: the blocks, just as the API takes them back.
         stop_reason: `end_turn`, `tool_use`, `max_tokens`, … or one not known yet.
+        frame: names all of its request but the messages, so that its usage can be told to hold for
+            the next; empty where nobody keeps count.
     """
 
     content: list[Block]
     stop_reason: str
     model: str
     usage: Usage = field(default_factory=Usage)
+    frame: str = ""
 
     @property
     def text(self) -> str:

@@ -111,7 +111,8 @@ class Limits:
     """`[limits]`: where a teammate pauses until a person says go on."""
 
     calls_per_wake: int = field(
-        default=50, metadata=key(Whole(), "model calls of one wake; then it is idle")
+        default=50,
+        metadata=key(Whole(), "model calls of one wake, its subagents' too; then it is idle"),
     )
     teammate_tokens: int = field(
         default=0, metadata=key(Tokens(), "of each, in and out, cached ones too; 0: no limit ...")

@@ -80,11 +80,7 @@ class Resuming:
         self._ledger.let_go(name)
 
     def go_on(self, name: str) -> None:
-        """Start one that has no process; one that rests at a limit keeps the one that it has.
-
-        It knows how long its conversation is: a new one would have to keep back more, by its
-        bytes, and might be refused again.
-        """
+        """Start one that has no process; one that has keeps it, and the jobs that end with it."""
         self._teammates.start(name)
         self._teammates.ring([name])
 

@@ -11,13 +11,18 @@ from teamd.tools import Input, Tool, ToolError
 from teamd.tools.lead import SpawnTeammateInput
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from typing import Protocol
 
     from teamd.programs.program import Sink
     from teamd.tools.background import Jobs
     from teamd.tools.lead import SpawnTeammate
 
-    Delegate = Callable[[str, str, str], Awaitable[str]]
+    class Delegate(Protocol):
+        """Whoever runs subagents."""
+
+        async def __call__(self, prompt: str, role: str, key: str, *, background: bool) -> str:
+            """Have one do a task; returns its summary."""
+
 
 SUBAGENT: Final = "helper"
 TEAMMATE: Final = "teammate"
@@ -41,7 +46,7 @@ class Task(Tool[TaskInput]):
     """Has a task done in one of three ways.
 
     Args:
-        delegate: runs a subagent: takes prompt, role and the call's key, returns its summary.
+        delegate: runs a subagent; the call's key names its conversation.
         jobs: where one in the background runs.
         spawn: the tool that starts a teammate.
     """
@@ -80,10 +85,11 @@ class Task(Tool[TaskInput]):
             raise ToolError("only a teammate with a `name` can be in another team")
         role = arguments.role or SUBAGENT
         if not arguments.background:
-            return await self._delegate(arguments.prompt, role, key)
+            return await self._delegate(arguments.prompt, role, key, background=False)
 
         async def work(output: Sink) -> str:
-            output((await self._delegate(arguments.prompt, role, key)).encode())
+            summary = await self._delegate(arguments.prompt, role, key, background=True)
+            output(summary.encode())
             return "done"
 
         return f"job_id: {self._jobs.start(f'task: {arguments.prompt}', work).id}"

@@ -204,6 +204,43 @@ def test_a_declared_teammate_is_spawned_at_start_and_held_to_the_calls_of_one_wa
     assert len(project.asked("vera")) == 6
 
 
+def test_the_calls_of_one_wake_are_those_of_its_subagents_in_the_foreground_too(
+    project: Project,
+) -> None:
+    """Else one wake could make as many times its calls as its model asks for subagents."""
+    project.write("team.toml", "[limits]\ncalls_per_wake = 3\n")
+    task = ("task", {"prompt": "Look around for ever."})
+    project.stage.act("lead", lambda _: use(*[task] * 6))
+    project.stage.act("subagent", lambda _: use(("bash", {"command": "true"})))
+    project.start()
+    chat = project.run("teamctl", "chat", "Look around.")
+    assert chat.status == 1
+    assert "lead used up the model calls of one wake" in chat.complaint
+    assert [one.asked.name for one in project.server.requests] == ["lead", "subagent", "subagent"]
+    sentence = (
+        "the subagent was not done after {} model calls, and none is left of the 3 that a wake may "
+        "take; its last words: (none)"
+    )
+    told = [(r["content"], r["is_error"]) for r in project.records("lead", "result")]
+    assert told == [(sentence.format(made), True) for made in (2, 0, 0, 0, 0, 0)]
+    assert "lead stopped after 3 model calls" in project.mail("user")
+    assert project.records("lead")[-1]["outcome"] == "limit"
+
+
+def test_a_subagent_in_the_background_has_the_calls_of_a_wake_to_itself(project: Project) -> None:
+    """It outlasts the wake that began it, which has as many left as before."""
+    project.write("team.toml", "[limits]\ncalls_per_wake = 2\n")
+    task = ("task", {"prompt": "Look around for ever.", "background": True})
+    project.stage.play("lead", use(task), say("It looks around."), say("So be it."))
+    project.stage.act("subagent", lambda _: use(("bash", {"command": "true"})))
+    project.start()
+    assert project.do("teamctl", "chat", "Look around.") == "It looks around.\n"
+    project.wait_for("lead", "idle", turns=3)
+    assert len(project.asked("subagent")) == 2
+    told = project.asked("lead")[-1].asked.last_text
+    assert 'state="failed: the subagent was not done after 2 model calls' in told
+
+
 def test_save_appends_to_the_settings_and_reload_spawns_who_is_new_in_them(
     project: Project,
 ) -> None:

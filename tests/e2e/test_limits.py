@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,7 @@ import pytest
 
 from teamd.store.ledger import Ledger
 from tests.strict.faults import Cut, Stall, Status
-from tests.strict.replies import say
+from tests.strict.replies import say, use
 from tests.strict.server import MODELS
 from tests.waiting import wait_until
 
@@ -201,6 +202,93 @@ def test_who_is_paused_at_a_limit_stays_so_whatever_comes_and_tells_the_lead_onc
 def use_up(project: Project, name: str) -> None:
     """Have a teammate's first reply take a lot."""
     project.stage.play(name, say("x" * 40_000))
+
+
+def figure_in(reason: str) -> int:
+    """What a limit on tokens must be raised to, as a paused teammate says."""
+    found = re.search(r"raise limits\.\w+_tokens to at least (\d+) in team\.toml", reason)
+    assert found is not None, reason
+    return int(found[1])
+
+
+def kill(project: Project, name: str) -> None:
+    """Kill a teammate's process, and wait for the next one."""
+    pid = project.member(name)["pid"]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: project.member(name).get("pid") not in (pid, None), what="a new process")
+
+
+def pauses(project: Project, name: str) -> int:
+    """How often a teammate has been paused."""
+    return [one["outcome"] for one in project.records(name, "ended")].count("paused")
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "kill", "restart", "restart_when_raised"])
+def test_a_limit_of_the_figure_that_was_told_is_enough_whatever_happens_meanwhile(
+    meanwhile: str, project: Project
+) -> None:
+    """A new process must keep back no more than the one that told the figure, and ask as much."""
+    use_up(project, "ann")
+    limited(project, ROOM_FOR_ONE)
+    told = project.member("ann")["reason"]
+    before = pauses(project, "ann")
+    if meanwhile == "kill":
+        kill(project, "ann")
+    elif meanwhile == "restart":
+        project.do("teamd", "restart")
+    if meanwhile in ("kill", "restart"):
+        wait_until(lambda: pauses(project, "ann") > before, what="the new process has tried")
+        wait_until(lambda: project.member("ann").get("reason") == told, what="it says the same")
+
+    figure = figure_in(told)
+    configure(project, {"teammate_tokens": figure - 1})
+    refused = project.run("teamctl", "resume", "ann")
+    assert (refused.status, figure_in(refused.complaint)) == (1, figure)
+    configure(project, {"teammate_tokens": figure})
+    if meanwhile == "restart_when_raised":
+        project.do("teamd", "restart")
+    else:
+        project.do("teamctl", "resume", "ann")
+    project.wait_for("ann", "idle", turns=2)
+    assert "Go on." in project.asked("ann")[-1].asked.last_text
+    assert billed(project, "tokens", "ann") <= figure
+
+
+@pytest.mark.parametrize("how", ["kill", "restart"])
+def test_who_has_room_for_another_call_has_it_after_a_crash_and_a_restart_too(
+    how: str, project: Project
+) -> None:
+    """A conversation has four times as many bytes as tokens: bounded by them, none would fit."""
+    most = 32_000
+    configure(project, {"teammate_tokens": most})
+    use_up(project, "ann")
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle")
+    if how == "kill":
+        kill(project, "ann")
+    else:
+        project.do("teamd", "restart")
+    project.do("teamctl", "spawn", "ann", "coder", "Go on.", "--wait")
+    assert "Go on." in project.asked("ann")[-1].asked.last_text
+    assert most > billed(project, "tokens", "ann") > most / 2
+
+
+def test_the_calls_of_a_subagent_leave_what_is_known_of_its_teammate(project: Project) -> None:
+    """Else the lead would be bounded by its bytes after each of them, and stop far too early."""
+    most = 70_000
+    configure(project, {"teammate_tokens": most})
+    look = use(("bash", {"command": "true"}))
+    use_up(project, "lead")
+    project.start()
+    project.do("teamctl", "chat", "Go.")
+    project.stage.play("subagent", *[look] * 5, say("It is done."))
+    project.stage.play("lead", use(("task", {"prompt": "Look."})), say("So it is."))
+    assert project.do("teamctl", "chat", "Have it looked at.") == "So it is.\n"
+    assert len(project.asked("subagent")) == 6
+    last = project.asked("lead")[-1].asked.body
+    in_bytes = len(json.dumps([last["tools"], last["messages"]]))
+    assert in_bytes + billed(project, "tokens") / 2 > most, "its bytes would have fitted as well"
 
 
 def test_who_is_paused_at_a_limit_can_be_shut_down_and_goes_on_later(project: Project) -> None:

@@ -10,6 +10,7 @@ from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from teamd.agent.allowance import Allowance
 from teamd.agent.bell import Bell
 from teamd.agent.conversation import Conversation
 from teamd.agent.intake import Intake, News, Persona
@@ -182,6 +183,7 @@ class Life:
         self.model: Player = Player(*plays, judge=self.judge)
         self.do = do or Do()
         self.calls = calls
+        self.allowance = Allowance(calls)
         self.room = room
         self.open_work = open_work
         self.fetch: Callable[[], bool] = lambda: False
@@ -271,6 +273,7 @@ class Life:
 
     def _loop(self, bell: int) -> Loop:
         conversation = self.conversation()
+        self.allowance = Allowance(self.calls)
         outside = Outside(
             name="alice",
             process=Identity.own(),
@@ -306,7 +309,7 @@ class Life:
             outside=outside,
             leaving=leaving,
             fetch=self.fetch,
-            calls_per_wake=self.calls,
+            calls=self.allowance,
             max_tokens=1000,
             room=self.room,
             open_work=self.open_work,

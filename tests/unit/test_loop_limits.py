@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from teamd.models import LimitError, UnusableError
-from tests.strict.replies import say
-from tests.unit.life import Life
+from tests.strict.replies import say, use
+from tests.unit.life import Do, Life
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -91,3 +91,29 @@ def test_who_was_let_go_goes_on_when_it_is_rung(tmp_path: Path) -> None:
             await life.rests(calls=2)
 
     asyncio.run(scenario())
+
+
+def test_what_is_done_within_a_wake_takes_from_its_calls_and_the_next_wake_has_them_all(
+    tmp_path: Path,
+) -> None:
+    """Else a wake with subagents had as many times its calls as there are subagents."""
+    work = use(("do", {"word": "x"}), ("do", {"word": "y"}))
+    life = Life(tmp_path, *[work] * 9, calls=5)
+    granted: list[bool] = []
+
+    async def take(_: str) -> None:
+        granted.append(life.allowance.take())
+
+    life.do = Do(take)
+    life.send("work")
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests(calls=2)  # and three by what it did
+            life.send("go on")
+            await life.rests(calls=4)
+
+    asyncio.run(scenario())
+    assert granted == [True, True, True, False] * 2
+    told = "alice stopped after 5 model calls without ending its turn and is idle now; "
+    assert life.lead == [f"{told}send alice a message to let it go on"] * 2
