@@ -188,10 +188,10 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def make_private_directory(directory: Path) -> None:
+def make_private_directory(directory: Path, *, parents: bool = True) -> None:
     """Make a directory that only its owner can look into, with its parents, unless it is there."""
     with told(directory):
-        directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        directory.mkdir(mode=PRIVATE_DIRECTORY, parents=parents, exist_ok=True)
 
 
 def ignore(directory: Path) -> None:
