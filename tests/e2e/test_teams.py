@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+import os
+import signal
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from teamd.errors import ExitCode, TeamError
@@ -175,6 +178,28 @@ def test_a_team_of_the_lead_has_its_own_directory_and_outlives_the_lead(project:
     project.stage.play("lead", use(("delete_team", {"name": "web"})), say("Gone."))
     assert project.do("teamctl", "chat", "Remove it.") == "Gone.\n"
     assert not web(project).root.exists()
+
+
+def test_a_forced_stop_leaves_a_team_of_the_lead_alone(project: Project) -> None:
+    """Its supervisor descends from the one that is killed, and leads a life of its own."""
+    first = project.start()
+    project.stage.play("lead", use(("create_team", {"name": "web"})), say("There it is."))
+    project.do("teamctl", "chat", "Make a web team.")
+    project.do("teamctl", "--team", "web", "spawn", "wanda", "coder", "hi", "--wait")
+    alive = [json.loads(web(project).supervisor.read_bytes())["pid"], wanda(project)["pid"]]
+    assert {child.pid for child in psutil.Process(first).children(recursive=True)} >= {*alive}
+    os.kill(first, signal.SIGSTOP)
+    stopped = project.run("teamd", "stop", "--timeout", "1")
+    assert stopped.status == ExitCode.DEADLINE
+    assert sorted(project.survivors()) == sorted(alive)
+    project.do("teamctl", "--team", "web", "spawn", "wanda", "coder", "Still there?", "--wait")
+    assert wanda(project)["pid"] == alive[1]
+    project.do("teamctl", "delete", "web", "--force")
+
+
+def wanda(project: Project) -> dict[str, Any]:
+    (member,) = json.loads(web(project).config.read_bytes())["members"]
+    return dict(member)
 
 
 def test_a_team_by_name_works_in_the_projects_folder_with_the_projects_settings(
