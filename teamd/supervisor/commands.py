@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from teamd.errors import NotAMessage, StoreError, TeamError
-from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name, new_id
+from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.states import Status
 from teamd.store.requests import Answer
+from teamd.supervisor.declared import prompt_id
 from teamd.supervisor.lifecycle import State
 
 if TYPE_CHECKING:
@@ -152,6 +153,17 @@ class Commands:
         self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
         return self._register.team.get(name)
 
+    def enlist(self, declared: Newcomer) -> bool:
+        """Spawn one whom `team.toml` declares, unless it is a member; returns whether it was none.
+
+        Raises:
+            TeamError: as for `spawn`.
+        """
+        if self._register.team.find(declared.name) is not None:
+            return False
+        self.spawn(declared, prompt_id(self._post.paths, declared))
+        return True
+
     def _admit(self, name: str, role: str, model: str | None, *, plan: bool | None) -> None:
         """Have it at work: in the roster, then as a process; then nothing can fail any more."""
         self._register.admit(name, role, model, plan=plan)
@@ -224,10 +236,8 @@ class Commands:
     def _answer_reload(self, request: Request, reply: Reply) -> None:  # noqa: ARG002 -- no arguments
         reloaded = self._reload()
         lines = list(reloaded.lines)
-        for newcomer in reloaded.newcomers:
-            if self._register.team.find(newcomer.name) is None:
-                self.spawn(newcomer, new_id())
-                lines.append(f"{newcomer.name} ({newcomer.role}) is at work")
+        begun = [newcomer for newcomer in reloaded.newcomers if self.enlist(newcomer)]
+        lines += [f"{newcomer.name} ({newcomer.role}) is at work" for newcomer in begun]
         reply(Answer(text="\n".join(lines) or "nothing has changed", data={"lines": lines}))
 
 
