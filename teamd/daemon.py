@@ -8,12 +8,11 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from teamd import settings
 from teamd.assembly import assembled
 from teamd.errors import StoreError, TeamError
 from teamd.journal import Journal
-from teamd.parts import Parts, newcomer
-from teamd.protocol import TEAMD, new_id
+from teamd.parts import Parts, newcomer, settings_of
+from teamd.protocol import TEAMD
 from teamd.service import notify, watchdog_seconds
 from teamd.store import debris, locks, running, teams
 from teamd.store.watch import SLOW_SECONDS
@@ -54,7 +53,7 @@ def serve(
         TeamError: the settings are wrong, another supervisor runs, files cannot be written, locks
             exclude nobody.
     """
-    chosen = settings.load(settings_file, folder=paths.home)
+    chosen = settings_of(paths, settings_file)
     teams.check_own_name(paths, chosen.team.name, settings_file)
     paths.create()
     locks.check(paths.root)  # where they exclude nobody, nothing here is safe
@@ -104,10 +103,8 @@ def _sweep(paths: TeamPaths, journal: Journal) -> None:
 def _spawn_declared(parts: Parts, made: Assembled) -> None:
     """Spawn those of `team.toml` that the roster does not know yet."""
     for declared in parts.settings.teammates:
-        if made.register.team.find(declared.name) is not None:
-            continue
         try:
-            made.commands.spawn(newcomer(declared), new_id())
+            made.commands.enlist(newcomer(declared))
         except TeamError as error:
             parts.journal.error("not spawned", error, name=declared.name)
     with suppress(StoreError):  # the next round writes it

@@ -15,10 +15,18 @@ from typing import Any, Final
 MAX_BYTES: Final = 5_000_000
 KEPT_FILES: Final = 3
 _PRIVATE: Final = 0o600
+_PRIVATE_FOLDER: Final = 0o700
 
 
 class Journal:
-    """Notes events with their facts: `journal.note("forked", pid=42)`."""
+    """Notes events with their facts: `journal.note("forked", pid=42)`.
+
+    Args:
+        path: the file, in a folder that is made anew where somebody has removed it. If the team
+            directory above that is another one by now, nothing is written into it: what is
+            noted stands in the old file, wherever that went.
+        who: whose events these are.
+    """
 
     def __init__(self, path: Path, who: str) -> None:
         self._logger = logging.Logger(f"teamd.{who}")  # noqa: LOG001 -- not in the registry: no globals
@@ -50,8 +58,13 @@ class Journal:
 class _PrivateRotatingFile(RotatingFileHandler):
     """Goes on in a new file when another process, or a person, has moved this one away."""
 
+    def __init__(self, path: Path, **terms: Any) -> None:
+        super().__init__(path, **terms)
+        self._folder = Path(self.baseFilename).parent
+        self._home = _identity(self._folder.parent)
+
     def emit(self, record: logging.LogRecord) -> None:
-        if self.stream is not None and not self._stands(self.stream):
+        if self.stream is not None and self._at_home and not self._stands(self.stream):
             self.stream.close()
             self.stream = None
         super().emit(record)
@@ -60,15 +73,21 @@ class _PrivateRotatingFile(RotatingFileHandler):
         # Another process may have done it a moment ago, or the folder be read-only: the line is
         # worth more than the limit.
         with suppress(OSError):
-            super().doRollover()
+            if self._at_home:
+                super().doRollover()
+
+    @property
+    def _at_home(self) -> bool:
+        return _identity(self._folder.parent) == self._home
 
     def _stands(self, stream: TextIOWrapper) -> bool:
-        with suppress(OSError):
-            mine, there = os.fstat(stream.fileno()), Path(self.baseFilename).stat()
-            return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)
-        return False
+        return _identity(stream.fileno()) == _identity(Path(self.baseFilename))
 
     def _open(self) -> TextIOWrapper:
+        if not self._at_home:
+            raise FileNotFoundError(self.baseFilename)
+        with suppress(FileExistsError):
+            self._folder.mkdir(_PRIVATE_FOLDER)
         fd = os.open(
             self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE
         )
@@ -76,6 +95,14 @@ class _PrivateRotatingFile(RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name
         """A log that cannot be written must not end what it reports on."""
+
+
+def _identity(file: int | Path) -> tuple[int, int] | None:
+    """Which file it is that stands there, or is open; `None` for none."""
+    with suppress(OSError):
+        found = os.fstat(file) if isinstance(file, int) else file.stat()
+        return found.st_dev, found.st_ino
+    return None
 
 
 class _JsonLine(logging.Formatter):

@@ -70,6 +70,7 @@ class Outfit:
         tls: shared by all, since making one takes 20 ms.
         ring: wakes the teammate, such as when one of its jobs has ended.
         say_answered: has the supervisor look at an answer to one of its questions.
+        check: forbids to write a conversation where the team directory is another one by now.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Outfit:
     plans: Plans
     ring: Callable[[], None]
     say_answered: Callable[[str], None]
+    check: Callable[[], None]
 
     @cached_property
     def leads(self) -> bool:
@@ -160,7 +162,7 @@ class Outfit:
         files.make_private_directory(self.paths.subagents)
         path = self.paths.subagents / f"{self.name}-{key}.jsonl"
         subagent = Subagent(
-            conversation=Conversation(Transcript(path, durable=False)),
+            conversation=Conversation(Transcript(path, durable=False, check=self.check)),
             model=self._patient(self._metered()),
             model_name=self.settings.model.name,
             toolbox=Toolbox([self._bash, *self._file_tools(), self._load_skill]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd import settings
@@ -81,14 +81,14 @@ class Parts:
         was acknowledged, mostly by the limit that holds where none is set.
         """
         try:
-            now = settings.load(self.settings_file, folder=self.paths.home)
+            now = settings_of(self.paths, self.settings_file)
         except TeamError:  # a mistake in it: they send nothing by it
             now = self.settings
         return max(now.mail.max_message_bytes, MAX_MESSAGE_BYTES)
 
     def reload(self) -> Reloaded:
         """Read the settings again; a child that is forked from now on follows them."""
-        new = settings.load(self.settings_file, folder=self.paths.home)
+        new = settings_of(self.paths, self.settings_file)
         changed = settings.changes(self.settings, new)
         # First, since it may fail, and then nothing changes.
         Ledger(self.paths.ledger).agree(terms_of(new))
@@ -96,6 +96,24 @@ class Parts:
         self.journal.note("reloaded", changed=changed)
         lines = [f"{key} has changed: {_when(key)}" for key in changed]
         return Reloaded(tuple(lines), tuple(map(newcomer, new.teammates)))
+
+
+def settings_of(paths: TeamPaths, file: Path) -> Settings:
+    """The settings of a team. Those of the project give other teams no people.
+
+    Args:
+        paths: the team.
+        file: the one that applied at the start. A team by name that had none of its own takes
+            one that was made since, as those do who send to it.
+
+    Raises:
+        SettingsError: with every mistake, or why the file cannot be read.
+    """
+    if file == paths.project_settings:
+        file = paths.settings
+    found = settings.load(file, folder=paths.home)
+    shared = file == paths.project_settings and file != paths.own_settings
+    return replace(found, teammates=()) if shared else found
 
 
 def newcomer(declared: settings.Teammate) -> Newcomer:

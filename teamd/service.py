@@ -17,7 +17,7 @@ from teamd import programs
 from teamd.errors import DeadlinePassed, ExitCode, StoreError
 from teamd.identity import Identity
 from teamd.protocol import TEAMD
-from teamd.store import running
+from teamd.store import running, teams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,6 +101,8 @@ def leave_terminal(paths: TeamPaths) -> None:
 def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
     """End the supervisor and all under it; nothing of it is left when this returns.
 
+    Other teams of the project live on, also one whose supervisor an agent of this team started.
+
     Returns:
         Whether it took force.
 
@@ -114,7 +116,7 @@ def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
         return False
     if there.signal(signal.SIGTERM) and _gone(there, begun + timeout_seconds):
         return True
-    _kill_tree(there)
+    _kill_tree(there, teams.supervisors(paths.home) - {there.pid})
     return True
 
 
@@ -126,12 +128,12 @@ def _gone(process: Identity, deadline: float) -> bool:
     return True
 
 
-def _kill_tree(root: Identity) -> None:
-    """Kill a process that does not listen, and everything under it."""
-    under = [root, *_descendants(root)]
+def _kill_tree(root: Identity, spare: set[int]) -> None:
+    """Kill a process that does not listen, and everything under it but the spared and theirs."""
+    under = [root, *_descendants(root, spare)]
     for process in under:
         process.signal(signal.SIGSTOP)  # who is stopped forks no more
-    under = [*_descendants(root), *under]
+    under = [*_descendants(root, spare), *under]
     for process in under:
         process.signal(signal.SIGKILL)
     deadline = time.monotonic() + _KILL_SECONDS
@@ -140,8 +142,13 @@ def _kill_tree(root: Identity) -> None:
         raise StoreError(f"these processes cannot be killed: {left}; a restart will end them")
 
 
-def _descendants(root: Identity) -> list[Identity]:
+def _descendants(root: Identity, spare: set[int]) -> list[Identity]:
+    spared = spare.union(*map(_pids_under, spare))
+    found = map(Identity.of, _pids_under(root.pid) - spared)
+    return [who for who in found if who is not None]
+
+
+def _pids_under(pid: int) -> set[int]:
     with suppress(psutil.NoSuchProcess):
-        children = psutil.Process(root.pid).children(recursive=True)
-        return [who for child in children if (who := Identity.of(child.pid)) is not None]
-    return []
+        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    return set()

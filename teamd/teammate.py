@@ -26,11 +26,11 @@ from teamd.outfit import Outfit
 from teamd.protocol import LEAD, TEAMD
 from teamd.settings import roles
 from teamd.states import ChildExit
-from teamd.store import locks
 from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.roster import Roster
+from teamd.store.tenure import Tenure
 from teamd.store.transcript import Transcript
 from teamd.store.watch import SLOW_SECONDS
 from teamd.tools.workspace import Workspace
@@ -100,8 +100,8 @@ class Teammate:
         journal = Journal(self.paths.log(name), name)
         try:
             # A process of that name that still ends is waited for; there are never two.
-            locks.hold(self.paths.life(name))
-            return self._live(name, bell, pulse, journal)
+            tenure = Tenure(self.paths.life(name))
+            return self._live(name, bell, pulse, journal, tenure)
         except StoreError as error:
             journal.error("a file could not be read or written", error)
             return ChildExit.IO
@@ -115,13 +115,13 @@ class Teammate:
             journal.error("crashed", error)
             return ChildExit.CRASHED
 
-    def _live(self, name: str, bell: int, pulse: Pulse, journal: Journal) -> int:
+    def _live(self, name: str, bell: int, pulse: Pulse, journal: Journal, tenure: Tenure) -> int:
         # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         loop.call_soon(pulse.beat)
         bells = Bell(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
-        life = loop.create_task(self._life(name, bells, journal))
+        life = loop.create_task(self._life(name, bells, journal, tenure))
         loop.add_signal_handler(signal.SIGTERM, life.cancel)
         journal.note("begins", pid=os.getpid())
         try:
@@ -132,16 +132,17 @@ class Teammate:
             journal.warn("stops: its supervisor has gone")
         return ChildExit.STOPPED
 
-    async def _life(self, name: str, bell: Bell, journal: Journal) -> None:
-        loop = self._loop(name, bell, journal)
+    async def _life(self, name: str, bell: Bell, journal: Journal, tenure: Tenure) -> None:
+        loop = self._loop(name, bell, journal, tenure)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, loop.interrupt)
         await loop.run()
 
-    def _loop(self, name: str, bell: Bell, journal: Journal) -> Loop:
+    def _loop(self, name: str, bell: Bell, journal: Journal, tenure: Tenure) -> Loop:
         settings = self.settings()
         durable = settings.mail.durability == "disk"
         post = Post(self.paths, durable=durable, max_bytes=settings.mail.max_message_bytes)
-        conversation = Conversation(Transcript(self.paths.transcript(name), durable=durable))
+        transcript = Transcript(self.paths.transcript(name), durable=durable, check=tenure.check)
+        conversation = Conversation(transcript)
         mailbox = Mailbox(
             self.paths,
             name,
@@ -149,6 +150,7 @@ class Teammate:
             max_bytes=settings.mail.max_message_bytes,
             granted=self.granted_bytes,
             tell=lambda why: journal.warn("line rejected", reason=why),
+            check=tenure.check,
         )
         outside = Outside(
             name=name,
@@ -177,6 +179,7 @@ class Teammate:
             plans=plans,
             ring=bell.ring,
             say_answered=outside.say_answered,
+            check=tenure.check,
         )
         leaving = Leaving(
             name=name, conversation=conversation, approvals=approvals, outside=outside

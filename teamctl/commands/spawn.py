@@ -17,6 +17,8 @@ from teamd.protocol import check_name
 from teamd.store import files, requests
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from teamd.store.paths import TeamPaths
 
 REQUEST_SECONDS: Final = 30.0
@@ -77,7 +79,7 @@ def command(
     if answer.data["warning"]:
         output.warn(answer.data["warning"])
     if saved:
-        file = choice.settings_file(paths)
+        file = _declaring(choice, paths)
         mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE
         files.replace(file, saved, mode=mode)
     said = None
@@ -95,5 +97,10 @@ def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
     from teamd.settings import Teammate, read_file  # noqa: PLC0415 -- only for --save
     from teamd.settings.writing import with_teammate  # noqa: PLC0415 -- the same
 
-    file = choice.settings_file(paths)
+    file = _declaring(choice, paths)
     return with_teammate(read_file(file) or b"", Teammate(**facts), path=file)
+
+
+def _declaring(choice: Choice, paths: TeamPaths) -> Path:
+    """The file whose teammates are this team's: that of the project is not, for a team by name."""
+    return paths.own_settings if choice.config is None else choice.settings_file(paths)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import SettingsError
 from teamd.protocol import TEAMS_FOLDER
 from teamd.settings.checking import Checking
+from teamd.settings.declared import TEAMMATE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +24,9 @@ MAX_FILE_BYTES: Final = 1_048_576
 def load(path: Path | None, *, folder: Path, required: bool = False) -> Settings:
     """Return what the file says, and the defaults for what it does not say.
 
+    The file of a team by name that says nothing but who is in the team leaves the rest to the
+    project's.
+
     Args:
         path: the file; `None` for none.
         folder: what the workspace is relative to where there is no file.
@@ -34,7 +39,10 @@ def load(path: Path | None, *, folder: Path, required: bool = False) -> Settings
     if path is not None and data is not None:
         # What a team by name does not say of its workspace is the project's, not its own folder.
         of_team = path.parent.parent.name == TEAMS_FOLDER
-        return parse(data, path=path, default_folder=folder if of_team else None)
+        found = parse(data, path=path, default_folder=folder if of_team else None)
+        if of_team and _document(data, path).keys() == {TEAMMATE}:
+            return replace(load(folder / FILE_NAME, folder=folder), teammates=found.teammates)
+        return found
     missing = path or folder / FILE_NAME
     if required:
         raise SettingsError(missing, ["there is no such file; `teamctl init` writes one"])

@@ -189,7 +189,7 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def make_private_directory(directory: Path) -> None:
+def make_private_directory(directory: Path, *, parents: bool = True) -> None:
     """Make a directory that only its owner can look into, with its parents, unless it is there.
 
     Its name is on the disk when this returns: what is synced within it would be lost with it.
@@ -197,8 +197,8 @@ def make_private_directory(directory: Path) -> None:
     with told(directory):
         if directory.is_dir():
             return
-        parents = takewhile(lambda parent: not parent.exists(), directory.parents)
-        for parent in reversed(list(parents)):
+        missing = takewhile(lambda parent: parents and not parent.exists(), directory.parents)
+        for parent in reversed(list(missing)):
             parent.mkdir(exist_ok=True)
             sync_directory(parent.parent)
         directory.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)

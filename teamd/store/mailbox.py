@@ -74,6 +74,7 @@ class Mailbox:
         max_bytes: a longer line is no message.
         granted: asked of a longer one, for what senders may have been granted since.
         tell: hears of each line that is rejected, and why.
+        check: called before anything is taken; what it raises forbids it.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Mailbox:
         max_bytes: int = MAX_MESSAGE_BYTES,
         granted: Callable[[], int] | None = None,
         tell: Callable[[str], None] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.owner = owner
         self._inbox = paths.inbox(owner)
@@ -94,6 +96,7 @@ class Mailbox:
         self._durable = durable
         self._max_bytes = max_bytes
         self._tell = tell
+        self._check = check
         self._in_hand = ("", 0)  # the delivery that this reader has taken: batch and offset
 
     def put(self, *messages: Message) -> None:
@@ -119,6 +122,8 @@ class Mailbox:
 
     def take(self, portion: Portion = ALL) -> Batch:
         """Take mail; the same again until it is `done`, and what follows only after that."""
+        if self._check is not None:
+            self._check()
         while True:  # each round gets on; the lock is free in between
             with locks.locked(self._inbox) as fd, told(self._inbox):
                 position = self._intake.current(fd)

@@ -43,9 +43,16 @@ class TeamPaths:
     @property
     def settings(self) -> Path:
         """The person's settings, unless another file is named; a team by name may have its own."""
-        own = self.root / SETTINGS_FILE
-        if self.own_name is not None and own.exists():
-            return own
+        return self.own_settings if self.own_settings.exists() else self.project_settings
+
+    @property
+    def own_settings(self) -> Path:
+        """Where it stands who is in this team and no other; for a team by name, in its folder."""
+        return self.project_settings if self.own_name is None else self.root / SETTINGS_FILE
+
+    @property
+    def project_settings(self) -> Path:
+        """The settings of the project."""
         return self.home / SETTINGS_FILE
 
     @property

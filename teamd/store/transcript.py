@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING, Any
 from teamd.store import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 Record = dict[str, Any]
 
 
 class Transcript:
-    """The records of one conversation; the key `record` of each tells its kind."""
+    """The records of one conversation; the key `record` of each tells its kind.
 
-    def __init__(self, path: Path, *, durable: bool = True) -> None:
+    Args:
+        path: the file.
+        durable: whether `append` waits for the disk itself.
+        check: called before anything is written; what it raises forbids it.
+    """
+
+    def __init__(
+        self, path: Path, *, durable: bool = True, check: Callable[[], None] | None = None
+    ) -> None:
         self.path = path
         self._durable = durable
+        self._check = check
 
     def append(self, *records: Record) -> None:
         """Add records, all or none; they are on disk when this returns.
@@ -31,6 +40,8 @@ class Transcript:
             json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
             for record in records
         )
+        if self._check is not None:
+            self._check()
         files.append_alone(self.path, lines, durable=self._durable)
 
     def records(self) -> Iterator[Record]:

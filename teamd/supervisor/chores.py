@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -44,12 +43,15 @@ class Chores:
         """A descriptor that is readable when the board may have changed."""
         return self._watch.fileno()
 
+    @property
+    def recheck_seconds(self) -> float:
+        """How long to rely on that descriptor alone."""
+        return self._watch.recheck_seconds
+
     def board_changed(self) -> bool:
         """Whether a task may have changed since the last call."""
-        if not select.select([self], [], [], 0)[0]:
-            return False
         names = self._watch.changed()
-        return not names or any(map(id_in, names))  # without names only a look can tell
+        return names is None or any(map(id_in, names))  # without names only a look can tell
 
     def be_due(self) -> None:
         """Look at the next opportunity: a process has ended, maybe in the middle of telling."""

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from teamd.errors import NotAMessage, TeamError
-from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name, new_id
+from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.states import Status
+from teamd.store import files
 from teamd.store.requests import Answer
+from teamd.supervisor.declared import prompt_id
 from teamd.supervisor.lifecycle import State
 
 if TYPE_CHECKING:
@@ -147,10 +149,7 @@ class Commands:
         self._register.check()
         name = member.name if member else newcomer.name
         self._handshakes.forget(name)
-        extra = {PROMPT_KEY: True, **({FRESH_KEY: True} if newcomer.fresh else {})}
-        prompt = Message(
-            id=message_id, sender=sender, to=name, content=newcomer.prompt, extra=extra
-        )
+        prompt = _prompt(newcomer, name, message_id, sender)
         self._admit(
             name,
             newcomer.role,
@@ -160,6 +159,27 @@ class Commands:
         )
         self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
         return self._register.team.get(name)
+
+    def enlist(self, declared: Newcomer) -> bool:
+        """Spawn one whom `team.toml` declares, unless it is a member; returns whether it was none.
+
+        A member that was never told anything gets its prompt: a supervisor that was killed has
+        admitted it, and no more.
+
+        Raises:
+            TeamError: as for `spawn`.
+        """
+        member = self._register.team.find(declared.name)
+        message_id = prompt_id(self._post.paths, declared)
+        if member is None:
+            self.spawn(declared, message_id)
+        elif self._was_told_nothing(member.name):
+            self._post.mailbox(member.name).put(_prompt(declared, member.name, message_id, LEAD))
+        return member is None
+
+    def _was_told_nothing(self, name: str) -> bool:
+        spoken = files.size(self._post.paths.transcript(name))
+        return not spoken and not self._post.mailbox(name).waiting()
 
     def _admit(
         self,
@@ -244,11 +264,14 @@ class Commands:
     def _answer_reload(self, request: Request, reply: Reply) -> None:  # noqa: ARG002 -- no arguments
         reloaded = self._reload()
         lines = list(reloaded.lines)
-        for newcomer in reloaded.newcomers:
-            if self._register.team.find(newcomer.name) is None:
-                self.spawn(newcomer, new_id())
-                lines.append(f"{newcomer.name} ({newcomer.role}) is at work")
+        begun = [newcomer for newcomer in reloaded.newcomers if self.enlist(newcomer)]
+        lines += [f"{newcomer.name} ({newcomer.role}) is at work" for newcomer in begun]
         reply(Answer(text="\n".join(lines) or "nothing has changed", data={"lines": lines}))
+
+
+def _prompt(newcomer: Newcomer, name: str, message_id: str, sender: str) -> Message:
+    extra = {PROMPT_KEY: True, **({FRESH_KEY: True} if newcomer.fresh else {})}
+    return Message(id=message_id, sender=sender, to=name, content=newcomer.prompt, extra=extra)
 
 
 def _text(arguments: Mapping[str, Any], key: str) -> str:

@@ -72,7 +72,7 @@ class Supervisor:
         self._claim_stands = claim_stands
         self._stop_seconds = stop_seconds
         self._alive = alive
-        self._round_seconds = min(round_seconds, watch.recheck_seconds)
+        self._round_seconds = round_seconds
         self._stopping = False
 
     def resume(self) -> None:
@@ -87,14 +87,16 @@ class Supervisor:
         self._register.publish()
 
     def run(self) -> None:
-        """Serve until a signal says to stop and every teammate has ended."""
+        """Serve until a signal says to stop and every teammate has ended, or the team is gone."""
         while not (self._stopping and not self._teammates.active()):
             self._wait()
+            if self._gone():  # before anything is written
+                self._abandon()
+                return
             self._heed_signals()
             self._ring()  # takes the hints, so it comes before the look that relies on them
             self._control.obey()
             self._reap()
-            self._stop_if_gone()
             self._reconcile()
             self._teammates.look_after()
             if not self._stopping:  # those who end now end for that, and are resumed
@@ -107,6 +109,8 @@ class Supervisor:
     def _wait(self) -> None:
         seconds = self._round_seconds
         for due in (
+            self._watch.recheck_seconds,
+            self._chores.recheck_seconds,
             self._teammates.next_due_seconds(),
             self._handshakes.next_due_seconds(),
             self._control.retry_seconds,
@@ -130,15 +134,22 @@ class Supervisor:
         for name in self._teammates.active():
             self._teammates.stop(name, seconds=seconds)
 
-    def _stop_if_gone(self) -> None:
-        """Nobody can reach a supervisor whose team directory was removed: it ends by itself."""
+    def _gone(self) -> bool:
+        """Whether what stands under the team's name is not what this process claimed."""
         try:
-            gone = not self._stopping and not self._claim_stands()
+            return not self._claim_stands()
         except StoreError:  # a look that failed tells nothing, and there is another next round
-            return
-        if gone:
-            self._journal.warn("the team directory is gone")
-            self._stop(signal.SIGTERM)
+            return False
+
+    def _abandon(self) -> None:
+        """End all at once, and write nothing: it would reach whoever has that place now.
+
+        Everything goes by its path, and nobody can reach a supervisor whose team directory was
+        moved or removed. What a killed teammate was at, the next start goes on with.
+        """
+        self._journal.warn("the team directory is gone")
+        self._teammates.kill_all()
+        self._orphans.end(spare=set())
 
     def _reconcile(self) -> None:
         """Whoever was taken out of the roster by hand has nothing to do here any more."""

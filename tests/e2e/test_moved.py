@@ -1,18 +1,27 @@
-"""A project's folder that is renamed or moved: its team goes along."""
+"""A project's folder that is renamed or moved: its team goes along.
+
+And a team directory alone that is moved away: its processes end, and never touch what stands there
+next.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.store.paths import TeamPaths
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from tests.e2e.harness import Project
 
@@ -88,3 +97,93 @@ def test_a_teamd_whose_team_was_moved_ends_when_it_is_needed(project: Project, n
     assert project.run("teamd", "start", cwd=new).status == 0
     wait_until(lambda: len(project.asked("ann")) == 3, what="ann reads the mail")
     assert_ends(project, new)
+
+
+def test_folders_of_a_running_team_may_be_replaced_or_removed(project: Project) -> None:
+    """A copy that takes the inboxes' place is read at once, and logs go on in a new folder."""
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Remember: blue.", "--wait")
+    project.wait_for("ann", "idle")
+    old = project.paths.inboxes.with_name("old")
+    project.paths.inboxes.rename(old)
+    shutil.copytree(old, project.paths.inboxes)
+    shutil.rmtree(project.paths.logs)
+    project.do("teamctl", "send", "ann", "Hello?", "--wait", "--timeout", "15")
+    project.do("teamctl", "shutdown", "ann", "--timeout", "15")
+    assert project.log("teamd", "request")
+    assert project.log("ann", "stops")
+
+
+@pytest.fixture
+def at_work(project: Project) -> Iterator[Project]:
+    """Its alice is in the middle of a command that ends once there is a file `go`."""
+    command = "touch begun; until [ -e go ]; do sleep 0.05; done; echo OLD-ALICE-RESULT"
+    project.stage.play("alice", use(("bash", {"command": command})))
+    supervisor = project.start()
+    project.do("teamctl", "spawn", "alice", "coder", "first life")
+    wait_until((project.folder / "begun").exists, what="alice is at work")
+    yield project
+    with suppress(ProcessLookupError):
+        os.kill(supervisor, signal.SIGCONT)
+
+
+def at_rest(pid: int) -> Callable[[], bool]:
+    """Whether a process has slept since the last look."""
+    looks = [""]
+
+    def look() -> bool:
+        status = Path(f"/proc/{pid}/status").read_text("ascii", "replace")
+        looks.append(status)
+        return looks[-2] == status and "sleeping" in status
+
+    return look
+
+
+def begin_anew(project: Project) -> None:
+    """Another team in the same place, with an alice of its own."""
+    project.stage.play("alice", say("A new life."))
+    project.start()
+    project.do("teamctl", "spawn", "alice", "coder", "second life", "--wait")
+    project.wait_for("alice", "idle")
+
+
+def state_of(paths: TeamPaths) -> dict[Path, bytes]:
+    """Every file of a team."""
+    return {path: path.read_bytes() for path in paths.root.rglob("*") if path.is_file()}
+
+
+def test_a_team_whose_directory_was_moved_ends_before_there_can_be_another(
+    at_work: Project,
+) -> None:
+    """`mv .team old; teamd start`: everything goes by path, the locks went with the old files."""
+    at_work.paths.root.rename(at_work.folder / "old")
+    wait_until(lambda: at_work.survivors() == {}, timeout_seconds=15, what="all have ended")
+    assert list(at_work.folder.glob(".team")) == []
+    begin_anew(at_work)
+    at_work.write("go", "")
+    at_work.do("teamd", "stop")
+    shutil.rmtree(at_work.paths.root)
+    (at_work.folder / "old").rename(at_work.paths.root)
+    at_work.stage.play("alice", say("I look at it again."))
+    at_work.start()
+    wait_until(lambda: len(at_work.asked("alice")) == 3, what="the old one goes on")
+    (result,) = at_work.asked("alice")[-1].asked.last_results
+    assert "teamd was stopped while this call was under way" in result.text
+
+
+def test_a_teammate_never_writes_into_another_team_s_directory(at_work: Project) -> None:
+    """Also where its supervisor cannot end it: this one is stopped until all is over."""
+    former, alice = at_work.supervisor, at_work.member("alice")["pid"]
+    wait_until(at_rest(former), what="her supervisor waits: what comes next is a round of its own")
+    os.kill(former, signal.SIGSTOP)
+    old = TeamPaths(at_work.folder / "old")
+    at_work.paths.root.rename(old.root)
+    begin_anew(at_work)
+    before = state_of(at_work.paths)
+    at_work.write("go", "")
+    wait_until(lambda: alice not in at_work.survivors(), what="the old alice has ended")
+    os.kill(former, signal.SIGCONT)
+    wait_until(lambda: former not in at_work.survivors(), what="and her supervisor")
+    assert state_of(at_work.paths) == before
+    assert "the team directory was moved or replaced" in old.log("alice").read_text("utf-8")
+    assert "the team directory is gone" in old.log("teamd").read_text("utf-8")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+import os
+import signal
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from teamd.errors import ExitCode, TeamError
@@ -177,6 +180,28 @@ def test_a_team_of_the_lead_has_its_own_directory_and_outlives_the_lead(project:
     assert not web(project).root.exists()
 
 
+def test_a_forced_stop_leaves_a_team_of_the_lead_alone(project: Project) -> None:
+    """Its supervisor descends from the one that is killed, and leads a life of its own."""
+    first = project.start()
+    project.stage.play("lead", use(("create_team", {"name": "web"})), say("There it is."))
+    project.do("teamctl", "chat", "Make a web team.")
+    project.do("teamctl", "--team", "web", "spawn", "wanda", "coder", "hi", "--wait")
+    alive = [json.loads(web(project).supervisor.read_bytes())["pid"], wanda(project)["pid"]]
+    assert {child.pid for child in psutil.Process(first).children(recursive=True)} >= {*alive}
+    os.kill(first, signal.SIGSTOP)
+    stopped = project.run("teamd", "stop", "--timeout", "1")
+    assert stopped.status == ExitCode.DEADLINE
+    assert sorted(project.survivors()) == sorted(alive)
+    project.do("teamctl", "--team", "web", "spawn", "wanda", "coder", "Still there?", "--wait")
+    assert wanda(project)["pid"] == alive[1]
+    project.do("teamctl", "delete", "web", "--force")
+
+
+def wanda(project: Project) -> dict[str, Any]:
+    (member,) = json.loads(web(project).config.read_bytes())["members"]
+    return dict(member)
+
+
 def test_a_team_by_name_works_in_the_projects_folder_with_the_projects_settings(
     two: Project,
 ) -> None:
@@ -185,6 +210,41 @@ def test_a_team_by_name_works_in_the_projects_folder_with_the_projects_settings(
     assert two.asked("ola")[-1].asked.last_results[0].text == str(two.folder.resolve())
     both = two.run("teamctl", "--team", "web", "--team-dir", ".team", "team")
     assert both.status == 2
+
+
+def test_the_projects_own_teammates_are_not_spawned_in_another_team(project: Project) -> None:
+    """The same work would be done twice, and paid for twice."""
+    declared = '[[teammate]]\nname = "{}"\nrole = "coder"\nprompt = "Go."\n'
+    project.write("team.toml", "[limits]\ncalls_per_wake = 1\n" + declared.format("ann"))
+    project.start()
+    project.do("teamctl", "create", "web")
+    project.wait_for("ann", "idle")
+    in_web = ("--team", "web")
+    project.do("teamctl", *in_web, "spawn", "wim", "coder", "Go.", "--save", "--wait")
+    assert members_of(web(project)) == ["wim"]
+    assert "wim" not in (project.folder / "team.toml").read_text("utf-8")
+    assert '"wim"' in web(project).own_settings.read_text("utf-8")
+
+    project.stage.play("wes", use(("bash", {"command": "true"})))
+    with web(project).own_settings.open("a", encoding="utf-8") as file:
+        file.write(declared.format("wes"))
+    reloaded = project.do("teamd", *in_web, "reload")
+    assert "wes (coder) is at work" in reloaded
+    assert "limits" not in reloaded
+    wait_until(lambda: "after 1 model call" in lead_of(web(project)), what="the project's limit")
+    project.do("teamd", *in_web, "restart")
+    assert members_of(web(project)) == ["wim", "wes"]
+    assert [len(project.asked(name)) for name in ("ann", "wim", "wes")] == [1, 1, 1]
+    project.do("teamctl", "delete", "web", "--force")
+
+
+def members_of(paths: TeamPaths) -> list[str]:
+    return [member["name"] for member in json.loads(paths.config.read_bytes())["members"]]
+
+
+def lead_of(paths: TeamPaths) -> str:
+    inbox = paths.inbox("lead")
+    return inbox.read_text("utf-8") if inbox.exists() else ""
 
 
 def test_no_file_tool_reaches_the_directory_of_another_team(two: Project) -> None:

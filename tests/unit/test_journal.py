@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,16 +107,55 @@ def test_a_place_that_takes_no_log_does_not_either(tmp_path: Path, place: str) -
     journal.close()
 
 
-def test_it_goes_on_when_its_file_was_removed_with_its_folder(tmp_path: Path) -> None:
-    log = tmp_path / "logs" / "a.log"
-    log.parent.mkdir()
-    journal = Journal(log, "a")
+@pytest.fixture
+def deep(tmp_path: Path) -> Path:
+    """A log where a team has it."""
+    log = tmp_path / ".team" / "logs" / "a.log"
+    log.parent.mkdir(parents=True)
+    return log
+
+
+def test_its_folder_is_made_again_when_somebody_has_removed_it(deep: Path) -> None:
+    """`rm -rf .team/logs` clears the logs of a team that runs; what comes then is still noted."""
+    journal = Journal(deep, "a")
     journal.note("first")
-    log.unlink()
-    log.parent.rmdir()
+    shutil.rmtree(deep.parent)
     journal.note("second")
     journal.close()
-    assert not log.exists()
+    assert [line["event"] for line in lines(deep)] == ["second"]
+    assert stat.S_IMODE(deep.parent.stat().st_mode) == 0o700
+
+
+def test_a_team_directory_that_was_removed_is_not_made_again(deep: Path) -> None:
+    team = deep.parent.parent
+    journal = Journal(deep, "a")
+    journal.note("first")
+    shutil.rmtree(team)
+    journal.note("second")
+    journal.close()
+    assert not team.exists()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("folder", [True, False])
+def test_nothing_is_written_into_the_team_directory_that_took_the_place(
+    deep: Path, *, begun: bool, folder: bool
+) -> None:
+    """What the old team's processes say at their end stands with the old team."""
+    team = deep.parent.parent
+    journal = Journal(deep, "a")
+    if begun:
+        journal.note("first", filler="x" * MAX_BYTES)
+    team.rename(team.with_name("old"))
+    deep.parent.mkdir(parents=True) if folder else team.mkdir()
+    journal.note("second")
+    journal.close()
+    assert [path for path in team.rglob("*") if path.is_file()] == []
+    kept = team.with_name("old") / "logs" / "a.log"
+    if begun:
+        assert [line["event"] for line in lines(kept)] == ["first", "second"]
+    else:
+        assert not kept.exists()
 
 
 def test_a_log_that_was_moved_or_removed_is_begun_anew(journal: Journal, log: Path) -> None:

@@ -31,6 +31,28 @@ def test_a_file_that_a_person_named_must_be_there(file: Path) -> None:
     assert str(caught.value) == f"{file}: there is no such file; `teamctl init` writes one"
 
 
+WIM = '[[teammate]]\nname = "wim"\nrole = "coder"\nprompt = "Go."\n'
+
+
+@pytest.mark.parametrize(
+    ("own", "calls"), [(WIM, 7), ("[limits]\n" + WIM, 50), ("", 50), ("# " + WIM[:12], 50)]
+)
+def test_a_file_that_only_says_who_is_in_a_team_leaves_the_rest_to_the_projects(
+    file: Path, own: str, calls: int
+) -> None:
+    """`spawn --save` makes such a file, and the team must not lose its server and its limits."""
+    ann = WIM.replace("wim", "ann")
+    file.write_text(f'[limits]\ncalls_per_wake = 7\n[team]\nworkspace = "src"\n{ann}')
+    (file.parent / "src").mkdir()
+    of_team = file.parent / ".teams" / "web" / "team.toml"
+    of_team.parent.mkdir(parents=True)
+    of_team.write_text(own)
+    found = load(of_team, folder=file.parent)
+    assert found.limits.calls_per_wake == calls
+    assert found.team.workspace == (file.parent / "src" if calls == 7 else file.parent)
+    assert [one.name for one in found.teammates] == (["wim"] if WIM in own else [])
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -54,6 +54,77 @@ def test_a_file_that_is_renamed_into_place_is_seen(watching: Watch, tmp_path: Pa
     assert "reply.json" in changed
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / ".team" / "inbox"
+    made.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def replaced(folder: Path) -> Iterator[Watch]:
+    """A watch on a folder that a test moves about."""
+    made = watch(folder)
+    yield made
+    made.close()
+
+
+def assert_seen_there(watching: Watch, folder: Path) -> None:
+    """What comes into the folder that stands there now is seen as ever."""
+    assert watching.recheck_seconds == SLOW_SECONDS
+    assert not readable(watching)
+    (folder / "bob.jsonl").touch()
+    assert readable(watching, 20)
+    assert watching.changed() == {"bob.jsonl"}
+
+
+def test_a_folder_that_takes_the_place_of_another_is_watched(replaced: Watch, folder: Path) -> None:
+    """`mv inbox x; cp -a x inbox`: the queue stays with the old folder, the mail does not come."""
+    folder.rename(folder.with_name("old"))
+    assert readable(replaced, 20)
+    folder.mkdir()
+    assert replaced.changed() is None, "what came before this look is not known"
+    (folder.with_name("old") / "alice.jsonl").touch()
+    assert replaced.changed() == set()
+    assert_seen_there(replaced, folder)
+
+
+def test_a_move_of_the_folder_above_is_seen_at_once(replaced: Watch, folder: Path) -> None:
+    """`mv .team old`: a supervisor that sleeps on does not know that it has lost its team."""
+    folder.parent.rename(folder.parent.with_name("old"))
+    assert readable(replaced, 20)
+    folder.mkdir(parents=True)
+    assert replaced.changed() is None
+    assert_seen_there(replaced, folder)
+
+
+def test_a_folder_further_up_that_was_moved_is_seen_by_the_next_look(tmp_path: Path) -> None:
+    """No hint tells of that one."""
+    folder = tmp_path / "project" / ".team" / "inbox"
+    folder.mkdir(parents=True)
+    watching = watch(folder)
+    try:
+        (tmp_path / "project").rename(tmp_path / "old")
+        folder.mkdir(parents=True)
+        assert not readable(watching)
+        assert watching.changed() is None
+        assert_seen_there(watching, folder)
+    finally:
+        watching.close()
+
+
+def test_while_there_is_no_folder_one_looks_often(replaced: Watch, folder: Path) -> None:
+    folder.rmdir()
+    assert readable(replaced, 20)
+    for _ in range(2):
+        assert replaced.changed() is None
+        assert replaced.recheck_seconds == BLIND_SECONDS
+        assert not readable(replaced)
+    folder.mkdir()
+    assert replaced.changed() is None
+    assert_seen_there(replaced, folder)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only inotify's queue has a length to exceed")
 def test_a_queue_that_overflows_says_that_anything_may_have_changed(
     watching: Watch, tmp_path: Path

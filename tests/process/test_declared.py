@@ -1,0 +1,78 @@
+"""Those whom `team.toml` declares: spawned once, and given their prompt once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from teamd.protocol import Message
+from tests.children import holding
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+ANN = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Count the files."\n'
+BEN = '[[teammate]]\nname = "ben"\nrole = "coder"\nprompt = "Count the lines."\n'
+
+
+def take_out_of_roster(project: Project, name: str) -> None:
+    roster = json.loads(project.paths.config.read_bytes())
+    roster["members"] = [m for m in roster["members"] if m["name"] != name]
+    project.paths.config.write_text(json.dumps(roster))
+
+
+def told(project: Project, name: str) -> list[str]:
+    """What stands in a conversation as mail."""
+    return [m["content"] for record in project.records(name, "mail") for m in record["messages"]]
+
+
+def die_between_prompt_and_roster(project: Project, name: str) -> None:
+    """Leave what a teamd leaves that dies there: the prompt in the inbox, nobody in the roster."""
+    with holding(project.paths.life(name)):  # so that nobody reads it
+        supervisor = project.start()
+        os.kill(supervisor, signal.SIGKILL)
+        wait_until(lambda: not project.survivors(), what="all have ended")
+    take_out_of_roster(project, name)
+    (line,) = project.mail(name).splitlines()
+    assert Message.decode(line.encode(), to=name).content == "Count the files."
+
+
+def test_a_start_that_is_killed_before_the_roster_is_written_gives_no_second_prompt(
+    project: Project,
+) -> None:
+    project.write("team.toml", ANN)
+    project.paths.create()
+    die_between_prompt_and_roster(project, "ann")
+    project.start()
+    project.wait_for("ann", "idle", turns=1)
+    assert told(project, "ann") == ["Count the files."]
+    assert len(project.asked("ann")) == 1
+
+
+def test_nor_does_a_reload(project: Project) -> None:
+    project.write("team.toml", ANN)
+    project.paths.create()
+    die_between_prompt_and_roster(project, "ann")
+    (project.folder / "team.toml").unlink()
+    project.start()
+    project.write("team.toml", ANN)
+    assert "ann (coder) is at work" in project.do("teamd", "reload")
+    project.wait_for("ann", "idle", turns=1)
+    assert told(project, "ann") == ["Count the files."]
+
+
+def test_who_was_taken_out_of_the_roster_by_hand_gets_its_prompt_again(project: Project) -> None:
+    """Or it would be at work with nothing to do: its conversation knows the first one."""
+    project.write("team.toml", ANN + BEN)
+    project.start()
+    for name in ("ann", "ben"):
+        project.wait_for(name, "idle", turns=1)
+    project.do("teamd", "stop")
+    take_out_of_roster(project, "ann")
+    project.start()
+    project.wait_for("ann", "idle", turns=2)
+    assert told(project, "ann") == ["Count the files."] * 2
+    assert told(project, "ben") == ["Count the lines."]

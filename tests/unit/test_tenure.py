@@ -1,0 +1,74 @@
+"""Being the one process of a teammate, in the team directory that it was started in."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import StoreError
+from teamd.protocol import Message
+from teamd.store import locks
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+from teamd.store.tenure import Displaced, Tenure
+from teamd.store.transcript import Transcript
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+@pytest.fixture
+def tenure(paths: TeamPaths) -> Tenure:
+    return Tenure(paths.life("alice"))
+
+
+def move(paths: TeamPaths) -> None:
+    """Have another team in the place of this one, with mail for its alice."""
+    paths.root.rename(paths.root.with_name("old"))
+    paths.create()
+    Mailbox(paths, "alice", durable=False).put(Message(sender="lead", to="alice", content="x"))
+
+
+def test_it_excludes_others_for_as_long_as_it_is_there(paths: TeamPaths, tenure: Tenure) -> None:
+    tenure.check()
+    assert locks.try_lock(paths.life("alice")) is None
+
+
+def test_mail_of_another_team_is_not_taken(paths: TeamPaths, tenure: Tenure) -> None:
+    mailbox = Mailbox(paths, "alice", durable=False, check=tenure.check)
+    assert mailbox.take().messages == ()
+    move(paths)
+    before = paths.inbox("alice").read_bytes()
+    with pytest.raises(Displaced, match="was moved or replaced; `teamd start` goes on where"):
+        mailbox.take()
+    assert paths.inbox("alice").read_bytes() == before
+    assert not paths.taken("alice").exists()
+
+
+def test_another_team_s_conversation_is_not_written(paths: TeamPaths, tenure: Tenure) -> None:
+    transcript = Transcript(paths.transcript("alice"), durable=False, check=tenure.check)
+    transcript.append({"record": "note"})
+    move(paths)
+    with pytest.raises(Displaced):
+        transcript.append({"record": "note"})
+    assert not paths.transcript("alice").exists()
+
+
+def test_a_team_directory_that_has_gone_is_not_made_for_a_lock(paths: TeamPaths) -> None:
+    """The folder of the locks alone is: who had one there is started again, and goes on."""
+    paths.lives.rmdir()
+    Tenure(paths.life("alice")).check()
+    assert stat.S_IMODE(paths.lives.stat().st_mode) == 0o700
+    paths.root.rename(paths.root.with_name("old"))
+    with pytest.raises(StoreError, match="is the team directory still there"):
+        Tenure(paths.life("alice"))
+    assert not paths.root.exists()
