@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from teamd.errors import DamagedRoster, StoreError
-from teamd.protocol import LEAD, TEAMD, USER, Message
+from teamd.protocol import LEAD, TEAMD, USER, Message, new_id
 from teamd.states import Status
 from teamd.store.roster import COLOURS, Member, Team
 
@@ -142,10 +142,17 @@ class Register:
         self._journal.note("not stuck any more", name=name)
         self.change(name, reason=None)
 
-    def tell_lead(self, text: str, *, to: str = LEAD) -> None:
-        """Send the lead a line; where it cannot be written, the log has to do."""
+    def tell_lead(self, text: str, *, to: str = LEAD, key: str = "") -> None:
+        """Send the lead a line; where it cannot be written, the log has to do.
+
+        Args:
+            text: the line.
+            to: who leads.
+            key: of the request that it answers: the line is read once, however often it is sent.
+        """
+        message_id = f"{key}-answer" if key else new_id()
         try:
-            self._post.send(Message(sender=TEAMD, to=to, content=text))
+            self._post.send(Message(id=message_id, sender=TEAMD, to=to, content=text))
         except StoreError as error:  # a full disk, maybe why it failed: the others live on
             self._journal.error("lead not told", error, text=text)
 
