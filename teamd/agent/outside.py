@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamd.protocol import LEAD, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, USER, Message
+from teamd.protocol import SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
 
 if TYPE_CHECKING:
     from teamd.agent.conversation import Conversation
@@ -33,7 +33,6 @@ class Outside:
         post: Post,
     ) -> None:
         self._name = name
-        self._above = USER if name == LEAD else LEAD
         self._process = process
         self._conversation = conversation
         self._supervisor = supervisor
@@ -76,6 +75,6 @@ class Outside:
         )
 
     def tell_lead(self, text: str) -> None:
-        """Send the lead a line; who leads tells the person."""
+        """Send a line to whom it reports: the lead, and of one that leads the person."""
         words = text.replace("\0", "\ufffd")  # a server's own words may hold anything
-        self._post.send(Message(sender=self._name, to=self._above, content=words))
+        self._post.send(Message(sender=self._name, to=self._post.above(self._name), content=words))

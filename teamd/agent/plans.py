@@ -66,7 +66,7 @@ class Plans:
         messages = list(messages)
         if any(m.extra.get(PROMPT_KEY) is True or _tells_of_a_claim(m) for m in messages):
             return True
-        if not any(m.type == "message" and m.sender.lower() in _LEADS for m in messages):
+        if not any(m.type == "message" and _leads(m.sender) for m in messages):
             return False
         finished = self._conversation.standing.finished
         return bool(finished) and any(
@@ -92,6 +92,10 @@ class Plans:
             for question in self._approvals.all()
             if question.type == Kind.PLAN and question.asker == self._name
         ]
+
+
+def _leads(sender: str) -> bool:
+    return sender.partition("@")[0].lower() in _LEADS  # of this team, or of another one
 
 
 def _tells_of_a_claim(message: Message) -> bool:

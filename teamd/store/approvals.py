@@ -281,4 +281,5 @@ class Approvals:
 
 def _may_answer(question: Question, who: str) -> bool:
     asked, who = question.to.lower(), who.lower()
-    return asked == who or (asked in _LEADS and who in _LEADS)
+    # The person of a team may answer what is asked of the lead of another one, too.
+    return asked == who or (asked.partition("@")[0] in _LEADS and who in _LEADS)

@@ -131,7 +131,8 @@ class Commands:
         Args:
             newcomer: who.
             message_id: the prompt's.
-            sender: whom the prompt is from.
+            sender: whom the prompt is from; it reports to an agent of another team, where that
+                is who wants it.
 
         Raises:
             TeamError: it works already, is being shut down, or remembers another role; the role's
@@ -148,13 +149,22 @@ class Commands:
             id=message_id, sender=sender, to=name, content=newcomer.prompt, extra=extra
         )
         self._post.mailbox(name).put(prompt)
-        self._admit(name, newcomer.role, newcomer.model, plan=newcomer.plan)
+        elsewhere = sender if "@" in sender else None
+        self._admit(name, newcomer.role, newcomer.model, plan=newcomer.plan, spawned_by=elsewhere)
         self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
         return self._register.team.get(name)
 
-    def _admit(self, name: str, role: str, model: str | None, *, plan: bool | None) -> None:
+    def _admit(
+        self,
+        name: str,
+        role: str,
+        model: str | None,
+        *,
+        plan: bool | None = None,
+        spawned_by: str | None = None,
+    ) -> None:
         """Have it at work: in the roster, then as a process; then nothing can fail any more."""
-        self._register.admit(name, role, model, plan=plan)
+        self._register.admit(name, role, model, plan=plan, spawned_by=spawned_by)
         try:
             self._register.publish()
             self._resuming.start(name)
@@ -201,7 +211,7 @@ class Commands:
         self._register.check()
         if member is None or not member.status.wants_process:
             self._handshakes.forget(LEAD)
-            self._admit(LEAD, LEAD, None, plan=None)
+            self._admit(LEAD, LEAD, None)
         self._teammates.start(LEAD)  # at once, where it waits for its next try
         member = self._register.team.get(LEAD)
         data = {"member": member.encode(), "warning": self._caution() or member.reason}

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from teamd.errors import DamagedRoster, StoreError
-from teamd.protocol import LEAD, TEAMD, USER, Message, new_id
+from teamd.protocol import LEAD, TEAMD, Message, new_id
 from teamd.states import Status
 from teamd.store.roster import COLOURS, Member, Team
 
@@ -49,7 +49,15 @@ class Register:
         """Change a member from the next `publish` on."""
         self._apply(lambda team: _changed(team, name, values))
 
-    def admit(self, name: str, role: str, model: str | None, *, plan: bool | None = None) -> None:
+    def admit(
+        self,
+        name: str,
+        role: str,
+        model: str | None,
+        *,
+        plan: bool | None = None,
+        spawned_by: str | None = None,
+    ) -> None:
         """Add a member or give it a new role and model; it is at work from now on.
 
         Args:
@@ -57,8 +65,11 @@ class Register:
             role: its role.
             model: its own, if any.
             plan: whether it works by plan; `None` for as before.
+            spawned_by: the address of an agent of another team that wants it.
         """
-        self._apply(lambda team: _admitted(team, name, role, model, plan=plan))
+        self._apply(
+            lambda team: _admitted(team, name, role, model, plan=plan, spawned_by=spawned_by)
+        )
 
     def publish(self) -> None:
         """Write what has changed, if anything has.
@@ -123,7 +134,7 @@ class Register:
         self.tell_lead(
             f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {_again(name)} "
             "lets it go on",
-            to=_above(name),
+            to=self._above(name),
         )
 
     def stuck(self, name: str, reason: str, *, restart: bool) -> None:
@@ -135,7 +146,7 @@ class Register:
             remedy = f"`teamctl shutdown {name} --force` ends it, {_again(name)} then"
             remedy += " lets it go on"
         text = f"{name} is stuck: {reason}; its log is {self._log_of(name)}, and {remedy}"
-        self.tell_lead(text, to=_above(name))
+        self.tell_lead(text, to=self._above(name))
 
     def relieved(self, name: str) -> None:
         """It does so again."""
@@ -156,6 +167,12 @@ class Register:
         except StoreError as error:  # a full disk, maybe why it failed: the others live on
             self._journal.error("lead not told", error, text=text)
 
+    def _above(self, name: str) -> str:
+        try:
+            return self._post.above(name)
+        except StoreError:  # a folder of teams that cannot be read, say
+            return LEAD
+
     def _apply(self, change: Callable[[Team], Team]) -> None:
         self._changes.append(change)
         self.team = change(self.team)
@@ -164,11 +181,6 @@ class Register:
         for change in self._changes:
             team = change(team)
         return team
-
-
-def _above(name: str) -> str:
-    """Who has to know how a teammate is: the lead, and of an agent that leads the person."""
-    return USER if name == LEAD else LEAD
 
 
 def _again(name: str) -> str:
@@ -180,7 +192,15 @@ def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:
     return team if member is None else team.with_member(replace(member, **values))
 
 
-def _admitted(team: Team, name: str, role: str, model: str | None, *, plan: bool | None) -> Team:
+def _admitted(
+    team: Team,
+    name: str,
+    role: str,
+    model: str | None,
+    *,
+    plan: bool | None,
+    spawned_by: str | None,
+) -> Team:
     member = team.find(name) or Member(
         name=name,
         agent_id=f"{name}@{team.name}",
@@ -188,5 +208,12 @@ def _admitted(team: Team, name: str, role: str, model: str | None, *, plan: bool
         status=Status.WORKING,
         color=COLOURS[len(team.members) % len(COLOURS)],
     )
-    at_work = replace(member, role=role, model=model, status=Status.WORKING, reason=None)
+    at_work = replace(
+        member,
+        role=role,
+        model=model,
+        status=Status.WORKING,
+        reason=None,
+        spawned_by=spawned_by,
+    )
     return team.with_member(at_work if plan is None else replace(at_work, plan=plan))
