@@ -39,6 +39,14 @@ class Choice:
     team: str | None = None
     config: str | None = None
 
+    def addressed(self, text: str) -> str:
+        """A sentence of ours, with the commands that it names reaching the team that is meant."""
+        try:
+            chosen = places.named(self.team_dir, self.team)
+        except TeamError:  # no team can have that name
+            return text
+        return text if chosen is None else chosen.addressed(text)
+
     def existing(self) -> TeamPaths:
         """The team that is meant, which must be there."""
         return places.existing(self.team_dir, self.team)
@@ -142,15 +150,16 @@ def run(group: click.Command, name: str) -> NoReturn:
     """Run a command line; whatever goes wrong ends here as one line and an exit code."""
     _open_standard_streams()
     stdout = sys.stdout
+    choice = Choice()
     try:
-        status = group.main(prog_name=name, standalone_mode=False)
+        status = group.main(prog_name=name, standalone_mode=False, obj=choice)
         sys.stdout.flush()
     except SystemExit as ended:
         # click's own: after a completion, or when whoever read our output has gone, as `head`
         # does; then it has put something quiet in the place of standard output.
         status = ended.code if sys.stdout is stdout else ExitCode.DONE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the edge: no traceback passes
-        status = _explain(error, name)
+        status = _explain(error, name, choice)
     sys.exit(status if isinstance(status, int) else ExitCode.DONE)
 
 
@@ -167,7 +176,7 @@ def _open_standard_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 -- for good
 
 
-def _explain(error: BaseException, name: str) -> int:
+def _explain(error: BaseException, name: str, choice: Choice) -> int:
     """Say on standard error what a person should know of an error; returns the exit code."""
     match error:
         case click.exceptions.Exit():
@@ -185,7 +194,7 @@ def _explain(error: BaseException, name: str) -> int:
             click.echo(f"{name}: the output cannot be written: {error.strerror}", err=True)
             code = ExitCode.REFUSED
         case TeamError():
-            click.echo(f"{name}: {error}", err=True)
+            click.echo(f"{name}: {choice.addressed(error.for_person())}", err=True)
             code = error.exit_code
         case _:
             code = _confess(error, name)

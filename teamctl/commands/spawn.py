@@ -74,7 +74,7 @@ def command(
     if answer.exit_code != ExitCode.DONE:
         raise TeamError(answer.text)
     if answer.data["warning"]:
-        output.warn(answer.data["warning"])
+        output.warn(paths.addressed(answer.data["warning"]))
     if saved:
         file = choice.settings_file(paths)
         mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE

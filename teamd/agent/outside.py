@@ -41,6 +41,7 @@ class Outside:
 
     def report(self, status: Status, reason: str | None = None) -> None:
         """Tell the supervisor how it goes; what it knows already is not said again."""
+        reason = None if reason is None else self._post.paths.addressed(reason)
         facts: dict[str, object] = {
             "status": str(status),
             "reason": reason,
@@ -76,5 +77,6 @@ class Outside:
 
     def tell_lead(self, text: str) -> None:
         """Send a line to whom it reports: the lead, and of one that leads the person."""
-        words = text.replace("\0", "\ufffd")  # a server's own words may hold anything
+        sentence = self._post.paths.addressed(text)
+        words = sentence.replace("\0", "\ufffd")  # a server's own words may hold anything
         self._post.send(Message(sender=self._name, to=self._post.above(self._name), content=words))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from teamd.advice import addressed
 from teamd.protocol import LEAD, TEAMS_FOLDER, USER
 from teamd.store import files
 
@@ -29,6 +30,10 @@ class TeamPaths:
     def own_name(self) -> str | None:
         """The name of a team in `.teams/`; the settings name any other."""
         return self.root.name if self.root.parent.name == TEAMS_FOLDER else None
+
+    def addressed(self, text: str) -> str:
+        """A sentence of ours about this team, with the commands that it names reaching it."""
+        return addressed(text, self.own_name)
 
     @property
     def settings(self) -> Path:

@@ -162,6 +162,7 @@ class Register:
             key: of the request that it answers: the line is read once, however often it is sent.
         """
         message_id = f"{key}-answer" if key else new_id()
+        text = self._post.paths.addressed(text)
         try:
             self._post.send(Message(id=message_id, sender=TEAMD, to=to, content=text))
         except StoreError as error:  # a full disk, maybe why it failed: the others live on

@@ -98,6 +98,25 @@ def test_a_teams_name_is_compared_without_case(two: Project) -> None:
     assert [one.name for one in (two.folder / ".teams").iterdir()] == [".gitignore"]
 
 
+def test_sentences_about_a_team_by_name_name_commands_that_reach_it(two: Project) -> None:
+    """As they stood, `teamd start` would have started the project's own team."""
+    two.do("teamctl", "--team", "web", "spawn", "wim", "coder", "Wait.", "--wait")
+    resume = two.run("teamctl", "resume", "wim", "--team", "WEB")
+    assert "`teamctl --team web team` shows all" in resume.complaint
+    task = two.run("teamctl", "--team", "web", "task", "show", "9")
+    assert "the board is empty; `teamctl --team web task add` makes one" in task.complaint
+    two.do("teamd", "--team", "web", "stop")
+    start = "`teamd --team web start`"
+    refused = two.run("teamctl", "resume", "wim", env={"TEAMD_DIR": str(web(two).root)})
+    assert refused.complaint.endswith(f"; start it with {start}")
+    for argv in (("teamctl", "team"), ("teamd", "status"), ("teamctl", "doctor")):
+        assert f"{start} starts it" in two.run(*argv, "--team", "web").stdout
+    waiting = two.run("teamctl", "send", "wim@web", "Hello?", "--wait", "--timeout", "1")
+    assert f"once {start} has started it" in waiting.stderr
+    own = two.run("teamctl", "task", "show", "9")
+    assert "the board is empty; `teamctl task add` makes one" in own.complaint
+
+
 @pytest.mark.parametrize(
     ("to", "sentence"),
     [

@@ -74,5 +74,6 @@ def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_i
     assert post.above("bob") == told
     (news,) = post.inbox(told).peek()
     assert news.content.startswith("bob has failed")
+    assert "`teamctl --team web spawn bob …` lets it go on" in news.content
     assert news.sender == ("teamd@web" if "@" in told else "teamd")
     assert Team().above("bob") == "lead"
