@@ -82,10 +82,17 @@ def show_message(message: Message) -> None:
     about = f" — {plain(message.summary)}" if message.summary else ""
     click.echo(
         click.style(when, dim=True) + " " + click.style(plain(message.sender), bold=True)
-        + f"{kind}{about}"
+        + f"{kind}{_of_request(message)}{about}"
     )  # fmt: skip
     for line in plain(message.content).splitlines() or [""]:
         click.echo(f"  {line}")
+
+
+def _of_request(message: Message) -> str:
+    """How a request was answered, and the id by which `teamctl approve` knows it."""
+    request, approve = message.extra.get("request_id"), message.extra.get("approve")
+    verdict = (" approved" if approve else " rejected") if isinstance(approve, bool) else ""
+    return verdict + (f" {plain(request)}" if isinstance(request, str) else "")
 
 
 def moment(seconds: float) -> str:

@@ -99,8 +99,8 @@ class Receipt:
         if any(self._is_it(parse(line) or {}) for line in self._rejected.lines()):
             to = self._message.to
             raise TeamError(
-                f"{to} rejected the message; `teamctl logs {to}` says why, "
-                f"and it is kept in {self._paths.rejected(to)}"
+                self._paths.addressed(f"{to} rejected the message; `teamctl logs {to}` says why, ")
+                + f"and it is kept in {self._paths.rejected(to)}"
             )
         self._tell(self._obstacle())
         return None
@@ -116,7 +116,7 @@ class Receipt:
         if self._message.to == self._post.person():  # who reads when it is time
             return None
         if running.supervisor(self._paths) is None:
-            return (
+            return self._paths.addressed(
                 f"no teamd runs for {self._paths.root}; the message is delivered "
                 "once `teamd start` has started it"
             )

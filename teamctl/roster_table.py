@@ -89,11 +89,14 @@ def drawn(paths: TeamPaths) -> Group:
     notes = []
     if running.supervisor(paths) is None:
         notes.append(
-            Text(f"no teamd runs for {paths.root}; `teamd start` starts it", style="yellow")
+            Text(
+                paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it"),
+                style="yellow",
+            )
         )
     if not team.members:
         empty = "nobody is in the team yet; `teamctl spawn NAME ROLE PROMPT` adds someone"
-        return Group(Text(empty), *notes)
+        return Group(Text(paths.addressed(empty)), *notes)
     used, trouble = costs(paths)
     if trouble:
         notes.append(Text(trouble, style="red"))

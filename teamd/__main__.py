@@ -89,7 +89,7 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     if as_json:
         click.echo(json.dumps({"running": there is not None, "pid": pid, "team": str(paths.root)}))
     elif there is None:
-        click.echo(f"no teamd runs for {paths.root}; `teamd start` starts it")
+        click.echo(paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it"))
     else:
         click.echo(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}")
     return ExitCode.DONE if there else ExitCode.NO_TEAMD
@@ -117,7 +117,8 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     code = start_in_background(team, file if choice.config else None)
     if code == ExitCode.DONE:
         pid = running.check(team).pid
-        click.echo(f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team")
+        said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
+        click.echo(team.addressed(said))
     return code
 
 

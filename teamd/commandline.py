@@ -47,6 +47,14 @@ class Choice:
     config: str | None = None
     done: str = ""
 
+    def addressed(self, text: str) -> str:
+        """A sentence of ours, with the commands that it names reaching the team that is meant."""
+        try:
+            chosen = places.named(self.team_dir, self.team)
+        except TeamError:  # no team can have that name
+            return text
+        return text if chosen is None else chosen.addressed(text)
+
     def existing(self) -> TeamPaths:
         """The team that is meant, which must be there."""
         return places.existing(self.team_dir, self.team)
@@ -159,7 +167,7 @@ def run(group: click.Command, name: str) -> NoReturn:
         # does; then it has put something quiet in the place of standard output.
         status = ended.code if sys.stdout is stdout else ExitCode.DONE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the edge: no traceback passes
-        status = _explain(error, name, choice.done)
+        status = _explain(error, name, choice)
     sys.exit(status if isinstance(status, int) else ExitCode.DONE)
 
 
@@ -176,7 +184,7 @@ def _open_standard_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 -- for good
 
 
-def _explain(error: BaseException, name: str, done: str) -> int:
+def _explain(error: BaseException, name: str, choice: Choice) -> int:
     """Say on standard error what a person should know of an error; returns the exit code."""
     match error:
         case click.exceptions.Exit():
@@ -191,11 +199,11 @@ def _explain(error: BaseException, name: str, done: str) -> int:
             code = ExitCode.DONE
         case OSError() if error.errno == errno.ENOSPC and error.filename is None:
             _give_up_output()  # only output is written without a name; of files the store tells
-            but = f"; {done} all the same" if done else ""
+            but = f"; {choice.done} all the same" if choice.done else ""
             click.echo(f"{name}: the output cannot be written: {error.strerror}{but}", err=True)
             code = ExitCode.REFUSED
         case TeamError():
-            click.echo(f"{name}: {error}", err=True)
+            click.echo(f"{name}: {choice.addressed(error.for_person())}", err=True)
             code = error.exit_code
         case _:
             code = _confess(error, name)

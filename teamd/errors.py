@@ -25,6 +25,10 @@ class TeamError(Exception):
 
     exit_code = ExitCode.REFUSED
 
+    def for_person(self) -> str:
+        """The same for one who has commands, where an agent has tools."""
+        return str(self)
+
 
 class BadName(TeamError):
     """A name that no teammate can have."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from teamd.agent.allowance import Allowance
@@ -24,8 +24,11 @@ from teamd.models.scripted import Scripted
 from teamd.protocol import LEAD
 from teamd.settings import skills
 from teamd.store import files, teams
+from teamd.store.approvals import Approvals
 from teamd.store.board import Board
 from teamd.store.ledger import Ledger
+from teamd.store.places import all_teams
+from teamd.store.post import Post
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
 from teamd.tools import Toolbox
@@ -54,10 +57,8 @@ if TYPE_CHECKING:
     from teamd.models import Model
     from teamd.settings import Settings
     from teamd.settings.skills import Skill
-    from teamd.store.approvals import Approvals
     from teamd.store.mailbox import Mailbox
     from teamd.store.paths import TeamPaths
-    from teamd.store.post import Post
     from teamd.tools import Tool
 
 
@@ -281,10 +282,10 @@ class Outfit:
         yield ListTeammates(roster, self.name)
         yield Broadcast(self.post, self.name)
         yield ShutdownRequest(self._asking(None), roster)
-        yield ReviewPlan(self.approvals)
+        yield ReviewPlan(self.approvals, self._elsewhere, lambda: self._address)
         yield Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
         yield CreateTeam(self.paths.home)
-        yield DeleteTeam(self.paths.home, self._address)
+        yield DeleteTeam(self.paths, self._address)
 
     @property
     def _address(self) -> str:
@@ -293,9 +294,21 @@ class Outfit:
     def _asking(self, team: str | None) -> Asking:
         if team is None:
             return Asking(self.paths, self.name)
-        return Asking(teams.found(self.paths.home, team).paths, self._address)
+        there = teams.found(self.paths.home, team).paths
+        own = there.root == self.paths.root
+        return Asking(there, self.name if own else self._address)
+
+    def _elsewhere(self) -> Iterator[Approvals]:
+        """What is asked in the other teams of the project."""
+        mail = self.settings.mail
+        for paths in all_teams(self.paths.home):
+            if paths.root != self.paths.root:
+                durable = mail.durability == "disk"
+                post = Post(paths, durable=durable, max_bytes=mail.max_message_bytes)
+                yield Approvals(paths, post)
 
     def _approval_tools(self) -> Iterator[Tool[Any]]:
         if not self.leads:
-            yield SubmitPlan(self.approvals, self.name, self.plans.task)
+            above = partial(self.post.above, self.name)
+            yield SubmitPlan(self.approvals, self.name, self.plans.task, above)
         yield ShutdownResponse(self.approvals, self.name, self.say_answered)

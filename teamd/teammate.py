@@ -140,7 +140,7 @@ class Teammate:
     def _loop(self, name: str, bell: Bell, journal: Journal, tenure: Tenure) -> Loop:
         settings = self.settings()
         durable = settings.mail.durability == "disk"
-        post = Post(self.paths, durable=durable, max_bytes=settings.mail.max_message_bytes)
+        post = self._post()
         transcript = Transcript(self.paths.transcript(name), durable=durable, check=tenure.check)
         conversation = Conversation(transcript)
         mailbox = Mailbox(
@@ -210,6 +210,11 @@ class Teammate:
             open_work=outfit.open_work(),
         )
 
+    def _post(self) -> Post:
+        mail = self.settings().mail
+        durable = mail.durability == "disk"
+        return Post(self.paths, durable=durable, max_bytes=mail.max_message_bytes)
+
     def role(self, role: str) -> roles.Role | None:
         """The file of a role, if there is one.
 
@@ -231,6 +236,7 @@ class Teammate:
             workspace=folder,
             leads=member.name == LEAD,
             plan=member.plan,
+            above=self._post().above(name),
             instructions=role.instructions,
             skills=skills,
         )

@@ -38,7 +38,7 @@ def command(choice: Choice, prompt: str | None, *, timeout: float | None, as_jso
     paths = choice.existing()
     lead = Lead(choice, paths)
     if warning := lead.call():
-        output.warn(warning)
+        output.warn(paths.addressed(warning))
     if prompt is None:
         _talk(lead)
         return ExitCode.DONE

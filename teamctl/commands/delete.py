@@ -42,7 +42,7 @@ def command(choice: Choice, name: str, *, force: bool, timeout: float) -> int:
         _ask(team.paths, timeout)
     asyncio.run(teams.stop(team.paths))
     teams.remove(team.paths)
-    click.echo(f"team {name} is deleted")
+    click.echo(f"team {team.name} is deleted")
     return ExitCode.DONE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -35,7 +36,9 @@ def command(choice: Choice, *, as_json: bool) -> int:
     """Check the machine, the settings and the key; exits 1 if something must be mended."""
     failed = False
     found = []
-    for finding in _findings(choice):
+    for one in _findings(choice):
+        what, remedy = choice.addressed(one.what), choice.addressed(one.remedy)
+        finding = replace(one, what=what, remedy=remedy)
         failed |= finding.level is Level.FAIL
         found.append(finding)
         if not as_json:

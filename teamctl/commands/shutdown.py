@@ -52,8 +52,10 @@ def command(
         )
     except KeyboardInterrupt:
         click.echo(
-            "teamctl: the request stands: who does not reject it is shut down, at the deadline "
-            "at the latest; `teamctl team` shows it",
+            choice.addressed(
+                "teamctl: the request stands: who does not reject it is shut down, at the deadline "
+                "at the latest; `teamctl team` shows it"
+            ),
             err=True,
         )
         return INTERRUPTED

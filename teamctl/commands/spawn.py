@@ -77,7 +77,7 @@ def command(
         raise TeamError(answer.text)
     choice.done = answer.text
     if answer.data["warning"]:
-        output.warn(answer.data["warning"])
+        output.warn(paths.addressed(answer.data["warning"]))
     if saved:
         file = _declaring(choice, paths)
         mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE

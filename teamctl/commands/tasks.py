@@ -45,7 +45,7 @@ def command(choice: Choice, *, everything: bool, as_json: bool) -> int:
     elif shown:
         _draw(shown, tasks)
     else:
-        click.echo('no tasks; `teamctl task add "…"` makes one')
+        click.echo(choice.addressed('no tasks; `teamctl task add "…"` makes one'))
     return ExitCode.DONE
 
 

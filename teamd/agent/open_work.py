@@ -35,7 +35,7 @@ class OnRecord:
         for question in self._approvals.all():
             if question.is_open and question.to == self._name:
                 lines.append(f"{question.type} {question.id} of {question.asker} waits for you")
-            elif question.is_open and question.asker == self._name:
+            elif question.is_open and self._name in (question.asker, *question.listeners):
                 lines.append(f"your {question.type} {question.id} waits for {question.to}")
         return lines
 

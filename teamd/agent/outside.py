@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamd.protocol import LEAD, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, USER, Message
+from teamd.protocol import SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
 
 if TYPE_CHECKING:
     from teamd.agent.conversation import Conversation
@@ -33,7 +33,6 @@ class Outside:
         post: Post,
     ) -> None:
         self._name = name
-        self._above = USER if name == LEAD else LEAD
         self._process = process
         self._conversation = conversation
         self._supervisor = supervisor
@@ -42,6 +41,7 @@ class Outside:
 
     def report(self, status: Status, reason: str | None = None) -> None:
         """Tell the supervisor how it goes; what it knows already is not said again."""
+        reason = None if reason is None else self._post.paths.addressed(reason)
         facts: dict[str, object] = {
             "status": str(status),
             "reason": reason,
@@ -76,6 +76,7 @@ class Outside:
         )
 
     def tell_lead(self, text: str) -> None:
-        """Send the lead a line; who leads tells the person."""
-        words = text.replace("\0", "\ufffd")  # a server's own words may hold anything
-        self._post.send(Message(sender=self._name, to=self._above, content=words))
+        """Send a line to whom it reports: the lead, and of one that leads the person."""
+        sentence = self._post.paths.addressed(text)
+        words = sentence.replace("\0", "\ufffd")  # a server's own words may hold anything
+        self._post.send(Message(sender=self._name, to=self._post.above(self._name), content=words))

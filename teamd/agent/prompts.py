@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
+
+from teamd.protocol import LEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,10 +30,21 @@ SKILLS = (
     "with load_skill first:"
 )
 
-_PLAN_RULE = """\
+_PLAN_RULE: Final = """\
 Plan: you work by plan. For each task read what you need, then submit a plan with submit_plan and \
 end your turn; the answer comes as mail. Until your plan is approved, bash, write_file, edit_file \
-and background_run are refused. Every new task from 'lead' needs a new plan."""
+and background_run are refused. Every new task from '{above}' needs a new plan."""
+
+_LEADER: Final = (
+    "The person, or the agent, that leads the team is 'lead': report to 'lead' when a task is done "
+    "or when you cannot go on. On a task that comes from the lead of another team, such as "
+    "'lead@other', report to that address."
+)
+_LEADER_ELSEWHERE: Final = (
+    "You were put into this team by '{above}', who leads another one: report to '{above}' when a "
+    "task is done or when you cannot go on. On a task that comes from 'lead', who leads your own "
+    "team, report to 'lead'."
+)
 
 IDLE_SO_LEFT = "idle, and no mail waits"
 PAUSED_SO_LEFT = "paused"
@@ -53,13 +66,29 @@ def system_prompt(
     workspace: Path,
     leads: bool = False,
     plan: bool = False,
+    above: str = LEAD,
     instructions: str = "",
     skills: Iterable[Skill] = (),
 ) -> str:
-    """What a teammate is told once, at the beginning of its conversation."""
-    parts = [(_lead if leads else _place)(name, role, team, workspace)]
+    """What a teammate is told once, at the beginning of its conversation.
+
+    Args:
+        name: the teammate's.
+        role: its role.
+        team: the team's name.
+        workspace: where its tools work.
+        leads: whether it is the agent that leads.
+        plan: whether it works by plan.
+        above: the address to which it reports: `lead`, or that of a lead elsewhere.
+        instructions: what a file says of its role.
+        skills: those that it may load.
+    """
+    place = (
+        _lead(name, role, team, workspace) if leads else _place(name, role, team, workspace, above)
+    )
+    parts = [place]
     if plan:
-        parts.append(_PLAN_RULE)
+        parts.append(_PLAN_RULE.format(above=above))
     if instructions:
         parts.append(f"Your role, {role}, is described so:\n\n{instructions}")
     if listed := [f"- {skill.name}: {skill.description}" for skill in skills]:
@@ -67,7 +96,8 @@ def system_prompt(
     return "\n\n".join(parts)
 
 
-def _place(name: str, role: str, team: str, workspace: Path) -> str:
+def _place(name: str, role: str, team: str, workspace: Path, above: str) -> str:
+    leader = _LEADER if above == LEAD else _LEADER_ELSEWHERE.format(above=above)
     return f"""You are '{name}', role: {role}.
 
 You are a member of the team '{team}'. Your agent id is {name}@{team}. You and your teammates each \
@@ -75,9 +105,8 @@ run as a process of your own, and you reach each other only by mail.
 
 Mail: what others send you comes in <inbox> with one <teammate-message> each, before you are asked \
 to go on; teammate_id names the sender. Answer with send_message. Nobody reads the text of your \
-turns, so whatever somebody has to know must be sent. The person, or the agent, that leads the \
-team is 'lead': report to 'lead' when a task is done or when you cannot go on. Do not send mail \
-only to thank or to confirm.
+turns, so whatever somebody has to know must be sent. {leader} Do not send mail only to thank or \
+to confirm.
 
 Work: your tools work in {workspace}, which the whole team shares. Read a file before you change \
 it, run what you wrote, and say what you have seen rather than what you expect. When there is \

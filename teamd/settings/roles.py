@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 INHERIT: Final = "inherit"
+ALL_TOOLS: Final = "*"
 # The short names that such files use; each means the newest of its kind that the SDK knows.
 _MODELS: Final[Mapping[str, str]] = MappingProxyType(
     {"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"}
@@ -93,7 +94,7 @@ def _role(document: front_matter.Document, name: str) -> Role:
         name=name,
         description=document.text("description"),
         model=None if model in ("", INHERIT) else _MODELS.get(model, model),
-        tools=None if tools is None else frozenset(_known(tools)),
+        tools=None if tools is None or ALL_TOOLS in tools else frozenset(_known(tools)),
         instructions=document.body,
     )
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import BadName, TeamError, UnknownTeammate
-from teamd.protocol import LEAD, USER, Message
+from teamd.errors import BadName, TeamError, UnknownTeam, UnknownTeammate
+from teamd.protocol import LEAD, TEAMD, USER, Message
 from teamd.store import files, locks
 from teamd.store.question import ID, Kind, Question, Verdict
 from teamd.store.trouble import told
@@ -29,7 +29,7 @@ SHORTEST_BEGINNING: Final = 4
 KEPT_SECONDS: Final = 30 * 86_400.0  # an ended handshake
 _MOST_NAMED: Final = 5
 _LEADS: Final = frozenset({LEAD, USER})
-_PROBLEMS: Final = (BadName, UnknownTeammate)
+_PROBLEMS: Final = (BadName, UnknownTeam, UnknownTeammate)
 
 
 class NoSuchQuestion(TeamError):
@@ -99,8 +99,25 @@ class Approvals:
 
         return self._tell(self._change(question_id, answered, by=by))
 
+    def join(self, question_id: str, who: str) -> Question:
+        """Have one more agent told how it ends; of an answer that stands already, at once.
+
+        Raises:
+            NoSuchQuestion: there is none.
+        """
+
+        def joined(question: Question) -> Question:
+            if who.lower() in map(str.lower, question.listeners):
+                return question
+            return replace(question, listeners=(*question.listeners, who))
+
+        return self._tell_if_owed(self._change(question_id, joined))
+
     def expire(self, question_id: str) -> Question:
-        """Take no answer any more, unless there is one; returns the question as it stands then."""
+        """Take no answer any more, unless there is one; returns the question as it stands then.
+
+        Only its listeners are told of that, by `settle`.
+        """
 
         def expired(question: Question) -> Question:
             if not question.is_open:
@@ -109,9 +126,20 @@ class Approvals:
 
         return self._change(question_id, expired)
 
-    def settle(self, question_id: str) -> None:
-        """Note that what the answer asks for is done."""
-        self._change(question_id, lambda question: replace(question, settled=True))
+    def settle(self, question_id: str, how: str = "") -> None:
+        """Note that what the answer asks for is done.
+
+        Args:
+            question_id: which.
+            how: what became of one that was not answered, for whoever listens.
+        """
+
+        def settled(question: Question) -> Question:
+            unanswered = question.status is Verdict.EXPIRED
+            reason = how if unanswered else question.reason
+            return replace(question, settled=True, reason=reason)
+
+        self._tell_if_owed(self._change(question_id, settled))
 
     def withdraw(self, asker: str, kind: Kind, *, but: str = "") -> None:
         """Expire all that one has asked, but for one."""
@@ -161,7 +189,7 @@ class Approvals:
         for question in self.all():
             if question.is_open and not question.sent:
                 yield self._send(question)
-            if not question.is_open and not question.told:
+            if question.owes_mail:
                 yield self._tell(question)
 
     def sweep(self) -> None:
@@ -190,21 +218,36 @@ class Approvals:
         )
         return self._change(question.id, lambda found: replace(found, sent=True))
 
+    def _tell_if_owed(self, question: Question) -> Question:
+        return self._tell(question) if question.owes_mail else question
+
     def _tell(self, question: Question) -> Question:
-        approve = question.status is Verdict.APPROVED
-        extra = {"request_id": question.id, "approve": approve}
-        self._deliver(
-            Message(
-                id=f"{question.id}-answer",
-                type=question.type.replace("_request", "_response"),
-                sender=question.to,
-                to=question.asker,
-                content=question.reason or f"{question.status}",
-                timestamp=question.answered or question.asked,
-                extra={**extra, "reason": question.reason} if question.reason else extra,
+        answered = question.status is not Verdict.EXPIRED
+        extra: dict[str, object] = {"request_id": question.id}
+        if answered:
+            extra["approve"] = question.status is Verdict.APPROVED
+        if answered and question.reason:
+            extra["reason"] = question.reason
+        asker = () if question.told else (question.asker,)
+        to_be_told = {who.lower(): who for who in (*asker, *question.listeners)}
+        for who in to_be_told.values():
+            self._deliver(
+                Message(
+                    id=f"{question.id}-answer",
+                    type=question.type.replace("_request", "_response"),
+                    sender=question.to if answered else TEAMD,
+                    to=who,
+                    content=question.reason or f"{question.status}",
+                    timestamp=question.answered or question.asked,
+                    extra=extra,
+                )
             )
-        )
-        return self._change(question.id, lambda found: replace(found, told=True))
+
+        def told(found: Question) -> Question:
+            left = tuple(one for one in found.listeners if one.lower() not in to_be_told)
+            return replace(found, told=True, listeners=left)  # who joined meanwhile is told yet
+
+        return self._change(question.id, told)
 
     def _deliver(self, message: Message) -> None:
         with suppress(*_PROBLEMS):  # its receiver has left the team: nobody is there to be told
@@ -238,4 +281,5 @@ class Approvals:
 
 def _may_answer(question: Question, who: str) -> bool:
     asked, who = question.to.lower(), who.lower()
-    return asked == who or (asked in _LEADS and who in _LEADS)
+    # The person of a team may answer what is asked of the lead of another one, too.
+    return asked == who or (asked.partition("@")[0] in _LEADS and who in _LEADS)

@@ -25,6 +25,10 @@ class UnknownTask(TeamError):
         super().__init__(f"no task has the id {wanted!r}; {there}")
         self.wanted = wanted
 
+    def for_person(self) -> str:
+        """The same, for one who has commands."""
+        return str(self).replace("task_create", "`teamctl task add`")
+
 
 @dataclass(frozen=True, slots=True)
 class Tasks:

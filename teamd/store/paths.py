@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from teamd.advice import addressed
 from teamd.protocol import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER
 from teamd.store import files
 
@@ -39,6 +40,10 @@ class TeamPaths:
         folders = {self.home, workspace}
         names = (TEAM_FOLDER, TEAMS_FOLDER)
         return [self.root, *(folder / name for folder in folders for name in names)]
+
+    def addressed(self, text: str) -> str:
+        """A sentence of ours about this team, with the commands that it names reaching it."""
+        return addressed(text, self.own_name)
 
     @property
     def settings(self) -> Path:

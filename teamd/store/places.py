@@ -15,12 +15,14 @@ from teamd.store.trouble import told
 def named(team_directory: str | None, team: str | None = None) -> TeamPaths | None:
     """The team that `--team`, `--team-dir` or `TEAMD_DIR` names, if any of them does.
 
+    It need not be there yet.
+
     Raises:
         NoTeam: nothing could be there.
         BadTeamName: no team can have that name.
     """
     if team is not None:
-        return TeamPaths(project(_here()) / TEAMS_FOLDER / check_team_name(team))
+        return _by_name(project(_here()), check_team_name(team))
     chosen = team_directory or os.environ.get("TEAMD_DIR")
     if not chosen:
         return None
@@ -91,6 +93,15 @@ def all_teams(folder: Path) -> list[TeamPaths]:
     with told(folder / TEAMS_FOLDER):
         others = (TeamPaths(root) for root in sorted((folder / TEAMS_FOLDER).glob("[!.]*/")))
         return [team for team in (first, *others) if team.root.is_dir()]
+
+
+def _by_name(folder: Path, name: str) -> TeamPaths:
+    """The team of that name, compared without case; else the place where it would be."""
+    exact = TeamPaths(folder / TEAMS_FOLDER / name)
+    if exact.root.is_dir():
+        return exact
+    there = (team for team in all_teams(folder) if (team.own_name or "").lower() == name.lower())
+    return next(there, exact)
 
 
 def _here() -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from teamd.errors import BadName, UnknownTeam
+from teamd.errors import BadName, UnknownTeam, UnknownTeammate
 from teamd.protocol import ALL, LEAD, MAX_MESSAGE_BYTES, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.store import files
@@ -78,18 +78,29 @@ class Post:
             BadName: it names another machine.
         """
         name, at, place = address.partition("@")
-        if not at or place == self._roster.read().name:
+        if not at or place.lower() == self._roster.read().name.lower():
             return self, name
         if "@" in place:
             raise BadName(address, "mail to other machines is not built yet; name a team of this")
         teams = {_name(paths): paths for paths in all_teams(self.paths.home)}
-        if place not in teams:
+        there = next(
+            (team for known, team in teams.items() if known.lower() == place.lower()), None
+        )
+        if there is None:
             raise UnknownTeam(place, teams)
-        return Post(teams[place], durable=self._durable, max_bytes=self._max_bytes), name
+        return Post(there, durable=self._durable, max_bytes=self._max_bytes), name
 
     def address(self, address: str) -> str:
         """The name as it is written in the roster; with its team, where that is another one."""
         return self._way(address)[1].to
+
+    def above(self, name: str) -> str:
+        """The address to which a member of this team reports, see `Team.above`."""
+        address = self._roster.read().above(name)
+        try:
+            return self.address(address) if "@" in address else address
+        except (BadName, UnknownTeam, UnknownTeammate):
+            return LEAD  # the other team is gone
 
     def broadcast(self, message: Message) -> list[Sent]:
         """Send to every member but the sender and those that are shut down."""

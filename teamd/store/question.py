@@ -46,6 +46,7 @@ class Question:
         asked: seconds since the epoch, as are `deadline` and `answered`.
         sent: whether it stands in the inbox of `to`.
         told: whether the answer stands in the asker's.
+        listeners: agents that wait for its end by mail, and have not been told of it.
         settled: whether what follows from the answer is done, where anything is to be done.
         task: of a plan: which task of the asker's it is for.
         extra: keys of other programs, kept as they came.
@@ -65,6 +66,7 @@ class Question:
     told: bool = False
     settled: bool = False
     task: str = ""
+    listeners: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -77,6 +79,13 @@ class Question:
         """Whether it is a shutdown that came to an end on which nobody has acted yet."""
         ends = self.status in (Verdict.APPROVED, Verdict.EXPIRED)
         return self.type == Kind.SHUTDOWN and ends and not self.settled
+
+    @property
+    def owes_mail(self) -> bool:
+        """Whether somebody is to be told how it ended; of one without an answer, once acted on."""
+        if self.is_open or (self.status is Verdict.EXPIRED and not self.settled):
+            return False
+        return not self.told or bool(self.listeners)
 
     def to_json(self) -> dict[str, Any]:
         """The question as its file and `--json` show it."""
@@ -96,6 +105,7 @@ class Question:
             "told": self.told,
             "settled": self.settled,
             "task": self.task,
+            "listeners": list(self.listeners),
         }
 
     def encode(self) -> bytes:
@@ -115,6 +125,7 @@ class Question:
             values["asker"] = fields.pop("from")
             flags = [fields.pop(key, None) is True for key in ("sent", "told", "settled")]
             status = Verdict(fields.pop("status"))
+            listeners = tuple(map(str, fields.pop("listeners", ())))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         if not is_moment(asked) or not all(isinstance(text, str) for text in values.values()):
@@ -128,6 +139,7 @@ class Question:
             sent=flags[0],
             told=flags[1],
             settled=flags[2],
+            listeners=listeners,
             extra=MappingProxyType(fields),
         )
 

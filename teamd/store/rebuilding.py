@@ -24,6 +24,7 @@ _UNKNOWN: Final = (
 )
 # How every system prompt begins; the role ends with the sentence.
 _PLAN: Final = "\nPlan: you work by plan."
+_ELSEWHERE: Final = re.compile(r"You were put into this team by '([^'\s]+@[^'\s]+)', who leads")
 _IDENTITY: Final = re.compile(r"You are '([^']+)', role: (.*)\.$", re.MULTILINE)
 
 
@@ -59,6 +60,7 @@ def rebuilt(paths: TeamPaths) -> Team:
         except BadName:
             continue  # user.jsonl, or no conversation at all
         if role is not None:
+            elsewhere = _ELSEWHERE.search(str(opened.get("system")))
             colour = COLOURS[len(team.members) % len(COLOURS)]
             team = team.with_member(
                 Member(
@@ -68,6 +70,7 @@ def rebuilt(paths: TeamPaths) -> Team:
                     plan=_PLAN in str(opened.get("system")),
                     status=Status.IDLE,
                     color=colour,
+                    spawned_by=elsewhere and elsewhere[1],
                 )
             )
     return team

@@ -62,6 +62,11 @@ class Request:
             return clocks.elapsed() > self.uptime
         return time.time() > self.deadline
 
+    @property
+    def by_mail(self) -> bool:
+        """Whether its asker is an agent that goes on meanwhile and reads the answer as mail."""
+        return self.arguments.get("by_mail") is True and self.sender != USER
+
     def message(self) -> Message:
         """The request as mail to `teamd`."""
         extra: dict[str, Any] = {"arguments": dict(self.arguments), "deadline": self.deadline}

@@ -32,6 +32,7 @@ _KINDS: Final = {
     "started": int | float | None,
     "since": int | float | None,
     "plan": bool,
+    "spawned_by": str | None,
     "turns": int,
     "input_tokens": int,
     "output_tokens": int,
@@ -52,6 +53,7 @@ class Member:
         input_tokens: all of them, cached ones included.
         plan: whether it acts only once a plan of its own is approved.
         reason: why it is paused or failed, in a sentence.
+        spawned_by: the address of the agent of another team that has put it here, if one has.
         extra: keys of other programs, kept as they came.
     """
 
@@ -69,6 +71,7 @@ class Member:
     output_tokens: int = 0
     plan: bool = False
     reason: str | None = None
+    spawned_by: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -96,6 +99,7 @@ class Member:
             "output_tokens": self.output_tokens,
             "plan": self.plan,
             "reason": self.reason,
+            "spawned_by": self.spawned_by,
         }
 
     @classmethod
@@ -123,6 +127,7 @@ class Member:
             output_tokens=rest.pop("output_tokens", 0),
             plan=rest.pop("plan", False),
             reason=rest.pop("reason", None),
+            spawned_by=rest.pop("spawned_by", None),
             extra=MappingProxyType(rest),
         )
 
@@ -140,6 +145,19 @@ class Team:
         """The name of the person's inbox: `lead`, unless there is an agent that leads."""
         leader = self.find(LEAD)
         return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
+
+    def above(self, name: str) -> str:
+        """Who has to know how a member is, and to whom it reports.
+
+        Of an agent that leads that is the person; of any other the lead or, where no agent leads
+        this team, whoever has put it here from another one.
+        """
+        if name.lower() == LEAD:
+            return USER
+        member = self.find(name)
+        if member is None or self.person != LEAD:
+            return LEAD
+        return member.spawned_by or LEAD
 
     def find(self, name: str) -> Member | None:
         """The member of that name, compared without case."""

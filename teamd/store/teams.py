@@ -75,14 +75,14 @@ def supervisors(folder: Path) -> set[int]:
 
 
 def found(folder: Path, name: str) -> TeamFacts:
-    """The team of that name.
+    """The team of that name, compared without case.
 
     Raises:
         UnknownTeam: there is none; the sentence names those there are.
     """
     known = teams(folder)
     for team in known:
-        if team.name == name:
+        if team.name.lower() == name.lower():
             return team
     raise UnknownTeam(name, [team.name for team in known])
 

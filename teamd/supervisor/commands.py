@@ -137,7 +137,8 @@ class Commands:
         Args:
             newcomer: who.
             message_id: the prompt's.
-            sender: whom the prompt is from.
+            sender: whom the prompt is from; it reports to an agent of another team, where that
+                is who wants it.
 
         Raises:
             TeamError: it works already, is being shut down, or remembers another role; the role's
@@ -155,6 +156,7 @@ class Commands:
             newcomer.role,
             newcomer.model,
             plan=newcomer.plan,
+            spawned_by=sender if "@" in sender else None,
             then=lambda: self._post.mailbox(name).put(prompt),
         )
         self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
@@ -187,12 +189,13 @@ class Commands:
         role: str,
         model: str | None,
         *,
-        plan: bool | None,
+        plan: bool | None = None,
+        spawned_by: str | None = None,
         then: Callable[[], None] = lambda: None,
     ) -> None:
         """Have it in the roster, then do something, then have it at work; or all as before."""
         before = self._register.team.find(name)
-        self._register.admit(name, role, model, plan=plan)
+        self._register.admit(name, role, model, plan=plan, spawned_by=spawned_by)
         try:
             self._register.publish()
             self._resuming.let_go(name)
@@ -241,7 +244,7 @@ class Commands:
         self._register.check()
         if member is None or not member.status.wants_process:
             self._handshakes.forget(LEAD)
-            self._admit(LEAD, LEAD, None, plan=None)
+            self._admit(LEAD, LEAD, None)
         self._teammates.start(LEAD)  # at once, where it waits for its next try
         member = self._register.team.get(LEAD)
         data = {"member": member.encode(), "warning": self._caution() or member.reason}

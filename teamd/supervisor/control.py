@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.clocks import Deadline
-from teamd.errors import NotAMessage, StoreError, TeamError
+from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.protocol import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
 from teamd.states import Status
 from teamd.store import requests
@@ -154,6 +154,7 @@ class Control:
             return
         if request.late:
             self._journal.warn("request came too late", command=request.command, id=request.id)
+            self._mail(request, Answer(text="teamd saw it too late", exit_code=ExitCode.DEADLINE))
             return
         self._journal.note("request", command=request.command, id=request.id, sender=request.sender)
         if (given := self._given.get(request.id)) is not None:
@@ -166,11 +167,18 @@ class Control:
 
     def _reply(self, request: Request, given: Answer) -> None:
         self._journal.note("answered", id=request.id, text=given.text, exit_code=given.exit_code)
+        self._mail(request, given)
         self._given[request.id] = given
         while len(self._given) > _REMEMBERED:
             del self._given[next(iter(self._given))]
         self._owed[request.id] = given
         self.publish()
+
+    def _mail(self, request: Request, given: Answer) -> None:
+        """Tell an agent that collects no answer that nothing of what it asked for was begun."""
+        if request.by_mail and given.exit_code is not ExitCode.DONE and not given.data:
+            text = f"your request {request.command!r} was not carried out: {given.text}; ask again"
+            self._register.tell_lead(text, to=request.sender, key=request.id)
 
     def _note_state(self, message: Message) -> None:
         """Believe a report if it comes from the process that the teammate has now."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError, TeamError
@@ -49,7 +49,7 @@ class _Handshake:
         waiting: who is told how it ends.
         heard: whether the teammate says that it has answered and written everything down.
         ending: whether its process is being ended.
-        ended: whether it has, but that could not be written down yet.
+        ended: how it has, where that could not be written down yet.
     """
 
     id: str
@@ -59,7 +59,7 @@ class _Handshake:
     waiting: list[Then] = field(default_factory=list)
     heard: bool = False
     ending: bool = False
-    ended: bool = False
+    ended: Outcome | None = None
 
 
 class Handshakes:
@@ -75,35 +75,67 @@ class Handshakes:
         self._under_way: dict[str, _Handshake] = {}
         self._repeat_at = 0.0
 
-    def ask(self, name: str, *, asker: str, seconds: float, then: Then) -> None:
+    def ask(
+        self, name: str, *, asker: str, seconds: float, then: Then, by_mail: bool = False
+    ) -> None:
         """Ask a teammate to shut down; `then` is called once, with how that ended.
 
         One that has no process to answer is shut down at once.
 
+        Args:
+            name: the teammate's.
+            asker: who wants it.
+            seconds: that it has for its answer.
+            then: gets the outcome.
+            by_mail: whether the asker is an agent that reads of the outcome in its mail, also where
+                the teammate gave no answer.
+
         Raises:
             StoreError: the request cannot be written; nobody was asked.
         """
-        due_at = time.monotonic() + seconds
+        listeners = (asker,) if by_mail else ()
         one = self._under_way.get(name)
         if one is not None:
-            one.waiting.append(then)
-            if due_at < one.due_at:  # the earlier bound counts
-                one.due_at, one.seconds = due_at, seconds
-        elif self._teammates.state(name) in _ALIVE:
-            now = time.time()
-            question = Question(
-                type=Kind.SHUTDOWN,
-                asker=asker,
-                to=name,
-                content=_REQUEST.format(seconds=seconds),
-                asked=now,
-                deadline=now + seconds,
-            )
+            self._join(one, seconds, then, listeners)
+            return
+        alive = self._teammates.state(name) in _ALIVE
+        now = time.time()
+        question = Question(
+            type=Kind.SHUTDOWN,
+            asker=asker,
+            to=name,
+            content=_REQUEST.format(seconds=seconds),
+            asked=now,
+            deadline=now + seconds,
+            listeners=listeners,
+        )
+        due_at = time.monotonic() + seconds
+        if alive:
             self._approvals.ask(question)
             self._under_way[name] = _Handshake(question.id, name, due_at, seconds, [then])
             self._journal.note("asked to shut down", name=name, id=question.id, seconds=seconds)
-        else:
-            self._end(_Handshake("", name, due_at, seconds, [then]), outcome.down(name), seconds)
+            return
+        one = _Handshake("", name, due_at, seconds, [then])
+        if listeners:
+            over = replace(question, status=Verdict.EXPIRED, answered=now, told=True)
+            one.id = self._approvals.ask(over).id
+            self._under_way[name] = one
+        self._end(one, outcome.down(name), seconds)
+
+    def _join(
+        self, one: _Handshake, seconds: float, then: Then, listeners: tuple[str, ...]
+    ) -> None:
+        """Have one more told how a handshake ends; of two bounds the earlier one counts."""
+        with suppress(NoSuchQuestion):  # somebody has removed it: the teammate is ended
+            for who in listeners:
+                self._approvals.join(one.id, who)
+        if one.ended is not None:
+            then(one.ended)
+            return
+        one.waiting.append(then)
+        due_at = time.monotonic() + seconds
+        if due_at < one.due_at:
+            one.due_at, one.seconds = due_at, seconds
 
     def force(self, name: str, *, then: Then) -> None:
         """End a teammate at once, without asking; one that was asked is not waited for."""
@@ -130,7 +162,7 @@ class Handshakes:
         for question in self._unfinished():
             if question.to == name:
                 self._approvals.expire(question.id)
-                self._approvals.settle(question.id)
+                self._approvals.settle(question.id, f"{name} goes on: it was spawned again")
 
     def resume(self) -> None:
         """Take up what a dead supervisor left, before any teammate is started.
@@ -158,12 +190,13 @@ class Handshakes:
 
     def next_due_seconds(self) -> float | None:
         """How long until `look` has something to do."""
-        moments = [one.due_at for one in self._under_way.values() if one.ended or not one.ending]
+        there = self._under_way.values()
+        moments = [one.due_at for one in there if one.ended is not None or not one.ending]
         return max(0.0, min(moments) - time.monotonic()) if moments else None
 
     def _look_at(self, one: _Handshake) -> None:
-        if one.ended:
-            self._settle(one)
+        if one.ended is not None:
+            self._settle(one, one.ended)
         if one.ending:
             return
         left = one.due_at - time.monotonic()
@@ -194,13 +227,13 @@ class Handshakes:
                 self._approvals.expire(one.id)
 
         def ended(took_force: bool) -> None:  # noqa: FBT001 -- a callback's fact
-            one.ended = True
             self._register.change(name, status=Status.SHUTDOWN, reason=None)
             final = outcome.down(name) if absent else wanted
             if took_force and wanted.verdict is not None:
                 final = outcome.killed(wanted)
+            one.ended = final
             self._tell(one, final)
-            self._settle(one)
+            self._settle(one, final)
 
         self._journal.note("shutting down", name=name, seconds=seconds, why=wanted.text)
         self._teammates.stop(name, seconds=seconds, then=None if already else ended)
@@ -215,12 +248,12 @@ class Handshakes:
         for then in waiting:
             then(final)
 
-    def _settle(self, one: _Handshake) -> None:
+    def _settle(self, one: _Handshake, final: Outcome) -> None:
         """Write down that it has ended, the roster first."""
         try:
             self._register.publish()
             with suppress(NoSuchQuestion):
-                self._approvals.settle(one.id)
+                self._approvals.settle(one.id, final.text)
         except StoreError as error:
             self._journal.error("handshake not settled", error, name=one.name)
             one.due_at = time.monotonic() + _AGAIN_SECONDS
@@ -247,7 +280,9 @@ class Handshakes:
         self._approvals.expire(question.id)
         self._register.change(question.to, status=Status.SHUTDOWN, reason=None)
         self._register.publish()
-        self._approvals.settle(question.id)
+        late = wanted and left <= 0
+        final = outcome.overdue(question.to, seconds) if late else outcome.down(question.to)
+        self._approvals.settle(question.id, final.text)
 
     def _repeat(self) -> None:
         try:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from teamd.errors import DamagedRoster, StoreError
-from teamd.protocol import LEAD, TEAMD, USER, Message
+from teamd.protocol import LEAD, TEAMD, Message, new_id
 from teamd.states import Status
 from teamd.store.roster import COLOURS, Member, Team
 
@@ -49,7 +49,15 @@ class Register:
         """Change a member from the next `publish` on."""
         self._apply(lambda team: _changed(team, name, values))
 
-    def admit(self, name: str, role: str, model: str | None, *, plan: bool | None = None) -> None:
+    def admit(
+        self,
+        name: str,
+        role: str,
+        model: str | None,
+        *,
+        plan: bool | None = None,
+        spawned_by: str | None = None,
+    ) -> None:
         """Add a member or give it a new role and model; it is at work from now on.
 
         Args:
@@ -57,8 +65,11 @@ class Register:
             role: its role.
             model: its own, if any.
             plan: whether it works by plan; `None` for as before.
+            spawned_by: the address of an agent of another team that wants it.
         """
-        self._apply(lambda team: _admitted(team, name, role, model, plan=plan))
+        self._apply(
+            lambda team: _admitted(team, name, role, model, plan=plan, spawned_by=spawned_by)
+        )
 
     def restore(self, name: str, before: Member | None) -> None:
         """Take an admission back.
@@ -130,7 +141,7 @@ class Register:
         self.tell_lead(
             f"{name} cannot go on: {reason}, several times in a row; it is started again every few "
             f"seconds. Its log is {self._log_of(name)}, and `teamctl doctor` names damaged files",
-            to=_above(name),
+            to=self._above(name),
         )
 
     def failed(self, name: str, reason: str) -> None:
@@ -140,7 +151,7 @@ class Register:
         self.tell_lead(
             f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {_again(name)} "
             "lets it go on",
-            to=_above(name),
+            to=self._above(name),
         )
 
     def stuck(self, name: str, reason: str, *, restart: bool) -> None:
@@ -152,19 +163,33 @@ class Register:
             remedy = f"`teamctl shutdown {name} --force` ends it, {_again(name)} then"
             remedy += " lets it go on"
         text = f"{name} is stuck: {reason}; its log is {self._log_of(name)}, and {remedy}"
-        self.tell_lead(text, to=_above(name))
+        self.tell_lead(text, to=self._above(name))
 
     def relieved(self, name: str) -> None:
         """It does so again."""
         self._journal.note("not stuck any more", name=name)
         self.change(name, reason=None)
 
-    def tell_lead(self, text: str, *, to: str = LEAD) -> None:
-        """Send the lead a line; where it cannot be written, the log has to do."""
+    def tell_lead(self, text: str, *, to: str = LEAD, key: str = "") -> None:
+        """Send the lead a line; where it cannot be written, the log has to do.
+
+        Args:
+            text: the line.
+            to: who leads.
+            key: of the request that it answers: the line is read once, however often it is sent.
+        """
+        message_id = f"{key}-answer" if key else new_id()
+        text = self._post.paths.addressed(text)
         try:
-            self._post.send(Message(sender=TEAMD, to=to, content=text))
+            self._post.send(Message(id=message_id, sender=TEAMD, to=to, content=text))
         except StoreError as error:  # a full disk, maybe why it failed: the others live on
             self._journal.error("lead not told", error, text=text)
+
+    def _above(self, name: str) -> str:
+        try:
+            return self._post.above(name)
+        except StoreError:  # a folder of teams that cannot be read, say
+            return LEAD
 
     def _apply(self, change: Callable[[Team], Team]) -> None:
         self._changes.append(change)
@@ -176,11 +201,6 @@ class Register:
         return team
 
 
-def _above(name: str) -> str:
-    """Who has to know how a teammate is: the lead, and of an agent that leads the person."""
-    return USER if name == LEAD else LEAD
-
-
 def _again(name: str) -> str:
     return "`teamctl chat`" if name == LEAD else f"`teamctl spawn {name} …`"
 
@@ -190,7 +210,15 @@ def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:
     return team if member is None else team.with_member(replace(member, **values))
 
 
-def _admitted(team: Team, name: str, role: str, model: str | None, *, plan: bool | None) -> Team:
+def _admitted(
+    team: Team,
+    name: str,
+    role: str,
+    model: str | None,
+    *,
+    plan: bool | None,
+    spawned_by: str | None,
+) -> Team:
     member = team.find(name) or Member(
         name=name,
         agent_id=f"{name}@{team.name}",
@@ -198,5 +226,12 @@ def _admitted(team: Team, name: str, role: str, model: str | None, *, plan: bool
         status=Status.WORKING,
         color=COLOURS[len(team.members) % len(COLOURS)],
     )
-    admitted = replace(member, role=role, model=model, status=Status.WORKING, reason=None)
+    admitted = replace(
+        member,
+        role=role,
+        model=model,
+        status=Status.WORKING,
+        reason=None,
+        spawned_by=spawned_by,
+    )
     return team.with_member(admitted if plan is None else replace(admitted, plan=plan))

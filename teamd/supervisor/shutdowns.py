@@ -53,9 +53,13 @@ class Shutdowns:
                 self._handshakes.force(name, then=note)
                 continue
             try:
-                self._handshakes.ask(name, asker=asker, seconds=seconds, then=note)
+                self._handshakes.ask(
+                    name, asker=asker, seconds=seconds, then=note, by_mail=request.by_mail
+                )
             except StoreError as error:
                 text = f"{name} could not be asked: {error}"
+                if request.by_mail:
+                    self._register.tell_lead(text, to=asker, key=request.id)
                 note(Outcome(name=name, text=text, exit_code=ExitCode.REFUSED))
         if not names:
             reply(Answer(text="nobody is running"))

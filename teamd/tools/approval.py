@@ -13,7 +13,7 @@ from teamd.store.question import Kind, Question, Verdict, id_of
 from teamd.tools import Input, Tool, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from teamd.store.approvals import Approvals
 
@@ -29,6 +29,7 @@ class SubmitPlan(Tool[SubmitPlanInput]):
 
     Args:
         task: names the task at hand.
+        lead: the address of whoever approves.
     """
 
     name = "submit_plan"
@@ -39,10 +40,17 @@ class SubmitPlan(Tool[SubmitPlanInput]):
     Input = SubmitPlanInput
     repeatable: ClassVar[bool] = True  # under the same id, which is asked once
 
-    def __init__(self, approvals: Approvals, name: str, task: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        approvals: Approvals,
+        name: str,
+        task: Callable[[], str],
+        lead: Callable[[], str] = lambda: LEAD,
+    ) -> None:
         self._approvals = approvals
         self._name = name
         self._task = task
+        self._lead = lead
 
     async def call(self, arguments: SubmitPlanInput) -> str:
         """Submit it."""
@@ -57,7 +65,7 @@ class SubmitPlan(Tool[SubmitPlanInput]):
                 id=id_of(key or new_id()),
                 type=Kind.PLAN,
                 asker=self._name,
-                to=LEAD,
+                to=self._lead(),
                 content=arguments.plan.replace("\0", "\ufffd"),
                 asked=time.time(),
                 task=self._task(),
@@ -123,7 +131,13 @@ class ReviewPlanInput(Input):
 
 
 class ReviewPlan(Tool[ReviewPlanInput]):
-    """Approves or rejects a teammate's plan; the lead's alone."""
+    """Approves or rejects a teammate's plan; the lead's alone.
+
+    Args:
+        approvals: of its own team.
+        elsewhere: those of the other teams, whose members may have been put there by it.
+        address: its own, as members of other teams know it.
+    """
 
     name = "review_plan"
     description = (
@@ -133,23 +147,41 @@ class ReviewPlan(Tool[ReviewPlanInput]):
     Input = ReviewPlanInput
     repeatable: ClassVar[bool] = True  # a question is answered once
 
-    def __init__(self, approvals: Approvals) -> None:
+    def __init__(
+        self,
+        approvals: Approvals,
+        elsewhere: Callable[[], Iterable[Approvals]] = tuple,
+        address: Callable[[], str] = lambda: LEAD,
+    ) -> None:
         self._approvals = approvals
+        self._elsewhere = elsewhere
+        self._address = address
 
     async def call(self, arguments: ReviewPlanInput) -> str:
         """Write the answer down, once."""
         request = arguments.request_id
         approve, feedback = arguments.approve, arguments.feedback or ""
-        found = self._approvals.find(request)
+        approvals, by = self._whose(request)
+        found = approvals.find(request)
         if found is not None and found.type != Kind.PLAN:
             raise ToolError(f"{request} is no plan_approval_request")
         try:
-            answered = self._approvals.answer(request, by=LEAD, approve=approve, reason=feedback)
+            answered = approvals.answer(request, by=by, approve=approve, reason=feedback)
         except AlreadyAnswered as error:
             if not _is_same(error.question, approve=approve, reason=feedback):
                 raise
             answered = error.question
         return f"{answered.status}; {answered.asker} is told"
+
+    def _whose(self, request: str) -> tuple[Approvals, str]:
+        """The store that holds a request, and by which name it is answered there."""
+        if self._approvals.find(request) is None:
+            address = self._address()
+            for approvals in self._elsewhere():
+                found = approvals.find(request)
+                if found is not None and found.to.lower() == address.lower():
+                    return approvals, address
+        return self._approvals, LEAD
 
 
 def _is_same(question: Question, *, approve: bool, reason: str) -> bool:

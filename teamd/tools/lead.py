@@ -138,8 +138,8 @@ class ShutdownRequest(Tool[ShutdownRequestInput]):
     name: ClassVar[str] = "shutdown_request"
     description: ClassVar[str] = (
         "Ask a teammate to shut down. It approves, or rejects with a reason; the answer comes as "
-        "mail. One that does not answer within a minute is ended. It can be spawned again, and "
-        "remembers everything then."
+        "mail. One that does not answer within a minute is ended, and mail tells you so. It can be "
+        "spawned again, and remembers everything then."
     )
     Input = ShutdownRequestInput
     repeatable: ClassVar[bool] = True  # a teammate is asked once at a time
@@ -157,6 +157,6 @@ class ShutdownRequest(Tool[ShutdownRequestInput]):
         member = self._roster.read().get(arguments.teammate)
         if member.status is Status.SHUTDOWN:
             return f"{member.name} is shut down already"
-        facts = {"name": member.name, "seconds": _ANSWER_SECONDS}
+        facts = {"name": member.name, "seconds": _ANSWER_SECONDS, "by_mail": True}
         self._asking.begin("shutdown", facts, key=key, seconds=_BEGIN_SECONDS)
         return f"{member.name} is asked; the answer comes as mail"

@@ -9,11 +9,13 @@ from pydantic import Field
 from teamd.errors import ExitCode
 from teamd.protocol import new_id
 from teamd.store import teams
-from teamd.tools import Input, Tool
+from teamd.tools import Input, Tool, ToolError
 from teamd.tools.asking import Asking
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from teamd.store.paths import TeamPaths
 
 _ANSWER_SECONDS = 60.0
 _MARGIN_SECONDS = 10.0
@@ -52,7 +54,7 @@ class DeleteTeam(Tool[TeamInput]):
     """Asks a team's members to shut down and removes it.
 
     Args:
-        project: the folder in whose `.teams/` it is.
+        own: the team of whoever asks; the other one is of the same project.
         sender: who asks.
     """
 
@@ -63,8 +65,8 @@ class DeleteTeam(Tool[TeamInput]):
     )
     Input = TeamInput
 
-    def __init__(self, project: Path, sender: str) -> None:
-        self._project = project
+    def __init__(self, own: TeamPaths, sender: str) -> None:
+        self._own = own
         self._sender = sender
 
     async def call(self, arguments: TeamInput) -> str:
@@ -73,7 +75,11 @@ class DeleteTeam(Tool[TeamInput]):
 
     async def call_once(self, arguments: TeamInput, key: str) -> str:
         """Ask, wait, remove; the request has an id that follows from the call."""
-        team = teams.deletable(teams.found(self._project, arguments.name))
+        team = teams.deletable(teams.found(self._own.home, arguments.name))
+        if team.paths.root == self._own.root:
+            raise ToolError(
+                f"you are in this team; the person deletes it with `teamctl delete {team.name}`"
+            )
         if teams.must_be_asked(team):
             await Asking(team.paths, self._sender).ask(
                 "shutdown",
@@ -85,4 +91,4 @@ class DeleteTeam(Tool[TeamInput]):
             )
         await teams.stop(team.paths)
         teams.remove(team.paths)
-        return f"the team {arguments.name} is deleted"
+        return f"the team {team.name} is deleted"

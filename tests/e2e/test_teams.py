@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -15,7 +17,7 @@ from teamd.errors import ExitCode, TeamError
 from teamd.store import requests
 from teamd.store.paths import TeamPaths
 from teamd.tools.teams import DeleteTeam, TeamInput
-from tests.strict.replies import say, use
+from tests.strict.replies import decline, say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
     from tests.e2e.harness import Project
     from tests.strict.asked import Asked
     from tests.strict.replies import Answer
+
+
+PLAN = re.compile(
+    r'teammate_id="ugo@web" type="plan_approval_request" request_id="([^"]+)"',
+)
 
 
 @pytest.fixture
@@ -82,6 +89,37 @@ def test_mail_reaches_members_of_another_team_and_their_answers_come_back(two: P
     assert 'teammate_id="lead@default"' in two.asked("wim")[-1].asked.last_text
 
 
+def test_a_teams_name_is_compared_without_case(two: Project) -> None:
+    """Otherwise a command says to create the team, which says that it is there already."""
+    two.do("teamctl", "--team", "Web", "spawn", "wim", "coder", "Wait.", "--wait")
+    assert two.do("teamctl", "send", "wim@WEB", "Hello?") == "sent to wim@web\n"
+    assert "wim" in two.do("teamctl", "--team", "WEB", "team")
+    again = two.run("teamd", "--team", "WEB", "start")
+    assert again.status == 1
+    assert "already runs for" in again.complaint
+    assert "team web is deleted" in two.do("teamctl", "delete", "Web")
+    assert [one.name for one in (two.folder / ".teams").iterdir()] == [".gitignore"]
+
+
+def test_sentences_about_a_team_by_name_name_commands_that_reach_it(two: Project) -> None:
+    """As they stood, `teamd start` would have started the project's own team."""
+    two.do("teamctl", "--team", "web", "spawn", "wim", "coder", "Wait.", "--wait")
+    resume = two.run("teamctl", "resume", "wim", "--team", "WEB")
+    assert "`teamctl --team web team` shows all" in resume.complaint
+    task = two.run("teamctl", "--team", "web", "task", "show", "9")
+    assert "the board is empty; `teamctl --team web task add` makes one" in task.complaint
+    two.do("teamd", "--team", "web", "stop")
+    start = "`teamd --team web start`"
+    refused = two.run("teamctl", "resume", "wim", env={"TEAMD_DIR": str(web(two).root)})
+    assert refused.complaint.endswith(f"; start it with {start}")
+    for argv in (("teamctl", "team"), ("teamd", "status"), ("teamctl", "doctor")):
+        assert f"{start} starts it" in two.run(*argv, "--team", "web").stdout
+    waiting = two.run("teamctl", "send", "wim@web", "Hello?", "--wait", "--timeout", "1")
+    assert f"once {start} has started it" in waiting.stderr
+    own = two.run("teamctl", "task", "show", "9")
+    assert "the board is empty; `teamctl task add` makes one" in own.complaint
+
+
 @pytest.mark.parametrize(
     ("to", "sentence"),
     [
@@ -109,13 +147,24 @@ def test_the_leads_tool_removes_a_team_one_of_which_had_to_be_ended(
 ) -> None:
     """As `teamctl delete` does. The answer stands there already: the real one takes a minute."""
     requests.answer(web(two), "k", requests.Answer(text="what became of w", exit_code=code))
-    deleting = DeleteTeam(two.folder, "lead").call_once(TeamInput(name="web"), "k")
+    deleting = DeleteTeam(two.paths, "lead").call_once(TeamInput(name="web"), "k")
     if stays:
         with pytest.raises(TeamError, match="what became of w"):
             asyncio.run(deleting)
     else:
         assert asyncio.run(deleting) == "the team web is deleted"
     assert web(two).root.exists() is stays
+
+
+def test_a_lead_is_refused_at_once_what_would_end_itself(two: Project) -> None:
+    two.stage.play("lead", use(("delete_team", {"name": "Web"})), say("So be it."))
+    begun = time.monotonic()
+    assert two.do("teamctl", "--team", "web", "chat", "Go away.") == "So be it.\n"
+    assert time.monotonic() - begun < 30  # it would wait a minute for its own answer
+    assert two.asked("lead")[-1].asked.last_results[0].text == (
+        "you are in this team; the person deletes it with `teamctl delete web`"
+    )
+    assert web(two).root.exists()
 
 
 def test_the_projects_own_teams_name_is_taken_before_that_team_is_there(project: Project) -> None:
@@ -200,6 +249,63 @@ def test_a_forced_stop_leaves_a_team_of_the_lead_alone(project: Project) -> None
 def wanda(project: Project) -> dict[str, Any]:
     (member,) = json.loads(web(project).config.read_bytes())["members"]
     return dict(member)
+
+
+def test_who_was_put_into_another_team_reports_to_the_lead_that_did_it(two: Project) -> None:
+    """Nobody reads the inbox of the lead of a team that no agent leads and no person looks at."""
+
+    def lead(asked: Asked) -> Answer:
+        if 'teammate_id="una@web"' in asked.last_text:
+            return say("I hear.")
+        if asked.last_results:
+            return say("She is at it.")
+        una = {"name": "una", "role": "coder", "prompt": "Go.", "team": "WEB"}
+        return use(("spawn_teammate", una))
+
+    two.stage.act("lead", lead)
+    report = {"to": "lead@default", "content": "the work is done"}
+    two.stage.play("una", use(("send_message", report)), decline())
+    two.do("teamctl", "chat", "Have it done.")
+    wait_until(
+        lambda: "the model of una refused" in json.dumps(two.records("lead")),
+        what="her notice is read",
+    )
+    assert "the work is done" in json.dumps(two.records("lead"))
+    assert "report to 'lead@default' when a task is done" in two.asked("una")[0].asked.system
+    (una,) = json.loads(web(two).config.read_bytes())["members"]
+    assert una["spawned_by"] == "lead@default"
+    two.do("teamd", "--team", "web", "restart")
+    assert "no new mail" in two.do("teamctl", "--team", "web", "inbox")
+    two.do("teamctl", "--team", "web", "spawn", "una", "coder", "Now for me.", "--wait")
+    (una,) = json.loads(web(two).config.read_bytes())["members"]
+    assert una["spawned_by"] is None
+
+
+def test_a_plan_goes_to_the_lead_of_the_other_team_and_its_answer_comes_back(
+    two: Project,
+) -> None:
+    def lead(asked: Asked) -> Answer:
+        if plan := PLAN.search(asked.last_text):
+            return use(("review_plan", {"request_id": plan[1], "approve": True}))
+        if asked.last_results:
+            return say("Well.")
+        ugo = {"name": "ugo", "role": "coder", "prompt": "Touch done.", "team": "web"}
+        return use(("spawn_teammate", ugo))
+
+    def ugo(asked: Asked) -> Answer:
+        if "Touch done." in asked.last_text:
+            return use(("submit_plan", {"plan": "I touch it."}))
+        if 'type="plan_approval_response"' in asked.last_text:
+            return use(("bash", {"command": "touch done"}))
+        return say("So.")
+
+    two.stage.act("lead", lead)
+    two.stage.act("ugo", ugo)
+    two.do("teamctl", "--team", "web", "spawn", "ugo", "coder", "Wait.", "--plan", "--wait")
+    two.do("teamctl", "chat", "Have it done.")
+    wait_until((two.folder / "done").exists, what="the plan is approved")
+    answers = [one.asked.last_text for one in two.asked("ugo") if "approve=" in one.asked.last_text]
+    assert 'teammate_id="lead@default" type="plan_approval_response"' in answers[0]
 
 
 def test_a_team_by_name_works_in_the_projects_folder_with_the_projects_settings(

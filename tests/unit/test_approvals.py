@@ -169,6 +169,61 @@ def test_a_question_that_is_asked_again_under_its_id_is_the_first(
     assert len(mail(post, "lead")) == 1
 
 
+@pytest.mark.parametrize("by_repetition", [True, False])
+def test_who_listens_is_told_once_of_a_shutdown_that_nobody_answered(
+    by_repetition: bool, approvals: Approvals, paths: TeamPaths, post: Post
+) -> None:
+    """When it has been acted on, not before; and by the next one, if that one is killed."""
+    question = asked(approvals, SHUTDOWN, listeners=("alice",))
+    approvals.expire(question.id)
+    assert list(approvals.repeat()) == []
+    assert mail(post, "alice") == []
+    if by_repetition:
+        with pytest.raises(StoreError):
+            Approvals(paths, Silent(paths, durable=False, max_bytes=10_000)).settle(
+                question.id, "bob was ended"
+            )
+        assert [one.id for one in approvals.repeat()] == [question.id]
+    else:
+        approvals.settle(question.id, "bob was ended")
+    (message,) = mail(post, "alice")
+    assert (message.id, message.sender) == (f"{question.id}-answer", "teamd")
+    assert (message.type, message.content) == ("shutdown_response", "bob was ended")
+    assert message.extra == {"request_id": question.id}
+    assert mail(post, "lead") == [], "the person is told by the command"
+    assert list(approvals.repeat()) == []
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_who_joins_is_told_the_answer_as_is_the_asker_and_each_once(
+    late: bool, approvals: Approvals, post: Post
+) -> None:
+    """`late`: bob has answered already, and the one who joins could not know."""
+    question = asked(approvals, SHUTDOWN)
+    if late:
+        approvals.answer(question.id, by="bob", approve=False, reason="busy")
+    for who in ("alice", "Alice", "lead"):
+        approvals.join(question.id, who)
+    if not late:
+        approvals.answer(question.id, by="bob", approve=False, reason="busy")
+    for name in ("alice", "lead"):
+        told = mail(post, name)
+        assert {(m.id, m.sender, m.content) for m in told} == {
+            (f"{question.id}-answer", "bob", "busy")
+        }
+        assert late or len(told) == 1
+    found = approvals.find(question.id)
+    assert found is not None
+    assert (found.told, found.listeners) == (True, ())
+
+
+def test_an_answer_to_a_team_that_is_gone_is_no_failure_of_who_answers(
+    approvals: Approvals,
+) -> None:
+    question = asked(approvals, ("lead@gone", "bob", Kind.SHUTDOWN))
+    assert approvals.answer(question.id, by="bob", approve=True).told
+
+
 def test_an_unknown_id_is_refused_with_the_open_ones_that_may_be_answered(
     approvals: Approvals,
 ) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamctl.output import count, duration, plain
+from teamctl.output import count, duration, plain, show_message
+from teamd.protocol import Message
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,28 @@ def test_nothing_that_a_terminal_obeys_is_printed(text: str) -> None:
     shown = plain(text)
     kinds = {unicodedata.category(character) for character in shown if character not in "\n\t"}
     assert not kinds & {"Cc", "Cf"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "heading"),
+    [
+        ({"request_id": "3fa2", "approve": False}, "bob [shutdown_response] rejected 3fa2"),
+        ({"request_id": "3fa2", "approve": True, "summary": "s"},
+         "bob [shutdown_response] approved 3fa2 — s"),
+        ({"request_id": "3\x1bfa"}, "bob [shutdown_response] 3\\x1bfa"),
+        ({"request_id": 7, "approve": "no"}, "bob [shutdown_response]"),
+    ],
+)  # fmt: skip
+def test_mail_about_a_request_is_shown_with_its_verdict_and_the_id_to_answer_by(
+    extra: dict[str, object], heading: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other programs may put anything under these names."""
+    show_message(
+        Message(sender="bob", to="lead", content="busy", type="shutdown_response", extra=extra)
+    )
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.partition(" ")[2] == heading
+    assert second == "  busy"
 
 
 def test_ordinary_text_is_printed_as_it_is() -> None:

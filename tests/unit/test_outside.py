@@ -86,3 +86,20 @@ def test_the_lead_gets_a_line(outside: Outside, paths: TeamPaths) -> None:
     outside.tell_lead("alice is paused")
     (message,) = Mailbox(paths, "lead").peek()
     assert (message.sender, message.content) == ("alice", "alice is paused")
+
+
+def test_what_is_told_of_a_team_by_name_names_commands_that_reach_it(
+    tmp_path: Path, conversation: Conversation
+) -> None:
+    paths = TeamPaths(tmp_path / ".teams" / "web")
+    enrol(paths, alice=Status.IDLE)
+    post = Post(paths, durable=False, max_bytes=10_000)
+    supervisor = Mailbox(paths, TEAMD, durable=False)
+    outside = Outside(
+        name="alice", process=PROCESS, conversation=conversation, supervisor=supervisor, post=post
+    )
+    outside.report(Status.PAUSED, "raise it, then `teamctl resume alice`")
+    outside.tell_lead("alice is paused: raise it, then `teamctl resume alice`")
+    told = "raise it, then `teamctl --team web resume alice`"
+    assert [message.extra["reason"] for message in supervisor.peek()] == [told]
+    assert [m.content for m in post.mailbox("lead").peek()] == [f"alice is paused: {told}"]

@@ -10,8 +10,9 @@ import pytest
 from teamd.journal import Journal
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
-from teamd.store.roster import Roster
+from teamd.store.roster import Roster, Team
 from teamd.supervisor.register import Register
+from tests.unit.life import enrol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,3 +43,37 @@ def test_of_trouble_somebody_is_told_who_can_read_it(
     assert stuck.endswith(f"{again} then lets it go on")
     assert failed.startswith(f"{name} has failed: it crashed; ")
     assert failed.endswith(f"{again} lets it go on")
+
+
+@pytest.mark.parametrize(
+    ("spawned_by", "led", "told"),
+    [
+        ("lead@default", False, "lead@default"),
+        ("lead@default", True, "lead"),
+        ("lead@gone", False, "lead"),
+        (None, False, "lead"),
+    ],
+)
+def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_its_own(
+    tmp_path: Path, spawned_by: str | None, told: str, *, led: bool
+) -> None:
+    """Nobody would read it where it belongs."""
+    enrol(TeamPaths(tmp_path / ".team"))
+    paths = TeamPaths(tmp_path / ".teams" / "web")
+    paths.create()
+    post = Post(paths, durable=False, max_bytes=1000)
+    with closing(Journal(paths.log("teamd"), "teamd")) as journal:
+        register = Register(
+            roster=Roster(paths), post=post, journal=journal, team_name="web", log_of=paths.log
+        )
+        if led:
+            register.admit("lead", "lead", None)
+        register.admit("bob", "r", None, spawned_by=spawned_by)
+        register.publish()
+        register.failed("bob", "it crashed")
+    assert post.above("bob") == told
+    (news,) = post.inbox(told).peek()
+    assert news.content.startswith("bob has failed")
+    assert "`teamctl --team web spawn bob …` lets it go on" in news.content
+    assert news.sender == ("teamd@web" if "@" in told else "teamd")
+    assert Team().above("bob") == "lead"

@@ -40,6 +40,14 @@ def test_tools_of_other_programs_are_known_by_what_they_are_here(tmp_path: Path)
     assert not {"write_file", "edit_file"} & found.tools
 
 
+@pytest.mark.parametrize("tools", ['"*"', "*", '["*"]', "Read, *"])
+def test_a_star_among_the_tools_means_all(tmp_path: Path, tools: str) -> None:
+    """It is no tool's name: taken for one, it would take every tool away."""
+    found = roles.find("r", [write(tmp_path / "a", "r", f"---\ntools: {tools}\n---\nBody")])
+    assert found is not None
+    assert found.tools is None
+
+
 def test_no_tools_line_means_all_and_an_empty_one_none(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", "all", "Body")
     write(folder, "none", "---\ntools: []\n---\nBody")

@@ -1,0 +1,25 @@
+"""A command that a sentence names reaches the team that the sentence is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from teamd.advice import addressed
+
+
+@pytest.mark.parametrize(
+    ("sentence", "shown"),
+    [
+        ("start it with `teamd start`", "start it with `teamd --team web start`"),
+        ("`teamctl spawn bob …` or `teamctl team`",
+         "`teamctl --team web spawn bob …` or `teamctl --team web team`"),
+        ("`teamctl tasks` shows all", "`teamctl --team web tasks` shows all"),
+        ("use `teamctl --team ops …`", "use `teamctl --team ops …`"),
+        ("`teamctl create ops`, `teamctl teams`", "`teamctl create ops`, `teamctl teams`"),
+        ("teamctl resume bob, or `fuser x`", "teamctl resume bob, or `fuser x`"),
+    ],
+)  # fmt: skip
+def test_commands_between_backticks_name_the_team_once(sentence: str, shown: str) -> None:
+    assert addressed(sentence, "web") == shown
+    assert addressed(shown, "web") == shown
+    assert addressed(sentence, None) == sentence
