@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from teamd.errors import DamagedRoster, StoreError
 from teamd.protocol import LEAD, TEAMD, USER, Message
+from teamd.remedies import again
 from teamd.states import Status
 from teamd.store.roster import COLOURS, Member, Team
 
@@ -121,7 +122,7 @@ class Register:
         self._journal.warn("failed", name=name, reason=reason)
         self.change(name, status=Status.FAILED, pid=None, started=None, since=None, reason=reason)
         self.tell_lead(
-            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {_again(name)} "
+            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {again(name)} "
             "lets it go on",
             to=_above(name),
         )
@@ -132,7 +133,7 @@ class Register:
         self.change(name, reason=reason)
         remedy = "it is killed and started again"
         if not restart:
-            remedy = f"`teamctl shutdown {name} --force` ends it, {_again(name)} then"
+            remedy = f"`teamctl shutdown {name} --force` ends it, {again(name)} then"
             remedy += " lets it go on"
         text = f"{name} is stuck: {reason}; its log is {self._log_of(name)}, and {remedy}"
         self.tell_lead(text, to=_above(name))
@@ -162,10 +163,6 @@ class Register:
 def _above(name: str) -> str:
     """Who has to know how a teammate is: the lead, and of an agent that leads the person."""
     return USER if name == LEAD else LEAD
-
-
-def _again(name: str) -> str:
-    return "`teamctl chat`" if name == LEAD else f"`teamctl spawn {name} …`"
 
 
 def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:

@@ -77,8 +77,16 @@ class Resuming:
         Raises:
             StoreError: the ledger cannot be written; it was not started.
         """
-        self._ledger.let_go(name)
+        self.let_go(name)
         self._go_on(name)
+
+    def let_go(self, name: str) -> None:
+        """Let a teammate that rests at a limit go on with its next mail.
+
+        Raises:
+            StoreError: the ledger cannot be written.
+        """
+        self._ledger.let_go(name)
 
     def _go_on(self, name: str) -> None:
         """Start one that has no process; one that has keeps it.

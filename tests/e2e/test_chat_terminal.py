@@ -2,71 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import re
-import termios
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.terminal import CTRL_C, CTRL_D, Terminal
 from tests.strict.faults import Stall
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
 
     from tests.e2e.harness import Project
     from tests.strict.asked import Asked
     from tests.strict.replies import Answer
-
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
-CTRL_C, CTRL_D = b"\x03", b"\x04"
-
-
-class Terminal:
-    """`teamctl chat` behind a terminal."""
-
-    def __init__(self, project: Project) -> None:
-        self._mine, theirs = pty.openpty()
-        os.set_blocking(self._mine, False)
-        project.environment["PROMPT_TOOLKIT_NO_CPR"] = "1"  # nobody answers where the cursor is
-        self.process: subprocess.Popen[str] = project.begin(
-            "teamctl",
-            "chat",
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # its keys send signals
-        )
-        os.close(theirs)
-        self._raw = b""
-
-    @property
-    def shown(self) -> str:
-        """All that was shown so far, without what moves the cursor."""
-        try:
-            while part := os.read(self._mine, 1 << 16):
-                self._raw += part
-        except (BlockingIOError, OSError):  # EIO: the other end has closed
-            pass
-        return _ESCAPES.sub("", self._raw.decode(errors="replace"))
-
-    def sees(self, words: str) -> None:
-        """Wait until that is shown."""
-        wait_until(lambda: words in self.shown, what=f"{words!r} is shown")
-
-    def type(self, keys: bytes) -> None:
-        """Press keys."""
-        os.write(self._mine, keys)
-
-    def close(self) -> None:
-        """Let the terminal go."""
-        os.close(self._mine)
 
 
 @pytest.fixture

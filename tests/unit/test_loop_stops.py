@@ -84,7 +84,7 @@ def test_a_context_that_stays_full_pauses_and_is_told_once(tmp_path: Path) -> No
     asyncio.run(scenario())
     (told,) = life.lead
     assert told.startswith(f"alice is paused: the conversation is too long for {MODEL}")
-    assert told.endswith("begin anew with --fresh")
+    assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "end_turn", "pause_turn", "a_future_reason"])
