@@ -95,7 +95,7 @@ class _Chat:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, interrupt)
         try:
-            while interrupts < 2:  # noqa: PLR2004 -- see above
+            while self._listening.ended is None and interrupts < 2:  # noqa: PLR2004 -- see above
                 self._heard.clear()
                 if self._over():
                     return

@@ -56,6 +56,13 @@ class Terminal:
         """Wait until that is shown."""
         wait_until(lambda: words in self.shown, what=f"{words!r} is shown")
 
+    def asks_after(self, words: str) -> None:
+        """Wait until a line can be typed after that was shown.
+
+        A Ctrl-D that is typed before is lost: the terminal takes it for itself.
+        """
+        wait_until(lambda: "\n>" in self.shown.rpartition(words)[2], what=f"> after {words!r}")
+
     def type(self, keys: bytes) -> None:
         """Press keys."""
         os.write(self._mine, keys)

@@ -79,6 +79,7 @@ def test_ctrl_c_ends_a_reply_that_does_not_come(led: Project, terminal: Terminal
     assert stall.reached.wait(20)
     terminal.type(CTRL_C)
     terminal.sees("interrupted")
+    terminal.asks_after("interrupted")
     stall.released.set()
     terminal.type(CTRL_D)
     assert terminal.process.wait(20) == 0
@@ -89,3 +90,38 @@ def test_ctrl_c_at_the_line_clears_it_and_says_how_to_leave(terminal: Terminal) 
     terminal.sees("Ctrl-D or /quit leaves")
     terminal.type(b"/quit\r")
     assert terminal.process.wait(20) == 0
+
+
+def test_what_is_shown_goes_into_a_pipe_as_lines_and_nothing_else(led: Project) -> None:
+    """`teamctl chat | tee log`: neither prompts nor what moves a cursor belongs there."""
+    out = led.folder / "log"
+    with out.open("w") as log:
+        terminal = Terminal(led, stdout=log)
+        terminal.type(b"Hello\r")
+        wait_until(lambda: "Yes?" in out.read_text(), what="the answer")
+        terminal.type(b"/quit\r")
+        assert terminal.process.wait(20) == 0
+        terminal.close()
+    greeting, *rest = out.read_text().splitlines()
+    assert greeting.startswith("You talk to lead")
+    assert rest == ["Yes?"]
+
+
+def test_what_the_lead_said_without_a_chat_is_shown_at_the_next(
+    led: Project, terminal: Terminal
+) -> None:
+    terminal.type(b"Hello\r")
+    terminal.sees("Yes?")
+    terminal.type(b"/quit\r")
+    assert terminal.process.wait(20) == 0
+    led.stage.act("lead", lambda _: say("By the way, the disk is full."))
+    led.do("teamctl", "send", "lead", "over", "--from", "alice")
+    led.wait_for("lead", "idle", turns=2)
+    for times in (1, 0):
+        later = Terminal(led)
+        later.sees("\n>")
+        assert later.shown.count("By the way") == times
+        assert "Yes?" not in later.shown
+        later.type(b"/quit\r")
+        assert later.process.wait(20) == 0
+        later.close()

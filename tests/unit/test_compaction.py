@@ -291,3 +291,4 @@ def test_the_demand_ends_the_request_and_stays_out_of_the_conversation(tmp_path:
     lives(life)
     assert model.summaries
     assert all(DEMAND not in words(ask) for ask in model.asked if not demands(ask))
+    assert all(ask.aside == demands(ask) for ask in model.asked), "nobody is told a summary"

@@ -115,7 +115,7 @@ def test_a_refusal_ends_the_turn_is_left_out_and_told(tmp_path: Path) -> None:
     life = lived(tmp_path, decline("I cannot"), calls=1)
     (told,) = life.lead
     assert "the model of alice refused" in told
-    assert "--fresh" in told
+    assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
     life.send("then something else")
     life.live(calls=2)
     assert "I cannot" not in str(life.model.asked[1].messages)
