@@ -213,7 +213,7 @@ def test_a_lead_at_work_does_not_begin_anew(led: Project, option: tuple[str, ...
     led.stage.play("lead", use(("bash", {"command": "echo > begun; sleep 1000"})))
     chat = led.begin("teamctl", "chat", "Take your time.")
     wait_until((led.folder / "begun").exists, what="the tool runs")
-    refused = led.run("teamctl", "chat", "Anew.", *option)
+    refused = led.run("teamctl", "chat", "Anew.", *option, timeout_seconds=15)
     assert refused.status == 1
     assert "lead is working already" in refused.complaint
     assert "Anew." not in led.mail("lead")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _SETTINGS = "[model]\nmax_tokens = 1000\n[limits]\nteammate_tokens = {}\n"
 _WAITS = "then `teamctl resume lead`; the message waits in its inbox until then"
 _GRACE_SECONDS = 30
+_NEW_SECONDS = 2.0
 
 
 @pytest.fixture
@@ -82,11 +84,16 @@ def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> No
 
 def test_any_other_pause_ends_with_the_mail(project: Project) -> None:
     """What failed is tried again with what the person says, whatever the roster said before."""
+
+    def settled() -> bool:
+        return time.time() - project.member("lead")["since"] > _NEW_SECONDS
+
     project.start()
     project.server.faults.when(lambda asked: "first" in asked.last_text, Status(400))
     failed = project.run("teamctl", "chat", "first")
     assert failed.complaint.startswith("teamctl: lead is paused: ")
     assert failed.complaint.endswith("begin anew with `teamctl chat --fresh`")
     project.wait_for("lead", "paused")
+    wait_until(settled, what="its process is not new any more")
     project.stage.play("lead", say("Now it works."))
     assert project.do("teamctl", "chat", "second") == "Now it works.\n"
