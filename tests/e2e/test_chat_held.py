@@ -85,7 +85,7 @@ def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> No
 def test_any_other_pause_ends_with_the_mail(project: Project) -> None:
     """What failed is tried again with what the person says, whatever the roster said before."""
 
-    def settled() -> bool:
+    def settled() -> object:
         return time.time() - project.member("lead")["since"] > _NEW_SECONDS
 
     project.start()
