@@ -52,21 +52,24 @@ class Arrival:
     Args:
         transcript: need not be there yet.
         is_it: knows the message among those of the mail.
+
+    Attributes:
+        arrived: whether the message has been found.
     """
 
     def __init__(self, transcript: Path, is_it: Callable[[Record], bool]) -> None:
         self._growing = Growing(transcript)
         self._is_it = is_it
-        self._arrived = False
+        self.arrived = False
 
     def records(self) -> Iterator[Record]:
         """Yield the records that came since the last call; the one with the message is first."""
         for line in self._growing.lines():
-            if not self._arrived and _MAIL not in line:
+            if not self.arrived and _MAIL not in line:
                 continue  # what is long is not mail, and need not be parsed to be passed over
             record = parse(line) or {}
-            self._arrived = self._arrived or any(map(self._is_it, mail_in(record)))
-            if self._arrived:
+            self.arrived = self.arrived or any(map(self._is_it, mail_in(record)))
+            if self.arrived:
                 yield record
 
 

@@ -163,6 +163,7 @@ class Outfit:
         files.make_private_directory(self.paths.subagents)
         path = self.paths.subagents / f"{self.name}-{key}.jsonl"
         subagent = Subagent(
+            name=self.name,
             conversation=Conversation(Transcript(path, durable=False, check=self.check)),
             model=self._patient(self._metered()),
             model_name=self.settings.model.name,
@@ -231,6 +232,7 @@ class Outfit:
         from teamd.models.claude import Claude  # noqa: PLC0415 -- loaded before the fork
 
         return Claude(
+            name=self.name,
             base_url=chosen.base_url,
             key_command=chosen.key_command,
             headers=chosen.headers,

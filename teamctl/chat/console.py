@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from teamctl.chat import words
+from teamctl.chat.lines import lines
 from teamctl.chat.listening import Listening
 from teamd.errors import TeamError
 from teamd.protocol import COMPACT_TYPE, LEAD
@@ -51,19 +52,31 @@ class _Chat:
         self._listening = Listening(lead.paths, self._write)
         self._typing = False
         self._heard = asyncio.Event()
+        self._person = sys.stdin.isatty()
 
     async def hold(self) -> None:
         """Lines of the person and turns of the lead, one after the other."""
-        lines = self._typed() if sys.stdin.isatty() else self._piped()
+        # Who pipes what is shown into a file wants no prompts in it.
+        drawn = self._person and sys.stdout.isatty()
+        if self._person:
+            self._listening.catch_up()
+        else:
+            self._listening.skip()
         with self._listened():
-            async for line in lines:
-                if line.split(maxsplit=1)[:1] == ["/compact"]:
-                    await self._say("Sum up our conversation.", kind=COMPACT_TYPE)
-                elif line.startswith("/"):
-                    if not words.obey(line, self._run):
-                        return
-                elif line:
-                    await self._say(line)
+            async for line in self._typed() if drawn else lines(sys.stdin.fileno()):
+                if not await self._take(line.strip()):
+                    return
+
+    async def _take(self, line: str) -> bool:
+        """Do what a line says, or have the lead do it; returns whether the chat goes on."""
+        command = words.command(line)
+        if command == words.COMPACT:
+            await self._say("Sum up our conversation.", kind=COMPACT_TYPE)
+        elif command is not None:
+            return words.obey(command, self._run)
+        elif line:
+            await self._say(line)
+        return True
 
     async def _say(self, text: str, **more: str) -> None:
         self._listening.wait_for(self._lead.tell(text, **more))
@@ -83,22 +96,37 @@ class _Chat:
         loop.add_signal_handler(signal.SIGINT, interrupt)
         try:
             while self._listening.ended is None and interrupts < 2:  # noqa: PLR2004 -- see above
-                self._check()
                 self._heard.clear()
-                try:
+                if self._over():
+                    return
+                with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await self._heard.wait()
-                except TimeoutError:
-                    self._look()
         finally:
             loop.remove_signal_handler(signal.SIGINT)
 
-    def _check(self) -> None:
+    def _over(self) -> bool:
+        """Whether there is nothing to wait for any more.
+
+        Raises:
+            TeamError: the lead or its supervisor has gone; without a person to tell, also where
+                the lead does not read.
+        """
         running.check(self._lead.paths)
         member = Roster(self._lead.paths).read().get(LEAD)
+        why_held = self._lead.held()
+        self._listening.look()  # after the roster: what it wrote before it went, it wrote
+        if self._listening.ended is not None:
+            return True
         if member.status in (Status.FAILED, Status.SHUTDOWN):
             why = f": {member.reason}" if member.reason else ""
             raise TeamError(f"lead is {member.status}{why}; `teamctl chat` calls it again")
+        if why_held is None or self._listening.arrived:
+            return False
+        if not self._person:
+            raise TeamError(why_held)
+        self._listening.notice(why_held)
+        return True
 
     @contextmanager
     def _listened(self) -> Iterator[None]:
@@ -126,7 +154,7 @@ class _Chat:
         from prompt_toolkit.history import FileHistory  # noqa: PLC0415
         from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415
 
-        history = self._lead.paths.root / "chat.history"
+        history = self._lead.paths.chat_history
         files.append(history, b"", durable=False)  # made here, so that it is private
         session: PromptSession[str] = PromptSession(history=FileHistory(str(history)))
         while True:
@@ -138,11 +166,7 @@ class _Chat:
                 continue
             except EOFError:
                 return
-            yield line.strip()
-
-    async def _piped(self) -> AsyncIterator[str]:
-        for line in sys.stdin.buffer:  # as `chat -` reads it: what is not UTF-8 is no crash
-            yield line.decode("utf-8", "replace").strip()
+            yield line
 
     @contextmanager
     def _line_open(self) -> Iterator[None]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from teamctl.turns import held
 from teamd.errors import ExitCode, TeamError
-from teamd.protocol import LEAD, USER, Message
+from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
+from teamd.states import Status
 from teamd.store import requests
 from teamd.store.post import Post
 from teamd.store.requests import Request
+from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.commandline import Choice
@@ -18,31 +21,53 @@ _SECONDS: Final = 30.0
 
 
 class Lead:
-    """One team's leading agent."""
+    """One team's leading agent.
 
-    def __init__(self, choice: Choice, paths: TeamPaths) -> None:
+    Args:
+        fresh: whether the first thing that it is told begins a new conversation.
+        model: its model from now on, where another one is wanted.
+    """
+
+    def __init__(
+        self, choice: Choice, paths: TeamPaths, *, fresh: bool = False, model: str | None = None
+    ) -> None:
         mail = choice.settings(paths).mail
         self.paths = paths
+        self._fresh = fresh
+        self._model = model
         self._post = Post(
             paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes
         )
 
-    def call(self) -> str | None:
+    def call(self, *, scripted: bool = False) -> str | None:
         """Have it there; returns what the person should know of it.
+
+        Args:
+            scripted: whether nobody is there to know: why it is paused is told in its answer.
 
         Raises:
             NoTeamd: nobody could start it.
+            TeamError: it is at work, and would have to begin anew or with another model.
         """
-        answer = requests.ask(self.paths, LEAD, {}, timeout_seconds=_SECONDS)
+        arguments = {"fresh": self._fresh, "model": self._model}
+        answer = requests.ask(self.paths, LEAD, arguments, timeout_seconds=_SECONDS)
         if answer.exit_code != ExitCode.DONE:
             raise TeamError(answer.text)
         warning = answer.data.get("warning")
+        if scripted and answer.data["member"]["status"] == Status.PAUSED:
+            return None
         return None if warning is None else str(warning)
+
+    def held(self) -> str | None:
+        """Why what it is told would wait in its inbox, in a sentence; `None` where it is read."""
+        return held(self.paths, Roster(self.paths).read().get(LEAD))
 
     def tell(self, text: str, *, kind: str = "message") -> str:
         """Send it what the person says; returns the message's id."""
-        message = Message(type=kind, sender=USER, to=LEAD, content=text)
+        extra = {PROMPT_KEY: True, FRESH_KEY: True} if self._fresh else {}
+        message = Message(type=kind, sender=USER, to=LEAD, content=text, extra=extra)
         self._post.send(message)
+        self._fresh = False
         return message.id
 
     def interrupt(self) -> None:

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl import output
+from teamctl.chat import clipping
+from teamctl.chat.mark import Mark
+from teamctl.chat.partial import Partial
 from teamctl.following import Growing
 from teamd.protocol import LEAD, USER, Message
-from teamd.store import files
 from teamd.store.mailbox import Mailbox
 from teamd.store.transcript import mail_in, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from teamd.store.paths import TeamPaths
     from teamd.store.transcript import Record
 
-_LONGEST_CALL: Final = 100
+_REPLY: Final = b'"reply"'
+_LAST: Final = 3  # replies that a person is shown of those that were missed
+_REPLY_LINES: Final = 8
+_WHOLE: Final = f"`teamctl transcript {LEAD}` shows it whole"
+_WHOLE_OWN: Final = "/inbox shows it whole"
 _ENDS: Final = {
     "limit": "lead used up the model calls of one wake; say something to let it go on",
     "refusal": "the model refused to go on; ask differently",
@@ -34,30 +39,60 @@ class Listening:
 
     Args:
         write: takes text; a line may come in pieces.
+
+    Attributes:
+        arrived: whether the message that is waited for stands in the conversation.
+        ended: the end of the turn in which it does.
     """
 
     def __init__(self, paths: TeamPaths, write: Callable[[str], None]) -> None:
         self._write = write
         self._growing = Growing(paths.transcript(LEAD))
+        self._mark = Mark(paths.chat_mark, paths.transcript(LEAD))
+        self._marks = False
+        self._place = 0
         self._partial = Partial(paths.partial(LEAD))
         self._own = Mailbox(paths, USER)
         self._shown: set[tuple[str, str, str]] = set()
         self._awaited: str | None = None
-        self._arrived = False
+        self.arrived = False
         self.ended: Record | None = None
-        for _ in self._growing.lines():  # what was before the chat is not told again
+
+    def skip(self) -> None:
+        """Pass over what was before the chat."""
+        for _ in self._lines():
             pass
+
+    def catch_up(self) -> None:
+        """Tell what the lead has said while no person listened; from now on somebody does."""
+        before = self._mark.read()
+        missed = [line for line in self._lines() if self._place > before and _REPLY in line]
+        replies = [r for r in filter(None, map(parse, missed)) if r.get("record") == "reply"]
+        said = [text for text in (_text(r["content"]) for r in replies) if text.strip()]
+        if said:
+            self._line(f"What {LEAD} said since the last chat:", dim=True)
+        if len(said) > _LAST:
+            earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
+            self._line(earlier, dim=True)
+        for text in said[-_LAST:]:
+            shown = clipping.beginning(text, lines=_REPLY_LINES, rest=_WHOLE)
+            self._line("  " + shown.replace("\n", "\n  "))
+        self._marks = True
+        self._mark.move(self._place)
 
     def wait_for(self, message_id: str) -> None:
         """Look for the end of the turn in which this message is read; `ended` tells of it."""
         self._awaited = message_id
-        self._arrived = False
+        self.arrived = False
         self.ended = None
 
     def look(self) -> None:
         """Tell what is new."""
-        for record in filter(None, map(parse, self._growing.lines())):
+        before = self._place
+        for record in filter(None, map(parse, self._lines())):
             self._tell(record)
+        if self._marks and self._place != before:
+            self._mark.move(self._place)
         self._write(self._partial.more())
         for message in self._own.peek():
             identity = (message.id, message.sender, message.content)
@@ -65,45 +100,57 @@ class Listening:
                 self._shown.add(identity)
                 self._mail(message, "you")
 
+    def notice(self, text: str) -> None:
+        """Tell the person something that nobody has said."""
+        self._end_line()
+        self._line(output.plain(text), fg="yellow")
+
+    def _lines(self) -> Iterator[bytes]:
+        for line in self._growing.lines():
+            self._place += len(line) + 1
+            yield line
+
     def _tell(self, record: Record) -> None:
         match record.get("record"):
             case "mail":
                 for fields in mail_in(record):
-                    self._arrived |= fields.get("id") == self._awaited
+                    self.arrived |= fields.get("id") == self._awaited
                     if fields.get("from") != USER:
                         self._mail(Message.decode(json.dumps(fields).encode(), to=LEAD), LEAD)
             case "reply":
                 self._reply(record["content"])
             case "result" if record["is_error"]:
                 self._end_line()  # a subagent's words may stand there
-                self._line(output.plain(record["content"]).splitlines()[0], fg="red")
+                self._line(clipping.first_line(record["content"]), fg="red")
+            case "summary":
+                self._end_line()
+                self._line("· the conversation was summed up", dim=True)
             case "ended":
                 self._end(record)
 
     def _reply(self, content: list[dict[str, Any]]) -> None:
-        text = "".join(block["text"] for block in content if block["type"] == "text")
-        self._write(self._partial.rest(output.plain(text)))
+        self._write(self._partial.rest(output.plain(_text(content))))
         self._end_line()
         for block in content:
             if block["type"] == "tool_use":
                 given = ", ".join(f"{key}: {value}" for key, value in block["input"].items())
-                call = output.plain(f"{block['name']} {given}").replace("\n", " ")
-                clipped = call if len(call) <= _LONGEST_CALL else f"{call[:_LONGEST_CALL]}…"
-                self._line(f"· {clipped}", dim=True)
+                self._line(f"· {clipping.line(block['name'] + ' ' + given)}", dim=True)
 
     def _end(self, record: Record) -> None:
         self._end_line()
         if record["outcome"] == "paused":
-            self._line(f"lead is paused: {output.plain(record['text'])}", fg="yellow")
+            self.notice(f"lead is paused: {record['text']}")
         elif record["outcome"] in _ENDS:
-            self._line(_ENDS[record["outcome"]], fg="yellow")
-        if self._arrived:
+            self.notice(_ENDS[record["outcome"]])
+        if self.arrived:
             self.ended = record
 
     def _mail(self, message: Message, to: str) -> None:
         self._end_line()
-        about = output.plain(message.summary or message.content).replace("\n", " ")
-        self._line(f"✉ {output.plain(message.sender)} → {to}: {about}", fg="cyan")
+        rest = _WHOLE if to == LEAD else _WHOLE_OWN
+        about = clipping.beginning(message.summary or message.content, rest=rest)
+        about = about.replace("\n", "\n  ")
+        self._line(f"✉ {clipping.line(message.sender)} → {to}: {about}", fg="cyan")
 
     def _end_line(self) -> None:
         if self._partial.open_line:
@@ -114,43 +161,5 @@ class Listening:
         self._write(click.style(text, **style) + "\n")
 
 
-class Partial:
-    """The words of a reply that is under way, and how many of them have been shown.
-
-    Attributes:
-        open_line: whether what was shown last did not end its line.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._attempt = b""
-        self._shown = ""
-        self.open_line = False
-
-    def more(self) -> str:
-        """What came since the last look."""
-        attempt, newline, said = (files.read(self._path) or b"").partition(b"\n")
-        if not newline:
-            return ""
-        again = ""
-        if attempt != self._attempt:
-            again = "\n" if self.open_line else ""  # it broke off, and is said anew
-            self._attempt, self._shown = attempt, ""
-        whole = output.plain(said.decode(errors="ignore"))  # a character may be half there
-        return again + self._show(whole[len(self._shown) :])
-
-    def rest(self, whole: str) -> str:
-        """What is left to show of a reply that stands in the conversation now."""
-        if whole.startswith(self._shown):
-            left = whole[len(self._shown) :]
-        else:
-            left = ("\n" if self.open_line else "") + whole
-        left = self._show(left)
-        self._shown = ""
-        return left
-
-    def _show(self, text: str) -> str:
-        self._shown += text
-        if text:
-            self.open_line = not text.endswith("\n")
-        return text
+def _text(content: list[dict[str, Any]]) -> str:
+    return "".join(block["text"] for block in content if block["type"] == "text")

@@ -9,28 +9,33 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+COMPACT: Final = "/compact"
 HELP: Final = {
     "/team": "who is in the team and how they are",
     "/inbox": "read the mail that was sent to you",
     "/tasks": "the board",
-    "/compact": "have the lead sum up its conversation",
+    COMPACT: "have the lead sum up its conversation",
     "/help": "this list",
     "/quit": "leave; the team goes on (also Ctrl-D)",
 }
 _COMMANDS: Final = {"/team": ("team",), "/inbox": ("inbox",), "/tasks": ("tasks",)}
 
 
-def obey(line: str, run: Callable[[Sequence[str]], None]) -> bool:
-    """Do what a line with a slash says.
+def command(line: str) -> str | None:
+    """The command that a line begins with, in lower case; `None` where it is said to the lead."""
+    return line.split(maxsplit=1)[0].lower() if line.startswith("/") else None
+
+
+def obey(word: str, run: Callable[[Sequence[str]], None]) -> bool:
+    """Do what a command says.
 
     Args:
-        line: as it was typed.
+        word: with its slash, in lower case.
         run: runs a `teamctl` command of this team.
 
     Returns:
         Whether the chat goes on.
     """
-    word = line.split(maxsplit=1)[0].lower()
     if word == "/quit":
         return False
     if word in _COMMANDS:

@@ -22,27 +22,42 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("prompt", required=False)
+@click.option("--model", help="Another model than that of the settings, until it is shut down.")
+@click.option("--fresh", is_flag=True, help="Begin a new conversation; the old one stays on disk.")
 @timeout_option
 @output.json_option
 @team_options
 @pass_choice
-def command(choice: Choice, prompt: str | None, *, timeout: float | None, as_json: bool) -> int:
+def command(
+    choice: Choice,
+    prompt: str | None,
+    *,
+    model: str | None,
+    fresh: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
     """Talk to the agent that leads the team; it is started with your first chat.
 
     With a PROMPT (- reads standard input) it prints the final text of the turn that answers, for
     scripts. Ctrl-C interrupts the lead's turn. The team, the lead included, lives on when the
-    chat ends; `teamctl shutdown lead` ends the lead, and you are the lead again.
+    chat ends; `teamctl shutdown lead` ends the lead, and you are the lead again. With --fresh the
+    first thing that you say begins a new conversation.
     """
     if as_json and prompt is None:
         raise click.UsageError("--json is one document: give a PROMPT with it")
     paths = choice.existing()
-    lead = Lead(choice, paths)
-    if warning := lead.call():
+    if prompt is not None:
+        prompt = text_or_stdin(prompt)
+        if not prompt.strip():
+            raise TeamError("a prompt is needed, as a text that is not empty")
+    lead = Lead(choice, paths, fresh=fresh, model=model)
+    if warning := lead.call(scripted=prompt is not None or not sys.stdin.isatty()):
         output.warn(paths.addressed(warning))
     if prompt is None:
         _talk(lead)
         return ExitCode.DONE
-    message = lead.tell(text_or_stdin(prompt))
+    message = lead.tell(prompt)
     try:
         said = last_words(paths, LEAD, message, timeout)
     except KeyboardInterrupt:

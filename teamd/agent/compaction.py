@@ -12,6 +12,7 @@ from teamd.agent.complaints import context_full
 from teamd.agent.course import CONTEXT_FULL
 from teamd.agent.gauge import BYTES_PER_TOKEN
 from teamd.models import TooLongError, UnusableError
+from teamd.remedies import again
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -32,16 +33,21 @@ _PLAUSIBLE: Final = 1000  # tokens: no model that calls tools takes less
 _NO_SUMMARY: Final = frozenset({"refusal", "pause_turn"})
 _HOPELESS: Final = (
     "nothing is left to leave out: take a model with a larger context, or make AGENTS.md shorter "
-    "and begin anew with --fresh"
+    "and begin anew with {command}"
 )
 
 
 class Compaction:
-    """Asks a model, and makes room for the answer."""
+    """Asks a model, and makes room for the answer.
+
+    Args:
+        name: the teammate's, for what a person is told to do.
+    """
 
     def __init__(
-        self, conversation: Conversation, model: Model, *, room: Room, work: OpenWork
+        self, conversation: Conversation, model: Model, *, name: str, room: Room, work: OpenWork
     ) -> None:
+        self._name = name
         self._talk = conversation
         self._model = model
         self._room = room
@@ -77,7 +83,8 @@ class Compaction:
                 except TooLongError as error:
                     self._learn(error.limit_tokens)
                     refused = error
-        raise UnusableError(f"{refused}; {_HOPELESS}") from refused
+        mend = _HOPELESS.format(command=again(self._name, "--fresh"))
+        raise UnusableError(f"{refused}; {mend}") from refused
 
     async def _make_room(self, ask: Callable[[], Ask]) -> bool:
         """Clear or summarise where the context is filling up, or the last reply has filled it.
@@ -89,7 +96,7 @@ class Compaction:
             self._fills += 1
             if self._fills > _FILLS:
                 self._fills = 0  # the next mail is another try
-                raise context_full(ask().model)
+                raise context_full(ask().model, self._name)
             self._learn(self._talk.gauge.measured)
             await self._summarise(ask)
             return True
@@ -127,7 +134,7 @@ class Compaction:
             given = ask()
             messages = view.demanding(briefing.DEMAND, skipped=skipped, texts=texts)
             try:
-                reply = await self._model.reply(replace(given, messages=messages))
+                reply = await self._model.reply(replace(given, messages=messages, aside=True))
             except TooLongError as error:
                 self._learn(error.limit_tokens)
                 texts, skipped = self._less(texts, skipped)

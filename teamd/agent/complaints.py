@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from teamd.models import LimitError, UnusableError
+from teamd.remedies import again
 
 _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
@@ -20,9 +21,9 @@ def gist(error: UnusableError) -> str:
     return _DIGITS.sub("0", str(error))  # a conversation that is too long grows with each mail
 
 
-def context_full(model: str) -> UnusableError:
+def context_full(model: str, name: str) -> UnusableError:
     """A reply that filled the context to its end: the next request would be too long."""
     return UnusableError(
         f"the conversation is too long for {model}, whose last reply had no room to end; "
-        "begin anew with --fresh"
+        f"begin anew with {again(name, '--fresh')}"
     )

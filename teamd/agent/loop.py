@@ -16,6 +16,7 @@ from teamd.agent.gauge import Room
 from teamd.agent.standing import LIMIT, PAUSED
 from teamd.models import Ask, LimitError, UnusableError
 from teamd.protocol import COMPACT_TYPE
+from teamd.remedies import again
 from teamd.states import Status
 from teamd.tools import Result
 
@@ -91,7 +92,7 @@ class Loop:
         self._max_tokens = max_tokens
         self._breakable = Breakable()
         self._compaction = Compaction(
-            conversation, model, room=room or Room(), work=open_work or NothingOpen()
+            conversation, model, name=name, room=room or Room(), work=open_work or NothingOpen()
         )
 
     async def run(self) -> None:
@@ -196,7 +197,7 @@ class Loop:
         if reason == "refusal":
             self._outside.tell_lead(
                 f"the model of {self._name} refused to go on with what it was asked; "
-                f"ask differently, or begin anew with `teamctl spawn {self._name} … --fresh`"
+                f"ask differently, or begin anew with {again(self._name, '--fresh')}"
             )
 
     async def _pause(self, error: UnusableError) -> None:

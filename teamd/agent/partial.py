@@ -29,6 +29,8 @@ class Audible:
     async def reply(self, ask: Ask) -> Reply:
         """Answer; where the file cannot be written nobody looks on, and that is all."""
         self._end()  # an earlier process may have been killed in mid-reply
+        if ask.aside:
+            return await self._model.reply(ask)
         self._hear(f"{os.urandom(8).hex()}\n")
         try:
             return await self._model.reply(replace(ask, heard=self._hear))

@@ -22,6 +22,7 @@ class Subagent:
     """One task, done by a model of its own conversation.
 
     Args:
+        name: of the teammate whose it is.
         conversation: a new one; it stays on disk for whoever wants to read it.
         model: the teammate's own, so that it is on the teammate's budget.
         toolbox: without what makes a member of the team.
@@ -33,6 +34,7 @@ class Subagent:
     def __init__(
         self,
         *,
+        name: str,
         conversation: Conversation,
         model: Model,
         model_name: str,
@@ -42,7 +44,7 @@ class Subagent:
         room: Room,
     ) -> None:
         self._conversation = conversation
-        self._compaction = Compaction(conversation, model, room=room, work=NothingOpen())
+        self._compaction = Compaction(conversation, model, name=name, room=room, work=NothingOpen())
         self._model_name = model_name
         self._toolbox = toolbox
         self._calls = calls

@@ -22,6 +22,7 @@ class Ask:
         messages: the conversation as the Messages API takes it.
         max_tokens: the most that the reply may have.
         heard: gets the text of the reply piece by piece as it comes; what it got is no reply yet.
+        aside: whether the reply is said to nobody, such as a summary.
     """
 
     model: str
@@ -30,6 +31,7 @@ class Ask:
     messages: list[dict[str, Any]]
     max_tokens: int
     heard: Callable[[str], None] | None = None
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import re
 from typing import Any, Final
 
 from teamd.models import ModelError, TooLongError, TransientError, UnusableError
+from teamd.remedies import again
 
 # Worth another try besides all of 500 and above, some of which only a proxy sends.
 TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429})
@@ -41,8 +42,15 @@ _LIMIT: Final = re.compile(r"(?:> |context length is )(\d{1,9})\b")
 _LEAST_LIMIT: Final = 1000  # tokens; a figure below that is of something else
 
 
-def as_model_error(error: Exception, *, model: str, url: str) -> ModelError:
-    """Turn what the SDK raised into a `ModelError`; what is not known counts as transient."""
+def as_model_error(error: Exception, *, model: str, url: str, name: str) -> ModelError:
+    """Turn what the SDK raised into a `ModelError`; what is not known counts as transient.
+
+    Args:
+        error: as it was raised.
+        model: that was asked.
+        url: of its server.
+        name: of the teammate that asked.
+    """
     if isinstance(error, ModelError):
         return error
     status: int | None = getattr(error, "status_code", None)
@@ -55,7 +63,7 @@ def as_model_error(error: Exception, *, model: str, url: str) -> ModelError:
         return TransientError(f"{url} answered {status}: {said}", _retry_after(error))
     if status == _TOO_LARGE or _TOO_LONG.search(said):
         return TooLongError(f"the conversation is too long for {model} ({said})", _limit(said))
-    return UnusableError(_sentence(status, said, model=model, url=url))
+    return UnusableError(_sentence(status, said, model=model, url=url, name=name))
 
 
 def may_have_begun(error: Exception) -> bool:
@@ -75,8 +83,8 @@ def _limit(said: str) -> int | None:
     return limit if limit >= _LEAST_LIMIT else None
 
 
-def _sentence(status: int, said: str, *, model: str, url: str) -> str:
-    mend = "send mail to try again, or begin anew with --fresh"
+def _sentence(status: int, said: str, *, model: str, url: str, name: str) -> str:
+    mend = f"send mail to try again, or begin anew with {again(name, '--fresh')}"
     match status:
         case 401 | 403:
             wrong = f"{url} refused the key ({status}: {said})"
@@ -89,7 +97,8 @@ def _sentence(status: int, said: str, *, model: str, url: str) -> str:
             mend = "leave /v1 out of ANTHROPIC_BASE_URL, then `teamd restart`"
         case 404:
             wrong = f"{url} knows no model {model!r} ({said})"
-            mend = "set [model] name in team.toml and `teamd restart`, or spawn with --model"
+            other = again(name, "--model MODEL")
+            mend = f"set [model] name in team.toml and `teamd restart`, or take {other}"
         case _:
             wrong = f"{url} refused the request ({status}: {said})"
     return f"{wrong}; {mend}"

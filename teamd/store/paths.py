@@ -123,6 +123,16 @@ class TeamPaths:
         return self.transcripts / f"{name}.partial"
 
     @property
+    def chat_history(self) -> Path:
+        """What the person has typed to the lead."""
+        return self.root / "chat.history"
+
+    @property
+    def chat_mark(self) -> Path:
+        """How much of the lead's conversation a person has been shown, in bytes."""
+        return self.root / "chat.mark"
+
+    @property
     def tasks(self) -> Path:
         """The folder of the board, one file a task."""
         return self.root / "tasks"

@@ -52,15 +52,12 @@ class Newcomer:
             NotAMessage: one is missing or of the wrong kind.
             BadName: nobody can have that name.
         """
-        model = arguments.get("model")
-        if not (model is None or isinstance(model, str)):
-            raise NotAMessage("a model is named by a text")
         plan = arguments.get("plan")
         return cls(
             name=check_name(_text(arguments, "name")),
             role=_text(arguments, "role"),
             prompt=_text(arguments, "prompt"),
-            model=model,
+            model=_model(arguments),
             fresh=arguments.get("fresh") is True,
             plan=plan if isinstance(plan, bool) else None,
         )
@@ -235,20 +232,43 @@ class Commands:
         data = {"member": member.encode(), "message_id": request.id, "warning": caution}
         reply(Answer(text=f"{member.name} ({member.role}) is at work", data=data))
 
-    def _answer_lead(self, request: Request, reply: Reply) -> None:  # noqa: ARG002 -- no arguments
-        """Have an agent that leads, from now on until it is shut down."""
+    def _answer_lead(self, request: Request, reply: Reply) -> None:
+        """Have an agent that leads, from now on until it is shut down.
+
+        Who wants it to begin anew says so in a message, as a spawn does; here it is seen whether
+        that is the time for it.
+        """
         member = self._register.team.find(LEAD)
+        model = _model(request.arguments)
+        fresh = request.arguments.get("fresh") is True
         stopping = self._teammates.state(LEAD) in (State.STOPPING, State.KILLED)
         if stopping or self._handshakes.pending(LEAD):
             raise TeamError("lead is being shut down; try again in a moment")
         self._register.check()
         if member is None or not member.status.wants_process:
+            failed = member is not None and member.status is Status.FAILED
+            kept = member.model if member is not None and failed else None
             self._handshakes.forget(LEAD)
-            self._admit(LEAD, LEAD, None)
+            self._admit(LEAD, LEAD, model or kept)
+        elif fresh or model is not None:
+            self._renew_lead(member, model)
         self._teammates.start(LEAD)  # at once, where it waits for its next try
         member = self._register.team.get(LEAD)
         data = {"member": member.encode(), "warning": self._caution() or member.reason}
         reply(Answer(text="lead is there", data=data))
+
+    def _renew_lead(self, member: Member, model: str | None) -> None:
+        """Let a lead that rests go on by other terms, with what it is told next."""
+        if member.status is Status.WORKING:
+            raise TeamError(
+                "lead is working already; `teamctl chat` reaches it as it is, "
+                "`teamctl shutdown lead` ends it"
+            )
+        if member.status is Status.PAUSED:
+            self._resuming.check(LEAD)
+            self._resuming.let_go(LEAD)
+        if model is not None:
+            self._register.change(LEAD, model=model)
 
     def _answer_interrupt(self, request: Request, reply: Reply) -> None:
         member = self._register.team.get(_text(request.arguments, "name"))
@@ -275,6 +295,13 @@ class Commands:
 def _prompt(newcomer: Newcomer, name: str, message_id: str, sender: str) -> Message:
     extra = {PROMPT_KEY: True, **({FRESH_KEY: True} if newcomer.fresh else {})}
     return Message(id=message_id, sender=sender, to=name, content=newcomer.prompt, extra=extra)
+
+
+def _model(arguments: Mapping[str, Any]) -> str | None:
+    model = arguments.get("model")
+    if not (model is None or isinstance(model, str)):
+        raise NotAMessage("a model is named by a text")
+    return model
 
 
 def _text(arguments: Mapping[str, Any], key: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from teamd.errors import DamagedRoster, StoreError
 from teamd.protocol import LEAD, TEAMD, Message, new_id
+from teamd.remedies import again
 from teamd.states import Status
 from teamd.store.roster import COLOURS, Member, Team
 
@@ -149,7 +150,7 @@ class Register:
         self._journal.warn("failed", name=name, reason=reason)
         self.change(name, status=Status.FAILED, pid=None, started=None, since=None, reason=reason)
         self.tell_lead(
-            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {_again(name)} "
+            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {again(name)} "
             "lets it go on",
             to=self._above(name),
         )
@@ -160,7 +161,7 @@ class Register:
         self.change(name, reason=reason)
         remedy = "it is killed and started again"
         if not restart:
-            remedy = f"`teamctl shutdown {name} --force` ends it, {_again(name)} then"
+            remedy = f"`teamctl shutdown {name} --force` ends it, {again(name)} then"
             remedy += " lets it go on"
         text = f"{name} is stuck: {reason}; its log is {self._log_of(name)}, and {remedy}"
         self.tell_lead(text, to=self._above(name))
@@ -199,10 +200,6 @@ class Register:
         for change in self._changes:
             team = change(team)
         return team
-
-
-def _again(name: str) -> str:
-    return "`teamctl chat`" if name == LEAD else f"`teamctl spawn {name} …`"
 
 
 def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.strict.replies import say, use
+from teamd.agent.briefing import DEMAND
+from tests.strict.replies import decline, say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -157,3 +158,92 @@ def test_without_teamd_the_chat_says_so(project: Project) -> None:
     assert "start it with `teamd start`" in refused.complaint
     refused = project.run("teamctl", "chat", "--json")
     assert refused.status == 2
+
+
+def test_compact_in_any_case_sums_up_and_says_so_and_nobody_is_told_the_summary(
+    led: Project,
+) -> None:
+    led.stage.act(
+        "lead", lambda asked: say("All that was." if asked.last_text.endswith(DEMAND) else "Yes.")
+    )
+    shown = led.do("teamctl", "chat", stdin="Hi.\n/COMPACT\n").splitlines()
+    assert shown == ["Yes.", "· the conversation was summed up", "Yes."]
+    assert "All that was." in led.asked("lead")[-1].asked.heard
+
+
+def test_after_a_refusal_the_lead_begins_anew(led: Project) -> None:
+    led.stage.play("lead", decline("I cannot"), say("Better."), say("Still there."))
+    refused = led.run("teamctl", "chat", "Do something bad.")
+    assert "refused" in refused.complaint
+    assert "begin anew with `teamctl chat --fresh`" in led.do("teamctl", "inbox")
+    led.wait_for("lead", "idle")
+    assert led.do("teamctl", "chat", "Something else.", "--fresh") == "Better.\n"
+    assert "Do something bad." not in led.asked("lead")[-1].asked.heard
+    assert led.do("teamctl", "chat", "And now?") == "Still there.\n"
+    assert "Something else." in led.asked("lead")[-1].asked.heard
+    assert len(led.records("lead", "opened")) == 2
+
+
+def test_only_the_first_words_of_a_fresh_chat_begin_anew(led: Project) -> None:
+    led.do("teamctl", "chat", "Before.")
+    led.wait_for("lead", "idle")
+    led.do("teamctl", "chat", "--fresh", stdin="One.\nTwo.\n")
+    last = led.asked("lead")[-1].asked.heard
+    assert ("Before." in last, "One." in last, "Two." in last) == (False, True, True)
+
+
+def test_the_lead_has_another_model_until_it_is_shut_down(led: Project) -> None:
+    usual, other = "claude-sonnet-5-5", "claude-opus-5-5"
+
+    def models() -> list[str]:
+        return [one.body["model"] for one in led.asked("lead")]
+
+    led.do("teamctl", "chat", "One.", "--model", other)
+    led.do("teamctl", "chat", "Two.")
+    led.do("teamctl", "shutdown", "lead")
+    led.do("teamctl", "chat", "Three.")
+    led.wait_for("lead", "idle")
+    led.do("teamctl", "chat", "Four.", "--model", other)
+    assert models() == [other, other, usual, other]
+    assert len(led.records("lead", "opened")) == 1
+
+
+@pytest.mark.parametrize("option", [("--fresh",), ("--model", "claude-opus-5-5")])
+def test_a_lead_at_work_does_not_begin_anew(led: Project, option: tuple[str, ...]) -> None:
+    led.stage.play("lead", use(("bash", {"command": "echo > begun; sleep 1000"})))
+    chat = led.begin("teamctl", "chat", "Take your time.")
+    wait_until((led.folder / "begun").exists, what="the tool runs")
+    refused = led.run("teamctl", "chat", "Anew.", *option, timeout_seconds=15)
+    assert refused.status == 1
+    assert "lead is working already" in refused.complaint
+    assert "Anew." not in led.mail("lead")
+    chat.send_signal(signal.SIGINT)
+    assert chat.wait(30) == 130
+
+
+@pytest.mark.parametrize("prompt", ["", " \n", "-"])
+def test_an_empty_prompt_costs_nothing(led: Project, prompt: str) -> None:
+    refused = led.run("teamctl", "chat", prompt)
+    assert refused.status == 1
+    assert "a prompt is needed" in refused.complaint
+    assert led.member("lead") == {}
+
+
+def test_a_pipe_that_is_silent_shows_what_comes_meanwhile(led: Project) -> None:
+    """The lead wakes by itself; whoever reads along has not to say something first."""
+
+    def lead(asked: Asked) -> Answer:
+        return say("Alice is done." if 'teammate_id="alice"' in asked.last_text else "Hello.")
+
+    led.stage.act("lead", lead)
+    out = led.folder / "out"
+    with out.open("w") as written:
+        chat = led.begin("teamctl", "chat", stdin=subprocess.PIPE, stdout=written)
+        assert chat.stdin is not None
+        chat.stdin.write("Hi.\n")
+        chat.stdin.flush()
+        wait_until(lambda: "Hello." in out.read_text(), what="the answer")
+        led.do("teamctl", "send", "lead", "over", "--from", "alice")
+        wait_until(lambda: "Alice is done." in out.read_text(), what="what it says by itself")
+        chat.stdin.close()
+        assert chat.wait(20) == 0

@@ -2,71 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import re
-import termios
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.terminal import CTRL_C, CTRL_D, Terminal
 from tests.strict.faults import Stall
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
 
     from tests.e2e.harness import Project
     from tests.strict.asked import Asked
     from tests.strict.replies import Answer
-
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
-CTRL_C, CTRL_D = b"\x03", b"\x04"
-
-
-class Terminal:
-    """`teamctl chat` behind a terminal."""
-
-    def __init__(self, project: Project) -> None:
-        self._mine, theirs = pty.openpty()
-        os.set_blocking(self._mine, False)
-        project.environment["PROMPT_TOOLKIT_NO_CPR"] = "1"  # nobody answers where the cursor is
-        self.process: subprocess.Popen[str] = project.begin(
-            "teamctl",
-            "chat",
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # its keys send signals
-        )
-        os.close(theirs)
-        self._raw = b""
-
-    @property
-    def shown(self) -> str:
-        """All that was shown so far, without what moves the cursor."""
-        try:
-            while part := os.read(self._mine, 1 << 16):
-                self._raw += part
-        except (BlockingIOError, OSError):  # EIO: the other end has closed
-            pass
-        return _ESCAPES.sub("", self._raw.decode(errors="replace"))
-
-    def sees(self, words: str) -> None:
-        """Wait until that is shown."""
-        wait_until(lambda: words in self.shown, what=f"{words!r} is shown")
-
-    def type(self, keys: bytes) -> None:
-        """Press keys."""
-        os.write(self._mine, keys)
-
-    def close(self) -> None:
-        """Let the terminal go."""
-        os.close(self._mine)
 
 
 @pytest.fixture
@@ -129,6 +79,7 @@ def test_ctrl_c_ends_a_reply_that_does_not_come(led: Project, terminal: Terminal
     assert stall.reached.wait(20)
     terminal.type(CTRL_C)
     terminal.sees("interrupted")
+    terminal.asks_after("interrupted")
     stall.released.set()
     terminal.type(CTRL_D)
     assert terminal.process.wait(20) == 0
@@ -139,3 +90,38 @@ def test_ctrl_c_at_the_line_clears_it_and_says_how_to_leave(terminal: Terminal) 
     terminal.sees("Ctrl-D or /quit leaves")
     terminal.type(b"/quit\r")
     assert terminal.process.wait(20) == 0
+
+
+def test_what_is_shown_goes_into_a_pipe_as_lines_and_nothing_else(led: Project) -> None:
+    """`teamctl chat | tee log`: neither prompts nor what moves a cursor belongs there."""
+    out = led.folder / "log"
+    with out.open("w") as log:
+        terminal = Terminal(led, stdout=log)
+        terminal.type(b"Hello\r")
+        wait_until(lambda: "Yes?" in out.read_text(), what="the answer")
+        terminal.type(b"/quit\r")
+        assert terminal.process.wait(20) == 0
+        terminal.close()
+    greeting, *rest = out.read_text().splitlines()
+    assert greeting.startswith("You talk to lead")
+    assert rest == ["Yes?"]
+
+
+def test_what_the_lead_said_without_a_chat_is_shown_at_the_next(
+    led: Project, terminal: Terminal
+) -> None:
+    terminal.type(b"Hello\r")
+    terminal.sees("Yes?")
+    terminal.type(b"/quit\r")
+    assert terminal.process.wait(20) == 0
+    led.stage.act("lead", lambda _: say("By the way, the disk is full."))
+    led.do("teamctl", "send", "lead", "over", "--from", "alice")
+    led.wait_for("lead", "idle", turns=2)
+    for times in (1, 0):
+        later = Terminal(led)
+        later.sees("\n>")
+        assert later.shown.count("By the way") == times
+        assert "Yes?" not in later.shown
+        later.type(b"/quit\r")
+        assert later.process.wait(20) == 0
+        later.close()

@@ -273,7 +273,7 @@ def test_a_context_that_holds_nothing_is_a_pause_with_a_sentence_and_not_a_loop(
     (told,) = life.lead
     assert told.startswith("alice is paused: the conversation is too long for it (")
     assert "take a model with a larger context" in told
-    assert "--fresh" in told
+    assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
 
 
 def test_a_larger_model_goes_on_after_such_a_pause(tmp_path: Path) -> None:
@@ -291,3 +291,4 @@ def test_the_demand_ends_the_request_and_stays_out_of_the_conversation(tmp_path:
     lives(life)
     assert model.summaries
     assert all(DEMAND not in words(ask) for ask in model.asked if not demands(ask))
+    assert all(ask.aside == demands(ask) for ask in model.asked), "nobody is told a summary"

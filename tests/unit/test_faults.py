@@ -34,8 +34,8 @@ class Refused(Exception):
         self.response = SimpleNamespace(headers=headers)
 
 
-def judged(error: Exception, url: str = URL) -> ModelError:
-    return as_model_error(error, model="claude-x", url=url)
+def judged(error: Exception, url: str = URL, name: str = "ann") -> ModelError:
+    return as_model_error(error, model="claude-x", url=url, name=name)
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 520, 529])
@@ -79,16 +79,32 @@ def test_within_a_stream_the_type_counts(kind: str, wanted: type[ModelError]) ->
         (401, "invalid key", [URL, "401", "invalid key", "ANTHROPIC_API_KEY", "key_command"]),
         (403, "not yours", ["403", "ANTHROPIC_API_KEY", "teamd restart"]),
         (402, "no credit", ["no credit", "account"]),
-        (404, "model: claude-x", ["knows no model 'claude-x'", "[model] name", "--model"]),
+        (
+            404,
+            "model: claude-x",
+            ["no model 'claude-x'", "[model] name", "or take `teamctl spawn ann … --model MODEL`"],
+        ),
         (413, "too large", ["the conversation is too long", "claude-x", "too large"]),
         (400, "prompt is too long: 9 > 8", ["the conversation is too long", "9 > 8"]),
-        (400, "messages.0: no", ["refused the request (400: messages.0: no)", "--fresh"]),
+        (
+            400,
+            "messages.0: no",
+            ["refused the request (400: messages.0: no)", "with `teamctl spawn ann … --fresh`"],
+        ),
     ],
 )
 def test_each_refusal_says_what_to_mend(status: int, said: str, words: list[str]) -> None:
     sentence = str(judged(Refused(status, said)))
     assert [word for word in words if word not in sentence] == []
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "command"),
+    [(400, "`teamctl chat --fresh`"), (404, "`teamctl chat --model MODEL`")],
+)
+def test_who_leads_cannot_be_spawned_and_is_talked_to(status: int, command: str) -> None:
+    assert str(judged(Refused(status), name="lead")).endswith(command)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_a_context_that_stays_full_pauses_and_is_told_once(tmp_path: Path) -> No
     asyncio.run(scenario())
     (told,) = life.lead
     assert told.startswith(f"alice is paused: the conversation is too long for {MODEL}")
-    assert told.endswith("begin anew with --fresh")
+    assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "end_turn", "pause_turn", "a_future_reason"])
@@ -115,7 +115,7 @@ def test_a_refusal_ends_the_turn_is_left_out_and_told(tmp_path: Path) -> None:
     life = lived(tmp_path, decline("I cannot"), calls=1)
     (told,) = life.lead
     assert "the model of alice refused" in told
-    assert "--fresh" in told
+    assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
     life.send("then something else")
     life.live(calls=2)
     assert "I cannot" not in str(life.model.asked[1].messages)

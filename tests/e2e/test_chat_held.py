@@ -1,0 +1,99 @@
+"""A lead that rests at a limit reads nothing: who talks to it is told, and does not wait."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.terminal import Terminal
+from tests.strict.faults import Status
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+_SETTINGS = "[model]\nmax_tokens = 1000\n[limits]\nteammate_tokens = {}\n"
+_WAITS = "then `teamctl resume lead`; the message waits in its inbox until then"
+_GRACE_SECONDS = 30
+_NEW_SECONDS = 2.0
+
+
+@pytest.fixture
+def held(project: Project) -> Project:
+    """A team whose lead has come to its limit, some time ago."""
+    project.write("team.toml", _SETTINGS.format(20_000))
+    project.stage.act("lead", lambda _: use(("bash", {"command": "true"})))
+    project.start()
+    ended = project.run("teamctl", "chat", "go")
+    assert ended.status == 1
+    assert "lead is paused: limits.teammate_tokens is reached" in ended.complaint
+    project.wait_for("lead", "paused")
+    project.stage.act("lead", lambda asked: say(f"Read {'again' in asked.heard}."))
+    return project
+
+
+def test_a_prompt_fails_with_the_reason_and_is_read_once_the_lead_goes_on(held: Project) -> None:
+    refused = held.run("teamctl", "chat", "again", timeout_seconds=_GRACE_SECONDS)
+    assert (refused.status, refused.stdout) == (1, "")
+    assert refused.complaint.startswith(
+        "teamctl: lead is paused: limits.teammate_tokens is reached"
+    )
+    assert refused.complaint.endswith(_WAITS)
+    assert "again" in held.mail("lead")
+    held.write("team.toml", _SETTINGS.format(900_000))
+    held.do("teamctl", "resume", "lead")
+    wait_until(lambda: not held.mail("lead"), what="the lead has read it")
+    assert held.do("teamctl", "chat", "once more") == "Read True.\n"
+
+
+def test_a_pipe_fails_with_the_reason_and_leaves_what_follows(held: Project) -> None:
+    refused = held.run("teamctl", "chat", stdin="one\ntwo\n", timeout_seconds=_GRACE_SECONDS)
+    assert refused.status == 1
+    assert refused.complaint.endswith(_WAITS)
+    assert "one" in held.mail("lead")
+    assert "two" not in held.mail("lead")
+
+
+def test_at_a_terminal_it_is_said_and_the_next_line_is_read(held: Project) -> None:
+    terminal = Terminal(held)
+    terminal.sees("\n>")
+    terminal.type(b"one\r")
+    terminal.sees(_WAITS)
+    terminal.type(b"two\r")
+    wait_until(lambda: terminal.shown.count(_WAITS) == 2, what="it is said of both")
+    assert "one" in held.mail("lead")
+    assert "two" in held.mail("lead")
+    terminal.type(b"/quit\r")
+    assert terminal.process.wait(20) == 0
+    terminal.close()
+
+
+def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> None:
+    """It asks before it sends anything: what stands in the inbox would be another task."""
+    held.stage.act("al", lambda _: use(("bash", {"command": "true"})))
+    ended = held.run("teamctl", "spawn", "al", "coder", "go", "--wait")
+    assert "al is paused: limits.teammate_tokens" in ended.complaint
+    held.wait_for("al", "paused")
+    again = held.run("teamctl", "spawn", "al", "coder", "more", "--wait")
+    assert (again.status, held.mail("al")) == (1, "")
+    assert "al stays paused: limits.teammate_tokens" in again.complaint
+
+
+def test_any_other_pause_ends_with_the_mail(project: Project) -> None:
+    """What failed is tried again with what the person says, whatever the roster said before."""
+
+    def settled() -> object:
+        return time.time() - project.member("lead")["since"] > _NEW_SECONDS
+
+    project.start()
+    project.server.faults.when(lambda asked: "first" in asked.last_text, Status(400))
+    failed = project.run("teamctl", "chat", "first")
+    assert failed.complaint.startswith("teamctl: lead is paused: ")
+    assert failed.complaint.endswith("begin anew with `teamctl chat --fresh`")
+    project.wait_for("lead", "paused")
+    wait_until(settled, what="its process is not new any more")
+    project.stage.play("lead", say("Now it works."))
+    assert project.do("teamctl", "chat", "second") == "Now it works.\n"
