@@ -24,6 +24,7 @@ from teamd.supervisor.handshakes import Handshakes
 from teamd.supervisor.register import Register
 from teamd.supervisor.resuming import Resuming
 from teamd.supervisor.shutdowns import Shutdowns
+from teamd.supervisor.spawning import Spawning
 from teamd.supervisor.supervisor import Supervisor
 from teamd.supervisor.teammates import Teammates
 
@@ -57,7 +58,7 @@ class Assembled:
     """A supervisor, and those of its parts that a start needs."""
 
     supervisor: Supervisor
-    commands: Commands
+    spawning: Spawning
     register: Register
 
 
@@ -94,22 +95,30 @@ def assembled(
         register=register,
         journal=parts.journal,
     )
-    commands = Commands(
+    resuming = Resuming(
+        teammates=teammates,
+        register=register,
+        ledger=ledger,
+        stop_seconds=lambda: parts.settings.supervision.stop_seconds,
+    )
+    spawning = Spawning(
         teammates=teammates,
         register=register,
         handshakes=handshakes,
-        shutdowns=Shutdowns(handshakes, register),
+        resuming=resuming,
         post=parts.post,
         journal=parts.journal,
-        caution=worker.caution,
         check_role=worker.role,
+    )
+    commands = Commands(
+        teammates=teammates,
+        register=register,
+        spawning=spawning,
+        shutdowns=Shutdowns(handshakes, register),
+        resuming=resuming,
+        journal=parts.journal,
+        caution=worker.caution,
         reload=parts.reload,
-        resuming=Resuming(
-            teammates=teammates,
-            register=register,
-            ledger=ledger,
-            stop_seconds=lambda: parts.settings.supervision.stop_seconds,
-        ),
     )
     control = Control(
         paths=parts.paths,
@@ -138,7 +147,7 @@ def assembled(
         alive=alive,
         round_seconds=round_seconds,
     )
-    return Assembled(supervisor, commands, register)
+    return Assembled(supervisor, spawning, register)
 
 
 def _register(parts: Parts) -> Register:

@@ -104,7 +104,7 @@ def _spawn_declared(parts: Parts, made: Assembled) -> None:
     """Spawn those of `team.toml` that the roster does not know yet."""
     for declared in parts.settings.teammates:
         try:
-            made.commands.enlist(newcomer(declared))
+            made.spawning.enlist(newcomer(declared))
         except TeamError as error:
             parts.journal.error("not spawned", error, name=declared.name)
     with suppress(StoreError):  # the next round writes it

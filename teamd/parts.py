@@ -14,7 +14,7 @@ from teamd.store.post import Post
 from teamd.store.terms import terms_of
 from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor.chores import PATIENCE_SECONDS, Chores
-from teamd.supervisor.commands import Newcomer, Reloaded
+from teamd.supervisor.newcomers import Newcomer, Reloaded
 from teamd.supervisor.restarts import Tolerance
 from teamd.supervisor.vigil import Silence
 
