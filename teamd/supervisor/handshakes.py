@@ -50,6 +50,7 @@ class _Handshake:
         heard: whether the teammate says that it has answered and written everything down.
         ending: whether its process is being ended.
         ended: how it has, where that could not be written down yet.
+        again_at: when to look again, where a look has failed.
     """
 
     id: str
@@ -60,6 +61,7 @@ class _Handshake:
     heard: bool = False
     ending: bool = False
     ended: Outcome | None = None
+    again_at: float | None = None
 
 
 class Handshakes:
@@ -74,6 +76,7 @@ class Handshakes:
         self._journal = journal
         self._under_way: dict[str, _Handshake] = {}
         self._repeat_at = 0.0
+        self._unsent = False  # mail waits to be sent again at that moment
 
     def ask(
         self, name: str, *, asker: str, seconds: float, then: Then, by_mail: bool = False
@@ -111,7 +114,7 @@ class Handshakes:
         )
         due_at = time.monotonic() + seconds
         if alive:
-            self._approvals.ask(question)
+            self._ask(question)
             self._under_way[name] = _Handshake(question.id, name, due_at, seconds, [then])
             self._journal.note("asked to shut down", name=name, id=question.id, seconds=seconds)
             return
@@ -121,6 +124,21 @@ class Handshakes:
             one.id = self._approvals.ask(over).id
             self._under_way[name] = one
         self._end(one, outcome.down(name), seconds)
+
+    def _ask(self, question: Question) -> None:
+        """Write it down and send it; what stands is asked, and its mail is sent as soon as may be.
+
+        Raises:
+            StoreError: it does not stand.
+        """
+        try:
+            self._approvals.ask(question)
+        except StoreError as error:
+            if self._approvals.find(question.id) is None:
+                raise
+            self._journal.error("not sent yet", error, id=question.id, name=question.to)
+            self._unsent = True
+            self._repeat_at = time.monotonic() + _AGAIN_SECONDS
 
     def _join(
         self, one: _Handshake, seconds: float, then: Then, listeners: tuple[str, ...]
@@ -148,6 +166,8 @@ class Handshakes:
         """A teammate says that it has answered; whether it has, the store tells."""
         if name in self._under_way:
             self._under_way[name].heard = True
+        else:
+            self._repeat_at = 0.0  # the store may hold what nobody waits for
 
     def pending(self, name: str) -> bool:
         """Whether a teammate is asked at the moment, or ends because it was."""
@@ -179,19 +199,22 @@ class Handshakes:
     def look(self) -> None:
         """See who has answered, whose time is over, and what mail a killed process left unsent."""
         for one in list(self._under_way.values()):
+            one.again_at = None
             try:
                 self._look_at(one)
             except StoreError as error:  # a full disk, say
                 self._journal.error("handshake stuck", error, name=one.name)
-                one.due_at = time.monotonic() + _AGAIN_SECONDS
+                one.again_at = time.monotonic() + _AGAIN_SECONDS
         if time.monotonic() >= self._repeat_at:
             self._repeat_at = time.monotonic() + SLOW_SECONDS
             self._repeat()
 
     def next_due_seconds(self) -> float | None:
         """How long until `look` has something to do."""
-        there = self._under_way.values()
-        moments = [one.due_at for one in there if one.ended is not None or not one.ending]
+        there = [o for o in self._under_way.values() if o.ended is not None or not o.ending]
+        moments = [one.due_at if one.again_at is None else one.again_at for one in there]
+        if self._unsent:
+            moments.append(self._repeat_at)
         return max(0.0, min(moments) - time.monotonic()) if moments else None
 
     def _look_at(self, one: _Handshake) -> None:
@@ -210,12 +233,14 @@ class Handshakes:
             self._end(one, outcome.overdue(one.name, one.seconds), FORCE_AFTER_SECONDS)
 
     def _verdict(self, one: _Handshake, *, expire: bool) -> tuple[Verdict, Question | None]:
-        """How the question stands; one without a file, or without anybody to answer, expires."""
-        gone = self._teammates.state(one.name) is State.ABSENT
+        """How the question stands; one without anybody to answer expires at once."""
+        expire = expire or self._teammates.state(one.name) is State.ABSENT
         question = self._approvals.find(one.id)
-        if question is not None and question.is_open and (expire or gone):
+        if question is None:  # somebody has removed it: nobody can answer until it is due
+            return (Verdict.EXPIRED if expire else Verdict.OPEN), None
+        if question.is_open and expire:
             question = self._approvals.expire(one.id)
-        return (Verdict.EXPIRED if question is None else question.status), question
+        return question.status, question
 
     def _end(self, one: _Handshake, wanted: Outcome, seconds: float) -> None:
         """End a teammate, politely at first, and tell who waits what it took."""
@@ -256,7 +281,7 @@ class Handshakes:
                 self._approvals.settle(one.id, final.text)
         except StoreError as error:
             self._journal.error("handshake not settled", error, name=one.name)
-            one.due_at = time.monotonic() + _AGAIN_SECONDS
+            one.again_at = time.monotonic() + _AGAIN_SECONDS
             return
         if self._under_way.get(one.name) is one:
             del self._under_way[one.name]
@@ -285,8 +310,31 @@ class Handshakes:
         self._approvals.settle(question.id, final.text)
 
     def _repeat(self) -> None:
+        self._unsent = False
         try:
+            self._adopt()
             for question in self._approvals.repeat():
                 self._journal.note("mail repeated", id=question.id, status=str(question.status))
         except TeamError as error:
+            self._unsent = True
+            self._repeat_at = time.monotonic() + _AGAIN_SECONDS
             self._journal.error("mail not repeated", error)
+
+    def _adopt(self) -> None:
+        """Take up what stands in the store and nobody waits for, as where it could not be sent.
+
+        Who has agreed stays deaf until it is ended; who was never asked is left alone.
+        """
+        for question in self._unfinished():
+            if question.to in self._under_way:
+                continue
+            left = (question.deadline or 0.0) - time.time()
+            if question.is_open and not question.sent and left <= 0:
+                self._approvals.expire(question.id)
+                self._approvals.settle(question.id, f"{question.to} goes on: it was not asked")
+                continue
+            seconds = max(0.0, (question.deadline or 0.0) - question.asked)
+            due_at = time.monotonic() + max(left, 0.0)
+            one = _Handshake(question.id, question.to, due_at, seconds)
+            one.heard = not question.is_open
+            self._under_way[question.to] = one

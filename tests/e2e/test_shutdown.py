@@ -8,6 +8,10 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from teamd.store.approvals import Approvals
+from teamd.store.post import Post
+from teamd.store.question import Kind, Question
+from tests.children import holding
 from tests.e2e.handshakes import answering, at_work
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -138,3 +142,57 @@ def test_a_ctrl_c_says_that_the_request_stands_and_it_does(team: Project) -> Non
     assert spawned.status == 1
     team.write("go-hans", "")
     team.wait_for("hans", "shutdown")
+
+
+def test_a_request_that_cannot_be_delivered_at_once_is_delivered_then(project: Project) -> None:
+    """A refusal that is carried out all the same left a teammate that read nothing any more."""
+    project.start()
+    project.do("teamctl", "spawn", "gina", "clerk", "Go.", "--wait")
+    project.wait_for("gina", "idle")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with holding(project.paths.inbox("gina")):
+        asking = project.begin("teamctl", "shutdown", "gina", "--timeout", "60", **pipes)
+        wait_until(lambda: project.log("teamd", "not sent yet"), timeout_seconds=40)
+    said, complaint = asking.communicate(timeout=60)
+    assert (asking.returncode, complaint) == (0, "")
+    assert said == "gina approved and is shut down: idle, and no mail waits\n"
+    assert project.member("gina")["status"] == "shutdown"
+
+
+def test_a_look_that_fails_shortens_no_deadline(project: Project) -> None:
+    """An I/O error of a second ended a teammate at work as one that had not answered in time."""
+    project.start()
+    project.stage.act("hans", answering("hans", (True, "done")))
+    at_work(project, "hans")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    asking = project.begin("teamctl", "shutdown", "hans", "--timeout", "50", **pipes)
+    wait_until(lambda: "shutdown_request" in project.mail("hans"), what="the request")
+    [question] = project.paths.requests.glob("*.json")
+    for broken in (True, False):  # it cannot be read, then it is not there at all
+        aside = question.rename(project.root / "aside")
+        if broken:
+            question.mkdir()
+        for _ in range(2):  # each wakes the supervisor, and is answered after its look
+            refused = project.run("teamctl", "spawn", "hans", "clerk", "x")
+            assert "hans is being shut down" in refused.complaint
+        if broken:
+            assert project.log("teamd", "handshake stuck")
+            question.rmdir()
+        aside.rename(question)
+    project.write("go-hans", "")
+    assert asking.communicate(timeout=60) == ("hans approved and is shut down: done\n", "")
+
+
+def test_whoever_agreed_to_what_nobody_waits_for_is_ended(project: Project) -> None:
+    """It reads nothing any more once it has agreed."""
+    project.start()
+    project.do("teamctl", "spawn", "ines", "clerk", "Go.", "--wait")
+    project.wait_for("ines", "idle")
+    now = time.time()
+    Approvals(project.paths, Post(project.paths, durable=False, max_bytes=10_000)).ask(
+        Question(
+            type=Kind.SHUTDOWN, asker="lead", to="ines", content="", asked=now, deadline=now + 60
+        )
+    )
+    project.wait_for("ines", "shutdown")
+    project.do("teamctl", "spawn", "ines", "clerk", "Again.", "--wait")

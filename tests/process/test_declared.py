@@ -52,6 +52,18 @@ def test_a_start_that_is_killed_before_the_roster_is_written_gives_no_second_pro
     assert len(project.asked("ann")) == 1
 
 
+def test_who_was_admitted_and_told_nothing_is_told_by_the_next_start(project: Project) -> None:
+    """A teamd that dies between roster and prompt leaves a teammate that idles for ever."""
+    project.write("team.toml", ANN)
+    project.enlist("ann", "ben")
+    project.start()
+    project.wait_for("ann", "idle", turns=1)
+    project.do("teamd", "restart")
+    project.wait_for("ann", "idle", turns=1)
+    assert told(project, "ann") == ["Count the files."]
+    assert told(project, "ben") == []
+
+
 def test_nor_does_a_reload(project: Project) -> None:
     project.write("team.toml", ANN)
     project.paths.create()
