@@ -97,9 +97,21 @@ class Conversation(Course):
         """
         self._record({"record": "news", "about": about, "text": text})
 
-    def end_turn(self, outcome: str, text: str, **facts: Any) -> None:
-        """Note how a turn ended: its outcome and final text, or why it is paused."""
-        self._record({"record": "ended", "outcome": outcome, "text": text, **facts})
+    def end_turn(self, outcome: str, text: str, *, notice: str = "", **facts: Any) -> None:
+        """Note how a turn ended.
+
+        Args:
+            outcome: in a word.
+            text: its final text, or why it is paused.
+            notice: what the lead is to be told of that; it is owed until `note_told`.
+            facts: more for the record.
+        """
+        ended = {"record": "ended", "outcome": outcome, "text": text, **facts}
+        self._record({**ended, "notice": notice} if notice else ended)
+
+    def note_told(self, notice: str) -> None:
+        """Note that a notice was sent, by its id in `untold`."""
+        self._record({"record": "noticed", "id": notice})
 
     def clear(self, *, kept: int, least_bytes: int) -> bool:
         """Take old results of tools out of the model's sight, if that saves so many bytes.

@@ -36,6 +36,7 @@ class Course:
         paused_about: what it was paused about last, without a reply since; the lead knows it.
         unanswered: tool calls of the last reply that have no result yet.
         begun: the ids of those of its calls that were begun.
+        untold: lines for the lead, by their ids, that are not known to have been sent.
         told: what the model has been told of as news, whichever conversation it was in.
         turns: replies so far, those of earlier conversations of the name included, and those
             that are summaries.
@@ -61,6 +62,7 @@ class Course:
         self.input_tokens = 0
         self.output_tokens = 0
         self.counts = Counts()
+        self.untold: dict[str, str] = {}
         self._begin("")
 
     def apply(self, record: Record) -> None:
@@ -166,6 +168,8 @@ class Course:
         self.counts.add(record)
 
     def _apply_ended(self, record: Record) -> None:
+        if notice := record.get("notice"):
+            self.untold[f"{self._nonce}-{self._length}-notice"] = notice
         if record["outcome"] == PAUSED:  # who is paused goes on where it was
             self.paused_about = record.get("about", record.get("text"))
         else:
@@ -173,6 +177,9 @@ class Course:
             self.unfollowed = False
         if record["outcome"] not in (PAUSED, LIMIT):  # who was stopped has not done its work
             self.owed = []
+
+    def _apply_noticed(self, record: Record) -> None:
+        self.untold.pop(record["id"], None)
 
     def _tell(self, text: str) -> None:
         self.view.tell(text)

@@ -14,6 +14,7 @@ from teamd.agent.complaints import gist
 from teamd.agent.course import CONTEXT_FULL
 from teamd.agent.gauge import Room
 from teamd.agent.standing import LIMIT, PAUSED
+from teamd.errors import StoreError
 from teamd.models import Ask, LimitError, UnusableError
 from teamd.protocol import COMPACT_TYPE
 from teamd.remedies import again
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
         def report(self, status: Status, reason: str | None = None) -> None:
             """Tell the supervisor how it goes."""
 
-        def tell_lead(self, text: str) -> None:
-            """Send the lead a line."""
+        def tell_lead(self, text: str, *, key: str) -> None:
+            """Send the lead a line under an id."""
 
 
 INTERRUPTED = "interrupted"
@@ -98,6 +99,7 @@ class Loop:
     async def run(self) -> None:
         """Live until cancelled."""
         while True:
+            self._tell_lead()
             self._bell.silence()  # before the look, so that no ring is lost between the two
             if not self._leaving.agreed():
                 self._deliver()
@@ -145,11 +147,11 @@ class Loop:
             self._outside.report(Status.WORKING)
             reply = await self._breakable.run(self._compaction.reply(self._ask, self._deliver))
             self._conversation.add_reply(reply)
-        self._conversation.end_turn(LIMIT, "")
-        self._outside.tell_lead(
+        notice = (
             f"{self._name} stopped after {self._calls.most} model calls without ending its "
             f"turn and is idle now; send {self._name} a message to let it go on"
         )
+        self._conversation.end_turn(LIMIT, "", notice=notice)
 
     def _ask(self) -> Ask:
         return Ask(
@@ -193,12 +195,13 @@ class Loop:
 
     def _end(self) -> None:
         reason = self._conversation.stop_reason
-        self._conversation.end_turn(reason, self._conversation.said)
+        notice = ""
         if reason == "refusal":
-            self._outside.tell_lead(
+            notice = (
                 f"the model of {self._name} refused to go on with what it was asked; "
                 f"ask differently, or begin anew with {again(self._name, '--fresh')}"
             )
+        self._conversation.end_turn(reason, self._conversation.said, notice=notice)
 
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
@@ -206,11 +209,10 @@ class Loop:
         At a limit there is none until it was raised, and a person has said that it goes on.
         """
         about = gist(error)
-        told = self._conversation.paused_about  # maybe by an earlier process
-        self._conversation.end_turn(PAUSED, str(error), about=about)
+        known = about == self._conversation.paused_about  # maybe from an earlier process
+        notice = "" if known else f"{self._name} is paused: {error}"
+        self._conversation.end_turn(PAUSED, str(error), about=about, notice=notice)
         self._outside.report(Status.PAUSED, str(error))
-        if about != told:
-            self._outside.tell_lead(f"{self._name} is paused: {error}")
         await self._rest(error.again_in_seconds, self._end_of(error))
 
     def _end_of(self, error: UnusableError) -> Callable[[], bool]:
@@ -223,5 +225,19 @@ class Loop:
         """Wait until it is over, or for so many seconds, or until it leaves."""
         now = asyncio.get_running_loop().time
         until = math.inf if seconds is None else now() + seconds
+        self._tell_lead()
         while not (over() or self._leaves()) and (left := until - now()) > 0:
             await self._bell.wait(left)
+            self._tell_lead()
+
+    def _tell_lead(self) -> None:
+        """Send what the lead is owed; what cannot be sent now is sent at a later look.
+
+        It stands in the conversation until then, and goes under one id however often it is sent.
+        """
+        for key, text in list(self._conversation.untold.items()):
+            try:
+                self._outside.tell_lead(text, key=key)
+            except StoreError:  # the lead's inbox is locked, or the disk full
+                return
+            self._conversation.note_told(key)

@@ -75,8 +75,17 @@ class Outside:
             )
         )
 
-    def tell_lead(self, text: str) -> None:
-        """Send a line to whom it reports: the lead, and of one that leads the person."""
+    def tell_lead(self, text: str, *, key: str) -> None:
+        """Send a line to whom it reports: the lead, and of one that leads the person.
+
+        Args:
+            text: the line.
+            key: its id: sent twice, it is read once.
+
+        Raises:
+            StoreError: it cannot be sent now.
+        """
         sentence = self._post.paths.addressed(text)
         words = sentence.replace("\0", "\ufffd")  # a server's own words may hold anything
-        self._post.send(Message(sender=self._name, to=self._post.above(self._name), content=words))
+        above = self._post.above(self._name)
+        self._post.notify(Message(id=key, sender=self._name, to=above, content=words))

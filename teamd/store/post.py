@@ -70,6 +70,15 @@ class Post:
         there.mailbox(to).put(replace(message, sender=sender, to=to))
         return sent
 
+    def notify(self, message: Message) -> Sent:
+        """Send a line of teamd's own: the settings' limit is for what others write.
+
+        Raises:
+            TeamError: as for `send`.
+        """
+        most = max(self._max_bytes, MAX_MESSAGE_BYTES)
+        return Post(self.paths, durable=self._durable, max_bytes=most).send(message)
+
     def at(self, address: str) -> tuple[Post, str]:
         """The post of the receiver's team, and the receiver's name there.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from teamd.errors import DamagedRoster, StoreError
+from teamd.clocks import Deadline
+from teamd.errors import DamagedRoster, StoreError, TeamError
 from teamd.protocol import LEAD, TEAMD, Message, new_id
 from teamd.remedies import again
 from teamd.states import Status
@@ -25,9 +26,16 @@ if TYPE_CHECKING:
     from teamd.store.post import Post
     from teamd.store.roster import Roster
 
+_MOST_UNTOLD: Final = 100
+_TELL_AGAIN_SECONDS: Final = 15.0  # to wait for a lock may take 10, and all wait with it
+
 
 class Register:
-    """The roster as the supervisor knows and keeps it."""
+    """The roster as the supervisor knows and keeps it.
+
+    Attributes:
+        team: what it says, with all that is still to be written.
+    """
 
     def __init__(
         self,
@@ -42,6 +50,8 @@ class Register:
         self._roster = roster
         self._post = post
         self._journal = journal
+        self._untold: list[Message] = []
+        self._tell_again = Deadline.after(0.0)
         self._changes: list[Callable[[Team], Team]] = []
         self._seen: object = None
         self.team = roster.update(lambda team: replace(team, name=team_name))
@@ -82,11 +92,13 @@ class Register:
         self._apply(lambda team: team.without(name) if before is None else team.with_member(before))
 
     def publish(self) -> None:
-        """Write what has changed, if anything has.
+        """Write what has changed, if anything has, and send what the lead has still to be told.
 
         Raises:
             StoreError: it cannot be written now; the changes are kept for the next try.
         """
+        if self._tell_again.left <= 0:
+            self._tell()
         if not self._changes:
             return
         try:
@@ -172,7 +184,7 @@ class Register:
         self.change(name, reason=None)
 
     def tell_lead(self, text: str, *, to: str = LEAD, key: str = "") -> None:
-        """Send the lead a line; where it cannot be written, the log has to do.
+        """Send the lead a line, now or as soon as it can be written.
 
         Args:
             text: the line.
@@ -181,10 +193,21 @@ class Register:
         """
         message_id = f"{key}-answer" if key else new_id()
         text = self._post.paths.addressed(text)
-        try:
-            self._post.send(Message(id=message_id, sender=TEAMD, to=to, content=text))
-        except StoreError as error:  # a full disk, maybe why it failed: the others live on
-            self._journal.error("lead not told", error, text=text)
+        self._untold.append(Message(id=message_id, sender=TEAMD, to=to, content=text))
+        del self._untold[:-_MOST_UNTOLD]
+        self._tell()
+
+    def _tell(self) -> None:
+        while self._untold:
+            try:
+                self._post.notify(self._untold[0])
+            except StoreError as error:  # a locked inbox, a full disk: the next `publish` tries
+                self._journal.error("lead not told yet", error, text=self._untold[0].content)
+                self._tell_again = Deadline.after(_TELL_AGAIN_SECONDS)
+                return
+            except TeamError as error:  # its team is gone, say
+                self._journal.error("lead not told", error, text=self._untold[0].content)
+            del self._untold[0]
 
     def _above(self, name: str) -> str:
         try:

@@ -5,6 +5,7 @@ Whoever runs lives on, and goes on by itself when the day is over.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -12,12 +13,14 @@ import signal
 import subprocess
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
 import pytest
 
+from tests.children import holding
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -205,3 +208,48 @@ def test_a_refused_spawn_is_not_done_all_the_same(project: Project) -> None:
     assert [m["content"] for r in project.records("bob", "mail") for m in r["messages"]] == [
         "Deploy it."
     ]
+
+
+def crash(project: Project, name: str, *, times: int) -> None:
+    """Kill a teammate's process, and the one that takes its place."""
+    for _ in range(times):
+        wait_until(lambda: project.member(name)["pid"], what="it has a process")
+        pid = project.member(name)["pid"]
+        os.kill(pid, signal.SIGKILL)
+        wait_until(partial(_is_gone, project, name, pid), what="it is missed")
+
+
+def _is_gone(project: Project, name: str, pid: int) -> bool:
+    return bool(project.member(name)["pid"] != pid)
+
+
+def test_what_the_lead_has_to_know_outlasts_a_locked_inbox_and_a_kill(project: Project) -> None:
+    """A teammate that waits, and one that has failed, would wait for ever with nobody told."""
+    project.write("team.toml", "[limits]\ncalls_per_wake = 2\n[supervision]\ncrashes = 1\n")
+    project.stage.act("ann", lambda _: use(("read_inbox", {})))
+    project.start()
+    project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
+    with holding(project.paths.inbox("lead")):
+        project.do("teamctl", "spawn", "ann", "coder", "Go.")
+        wait_until(lambda: project.records("ann", "ended"), what="ann stops at her limit")
+        os.kill(project.member("ann")["pid"], signal.SIGKILL)
+        crash(project, "bob", times=2)
+        project.wait_for("bob", "failed")
+        wait_until(lambda: project.log("teamd", "lead not told yet"), timeout_seconds=30)
+    wait_until(
+        lambda: "ann stopped after 2 model calls" in project.mail("lead"), timeout_seconds=50
+    )
+    wait_until(lambda: "bob has failed" in project.mail("lead"), timeout_seconds=50)
+    told = [m["content"] for m in json.loads(project.do("teamctl", "inbox", "--json"))["messages"]]
+    assert sorted(text.partition(" ")[0] for text in told) == ["ann", "bob"]
+
+
+def test_a_small_limit_for_mail_keeps_nothing_from_the_lead(project: Project) -> None:
+    """And ends no supervisor: what it says of a teammate was too long for its own settings."""
+    project.write("team.toml", "[mail]\nmax_message_bytes = 200\n[supervision]\ncrashes = 1\n")
+    pid = project.start()
+    project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
+    crash(project, "bob", times=2)
+    project.wait_for("bob", "failed")
+    wait_until(lambda: "bob has failed" in project.mail("lead"), what="the lead is told")
+    assert project.supervisor == pid

@@ -83,9 +83,11 @@ def test_what_is_known_already_is_not_said_again(
 
 
 def test_the_lead_gets_a_line(outside: Outside, paths: TeamPaths) -> None:
-    outside.tell_lead("alice is paused")
+    """However short mail may be by the settings, and however often it is sent."""
+    outside.tell_lead("alice is paused: " + "x" * 20_000, key="1")
     (message,) = Mailbox(paths, "lead").peek()
-    assert (message.sender, message.content) == ("alice", "alice is paused")
+    assert (message.sender, message.id) == ("alice", "1")
+    assert message.content.startswith("alice is paused: x")
 
 
 def test_what_is_told_of_a_team_by_name_names_commands_that_reach_it(
@@ -99,7 +101,7 @@ def test_what_is_told_of_a_team_by_name_names_commands_that_reach_it(
         name="alice", process=PROCESS, conversation=conversation, supervisor=supervisor, post=post
     )
     outside.report(Status.PAUSED, "raise it, then `teamctl resume alice`")
-    outside.tell_lead("alice is paused: raise it, then `teamctl resume alice`")
+    outside.tell_lead("alice is paused: raise it, then `teamctl resume alice`", key="2")
     told = "raise it, then `teamctl --team web resume alice`"
     assert [message.extra["reason"] for message in supervisor.peek()] == [told]
     assert [m.content for m in post.mailbox("lead").peek()] == [f"alice is paused: {told}"]
