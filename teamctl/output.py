@@ -92,7 +92,11 @@ def _of_request(message: Message) -> str:
     """How a request was answered, and the id by which `teamctl approve` knows it."""
     request, approve = message.extra.get("request_id"), message.extra.get("approve")
     verdict = (" approved" if approve else " rejected") if isinstance(approve, bool) else ""
-    return verdict + (f" {plain(request)}" if isinstance(request, str) else "")
+    if not isinstance(request, str):
+        return verdict
+    team = message.sender.partition("@")[2]
+    elsewhere = f" (of team {plain(team)}: `teamctl --team {plain(team)} approve`)" if team else ""
+    return f"{verdict} {plain(request)}" + (elsewhere if approve is None else "")
 
 
 def moment(seconds: float) -> str:

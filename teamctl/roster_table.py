@@ -48,7 +48,7 @@ class Row:
     memory_bytes: int | None
     queued: int | None
     rejected: int
-    account: Account
+    account: Account | None
     trouble: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -63,21 +63,24 @@ class Row:
             "queued": self.queued,
             "rejected": self.rejected,
             "trouble": self.trouble,
-            "usd": output.known_usd(self.account),
+            "usd": None if self.account is None else output.known_usd(self.account),
         }
 
 
-def costs(paths: TeamPaths) -> tuple[Mapping[str, Account], str | None]:
-    """What each member has used; and why it is not known, if so."""
+def costs(paths: TeamPaths) -> tuple[Mapping[str, Account] | None, str]:
+    """What each member has used, or `None` and why it is not known."""
     try:
-        return Ledger(paths.ledger).read().used, None
+        return Ledger(paths.ledger).read().used, ""
     except StoreError as error:
-        return {}, f"no costs are known: {error}"
+        return None, f"no costs are known: {error}"
 
 
-def rows(paths: TeamPaths, team: Team, used: Mapping[str, Account]) -> list[Row]:
+def rows(paths: TeamPaths, team: Team, used: Mapping[str, Account] | None) -> list[Row]:
     """Measure every member."""
-    return [_measured(paths, member, used.get(member.name, NOTHING)) for member in team.members]
+    return [
+        _measured(paths, member, None if used is None else used.get(member.name, NOTHING))
+        for member in team.members
+    ]
 
 
 def drawn(paths: TeamPaths) -> Group:
@@ -146,7 +149,7 @@ def _width(cell: Text | str) -> int:
     return cell_len(str(cell))
 
 
-def _measured(paths: TeamPaths, member: Member, account: Account) -> Row:
+def _measured(paths: TeamPaths, member: Member, account: Account | None) -> Row:
     box = Mailbox(paths, member.name)
     queued, rejected, trouble = None, 0, None
     try:
@@ -195,5 +198,5 @@ def _cells(row: Row) -> list[Any]:
         output.count(member.turns),
         output.count(member.input_tokens),
         output.count(member.output_tokens),
-        output.cost(row.account),
+        "?" if row.account is None else output.cost(row.account),
     ]

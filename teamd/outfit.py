@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -119,6 +120,7 @@ class Outfit:
             name=self.name,
             process=Identity.own(),
             free=self.settings.model.script is not None,
+            server=self._server,
             known=known,
         )
         return Turnstile(metered, self.paths.call_slots, self.settings.model.concurrent_calls)
@@ -163,7 +165,6 @@ class Outfit:
         files.make_private_directory(self.paths.subagents)
         path = self.paths.subagents / f"{self.name}-{key}.jsonl"
         subagent = Subagent(
-            name=self.name,
             conversation=Conversation(Transcript(path, durable=False, check=self.check)),
             model=self._patient(self._metered()),
             model_name=self.settings.model.name,
@@ -220,6 +221,13 @@ class Outfit:
         """What a summary of its conversation restates."""
         return OnRecord(self._board(), self.approvals, Roster(self.paths), self.name)
 
+    @property
+    def _server(self) -> str:
+        """Whoever answers, by all that a request depends on besides its own words."""
+        chosen = self.settings.model
+        url = chosen.base_url or os.environ.get("ANTHROPIC_BASE_URL")
+        return json.dumps([str(chosen.script), url, dict(chosen.headers)])
+
     @cached_property
     def _ledger(self) -> Ledger:
         return Ledger(self.paths.ledger)
@@ -232,7 +240,6 @@ class Outfit:
         from teamd.models.claude import Claude  # noqa: PLC0415 -- loaded before the fork
 
         return Claude(
-            name=self.name,
             base_url=chosen.base_url,
             key_command=chosen.key_command,
             headers=chosen.headers,

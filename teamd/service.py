@@ -143,8 +143,9 @@ def _kill_tree(root: Identity, spare: set[int]) -> None:
 
 
 def _descendants(root: Identity, spare: set[int]) -> list[Identity]:
-    spared = spare.union(*map(_pids_under, spare))
-    found = map(Identity.of, _pids_under(root.pid) - spared)
+    under = _pids_under(root.pid)
+    inner = spare & under  # this one may itself be under another
+    found = map(Identity.of, under - inner.union(*map(_pids_under, inner)))
     return [who for who in found if who is not None]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,26 @@ if TYPE_CHECKING:
 
 settings.register_profile("teamd", deadline=None)  # a busy machine fails no test
 settings.load_profile("teamd")
+
+
+@pytest.fixture(autouse=True)
+def turn(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """A test that is marked `alone` measures: no test of another worker runs beside it.
+
+    Who wants to be alone holds the door while it waits for those inside.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    above = tmp_path_factory.getbasetemp().parent
+    alone = request.node.get_closest_marker("alone") is not None
+    with (above / "door").open("w") as door, (above / "inside").open("w") as inside:
+        fcntl.flock(door, fcntl.LOCK_EX)
+        fcntl.flock(inside, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ class Listening:
 
     def __init__(self, paths: TeamPaths, write: Callable[[str], None]) -> None:
         self._write = write
+        self._paths = paths
         self._growing = Growing(paths.transcript(LEAD))
         self._mark = Mark(paths.chat_mark, paths.transcript(LEAD))
         self._marks = False
@@ -73,9 +74,9 @@ class Listening:
             self._line(f"What {LEAD} said since the last chat:", dim=True)
         if len(said) > _LAST:
             earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
-            self._line(earlier, dim=True)
+            self._line(self._paths.addressed(earlier), dim=True)
         for text in said[-_LAST:]:
-            shown = clipping.beginning(text, lines=_REPLY_LINES, rest=_WHOLE)
+            shown = clipping.beginning(text, lines=_REPLY_LINES, rest=self._paths.addressed(_WHOLE))
             self._line("  " + shown.replace("\n", "\n  "))
         self._marks = True
         self._mark.move(self._place)
@@ -103,7 +104,7 @@ class Listening:
     def notice(self, text: str) -> None:
         """Tell the person something that nobody has said."""
         self._end_line()
-        self._line(output.plain(text), fg="yellow")
+        self._line(output.plain(self._paths.addressed(text)), fg="yellow")
 
     def _lines(self) -> Iterator[bytes]:
         for line in self._growing.lines():
@@ -120,7 +121,7 @@ class Listening:
             case "reply":
                 self._reply(record["content"])
             case "result" if record["is_error"]:
-                self._end_line()  # a subagent's words may stand there
+                self._end_line()  # half a reply that broke off may stand there
                 self._line(clipping.first_line(record["content"]), fg="red")
             case "summary":
                 self._end_line()
@@ -147,7 +148,7 @@ class Listening:
 
     def _mail(self, message: Message, to: str) -> None:
         self._end_line()
-        rest = _WHOLE if to == LEAD else _WHOLE_OWN
+        rest = self._paths.addressed(_WHOLE) if to == LEAD else _WHOLE_OWN
         about = clipping.beginning(message.summary or message.content, rest=rest)
         about = about.replace("\n", "\n  ")
         self._line(f"✉ {clipping.line(message.sender)} → {to}: {about}", fg="cyan")

@@ -84,6 +84,6 @@ def _talk(lead: Lead) -> None:
         except click.ClickException as error:
             error.show()
         except TeamError as error:
-            click.echo(str(error), err=True)
+            click.echo(lead.paths.addressed(error.for_person()), err=True)
 
     talk(lead, run)

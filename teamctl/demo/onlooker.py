@@ -118,4 +118,4 @@ class Onlooker:
 
 
 def _has_ended(records: list[Record]) -> bool:
-    return bool(records) and records[-1].get("record") == "ended"
+    return bool(records) and records[-1].get("record") in ("ended", "noticed")

@@ -38,16 +38,11 @@ _HOPELESS: Final = (
 
 
 class Compaction:
-    """Asks a model, and makes room for the answer.
-
-    Args:
-        name: the teammate's, for what a person is told to do.
-    """
+    """Asks a model, and makes room for the answer."""
 
     def __init__(
-        self, conversation: Conversation, model: Model, *, name: str, room: Room, work: OpenWork
+        self, conversation: Conversation, model: Model, *, room: Room, work: OpenWork
     ) -> None:
-        self._name = name
         self._talk = conversation
         self._model = model
         self._room = room
@@ -83,7 +78,7 @@ class Compaction:
                 except TooLongError as error:
                     self._learn(error.limit_tokens)
                     refused = error
-        mend = _HOPELESS.format(command=again(self._name, "--fresh"))
+        mend = _HOPELESS.format(command=again(ask().asker, "--fresh"))
         raise UnusableError(f"{refused}; {mend}") from refused
 
     async def _make_room(self, ask: Callable[[], Ask]) -> bool:
@@ -96,7 +91,7 @@ class Compaction:
             self._fills += 1
             if self._fills > _FILLS:
                 self._fills = 0  # the next mail is another try
-                raise context_full(ask().model, self._name)
+                raise context_full(ask())
             self._learn(self._talk.gauge.measured)
             await self._summarise(ask)
             return True

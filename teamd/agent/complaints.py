@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from teamd.models import LimitError, UnusableError
 from teamd.remedies import again
+
+if TYPE_CHECKING:
+    from teamd.models import Ask
 
 _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
@@ -21,9 +24,9 @@ def gist(error: UnusableError) -> str:
     return _DIGITS.sub("0", str(error))  # a conversation that is too long grows with each mail
 
 
-def context_full(model: str, name: str) -> UnusableError:
+def context_full(ask: Ask) -> UnusableError:
     """A reply that filled the context to its end: the next request would be too long."""
     return UnusableError(
-        f"the conversation is too long for {model}, whose last reply had no room to end; "
-        f"begin anew with {again(name, '--fresh')}"
+        f"the conversation is too long for {ask.model}, whose last reply had no room to end; "
+        f"begin anew with {again(ask.asker, '--fresh')}"
     )

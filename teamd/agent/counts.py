@@ -1,8 +1,8 @@
 """What a server has counted of a conversation, and what it says about the next request.
 
-A reply's record holds its usage and the frame of its request: a digest of model, system prompt and
-tools, which are no part of the record. So a process that reads the transcript knows as much of the
-last requests as the one that made them.
+A reply's record holds its usage and the frame of its request: a digest of server, model, system
+prompt and tools, which are no part of the record. So a process that reads the transcript knows as
+much of the last requests as the one that made them.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ class Counts:
             self._last.append(_Count(frame=frame, tokens=tokens, **seen))
 
 
-def frame_of(ask: Ask) -> str:
-    """All of a request but its messages, as a digest."""
-    frame = json.dumps([ask.model, ask.system, ask.tools], ensure_ascii=False)
+def frame_of(ask: Ask, server: str) -> str:
+    """All of a request but its messages, and whom it is for, as a digest: each server counts so."""
+    frame = json.dumps([server, ask.model, ask.system, ask.tools], ensure_ascii=False)
     return hashlib.sha256(frame.encode(errors="replace")).hexdigest()[:32]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent import briefing, prompts
 from teamd.agent.briefing import Owed
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from teamd.store.transcript import Record
 
 CONTEXT_FULL = "model_context_window_exceeded"
+CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 

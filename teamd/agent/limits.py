@@ -35,6 +35,7 @@ class Metered:
         name: the teammate's.
         process: this one; its calls are settled for it when it dies.
         free: whether nobody charges for it.
+        server: names who counts the tokens: of what another one has told, nothing is known.
         known: what an earlier process was told of the conversation, the newest first.
     """
 
@@ -46,6 +47,7 @@ class Metered:
         name: str,
         process: Identity,
         free: bool = False,
+        server: str = "",
         known: Iterable[Known] = (),
     ) -> None:
         self._model = model
@@ -53,6 +55,7 @@ class Metered:
         self._name = name
         self._process = process
         self._free = free
+        self._server = server
         self._own: Any = None
         self._prices: Prices | None = None
         self._known = list(known)[:REMEMBERED]
@@ -64,7 +67,7 @@ class Metered:
             LimitError: one is reached; nothing was asked.
         """
         price = self._price(ask.model)
-        frame = frame_of(ask)
+        frame = frame_of(ask, self._server)
         reservation = await self._reserve(ask, frame, price)
         account: Account | None = None  # in full: a call that is cut off may have taken anything
         try:

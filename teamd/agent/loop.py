@@ -11,7 +11,7 @@ from teamd.agent.breaking import Breakable, BrokenOffError
 from teamd.agent.briefing import NothingOpen
 from teamd.agent.compaction import Compaction
 from teamd.agent.complaints import gist
-from teamd.agent.course import CONTEXT_FULL
+from teamd.agent.course import CUT_OFF_REASONS
 from teamd.agent.gauge import Room
 from teamd.agent.standing import LIMIT, PAUSED
 from teamd.errors import StoreError
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 
 INTERRUPTED = "interrupted"
-CUT_OFF_REASONS = frozenset({"max_tokens", CONTEXT_FULL})
 
 
 class Loop:
@@ -93,7 +92,7 @@ class Loop:
         self._max_tokens = max_tokens
         self._breakable = Breakable()
         self._compaction = Compaction(
-            conversation, model, name=name, room=room or Room(), work=open_work or NothingOpen()
+            conversation, model, room=room or Room(), work=open_work or NothingOpen()
         )
 
     async def run(self) -> None:
@@ -160,6 +159,7 @@ class Loop:
             tools=self._toolbox.schemas(self._conversation.tools),
             messages=self._conversation.messages(),
             max_tokens=self._max_tokens,
+            asker=self._name,
         )
 
     async def _follow(self) -> bool:

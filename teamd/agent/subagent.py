@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from teamd.agent import prompts
 from teamd.agent.briefing import NothingOpen
 from teamd.agent.compaction import Compaction
+from teamd.agent.course import CUT_OFF_REASONS
 from teamd.models import Ask
 from teamd.tools import Result, ToolError
 
@@ -22,7 +23,6 @@ class Subagent:
     """One task, done by a model of its own conversation.
 
     Args:
-        name: of the teammate whose it is.
         conversation: a new one; it stays on disk for whoever wants to read it.
         model: the teammate's own, so that it is on the teammate's budget.
         toolbox: without what makes a member of the team.
@@ -34,7 +34,6 @@ class Subagent:
     def __init__(
         self,
         *,
-        name: str,
         conversation: Conversation,
         model: Model,
         model_name: str,
@@ -44,7 +43,7 @@ class Subagent:
         room: Room,
     ) -> None:
         self._conversation = conversation
-        self._compaction = Compaction(conversation, model, name=name, room=room, work=NothingOpen())
+        self._compaction = Compaction(conversation, model, room=room, work=NothingOpen())
         self._model_name = model_name
         self._toolbox = toolbox
         self._calls = calls
@@ -70,7 +69,7 @@ class Subagent:
                 return talk.said or f"(it ended without a word: {talk.stop_reason})"
         raise ToolError(
             f"the subagent was not done after {made} model calls, and none is left of the "
-            f"{self._calls.most} that a wake may take; its last words: {talk.said or '(none)'}"
+            f"{self._calls.most} of calls_per_wake; its last words: {talk.said or '(none)'}"
         )
 
     def _ask(self) -> Ask:
@@ -90,7 +89,7 @@ class Subagent:
                 continue
             talk.begin_call(call)
             talk.add_result(call, await self._toolbox.run(call["name"], call["input"]))
-        if talk.stop_reason == "max_tokens" and not talk.owes_reply:
+        if talk.stop_reason in CUT_OFF_REASONS and not talk.owes_reply:
             talk.add_note(prompts.CUT_OFF_REPLY)
 
 

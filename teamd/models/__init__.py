@@ -23,6 +23,7 @@ class Ask:
         max_tokens: the most that the reply may have.
         heard: gets the text of the reply piece by piece as it comes; what it got is no reply yet.
         aside: whether the reply is said to nobody, such as a summary.
+        asker: the teammate whose conversation it is; empty for a subagent's.
     """
 
     model: str
@@ -32,6 +33,7 @@ class Ask:
     max_tokens: int
     heard: Callable[[str], None] | None = None
     aside: bool = False
+    asker: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,6 @@ class Claude:
     """Answers through whatever server stands behind the base URL.
 
     Args:
-        name: of the teammate that asks, for what a person is told to do.
         base_url: without `/v1`; `None` leaves it to `ANTHROPIC_BASE_URL`.
         key_command: prints the key; `None` leaves it to systemd or the environment.
         headers: sent with each request besides the SDK's own.
@@ -48,7 +47,6 @@ class Claude:
     def __init__(
         self,
         *,
-        name: str,
         base_url: str | None,
         key_command: str | None,
         headers: Mapping[str, str],
@@ -56,7 +54,6 @@ class Claude:
         cache: bool,
         tls: ssl.SSLContext,
     ) -> None:
-        self._name = name
         self._base_url = base_url
         self._key_command = key_command
         self._headers = dict(headers)
@@ -83,7 +80,7 @@ class Claude:
         # as a failed assertion within it, depending on where it broke; all of them end up here.
         except Exception as error:
             url = str(client.base_url.copy_with(userinfo=b""))  # may hold a proxy's password
-            failure = as_model_error(error, model=ask.model, url=url, name=self._name)
+            failure = as_model_error(error, model=ask.model, url=url, name=ask.asker)
             failure.begun = begun or may_have_begun(error)
             if isinstance(failure, UnusableError):
                 await self.close()  # a key that was mended must be read anew

@@ -49,7 +49,7 @@ def as_model_error(error: Exception, *, model: str, url: str, name: str) -> Mode
         error: as it was raised.
         model: that was asked.
         url: of its server.
-        name: of the teammate that asked.
+        name: of the teammate that asked; empty for a subagent.
     """
     if isinstance(error, ModelError):
         return error

@@ -112,7 +112,9 @@ class Limits:
 
     calls_per_wake: int = field(
         default=50,
-        metadata=key(Whole(), "model calls of one wake, its subagents' too; then it is idle"),
+        metadata=key(
+            Whole(), "model calls of one wake, foreground subagents' too; then it is idle"
+        ),
     )
     teammate_tokens: int = field(
         default=0, metadata=key(Tokens(), "of each, in and out, cached ones too; 0: no limit ...")

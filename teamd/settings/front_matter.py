@@ -32,7 +32,7 @@ class Document:
         """A field's text on one line, empty where it is missing or no single value."""
         value = self.fields.get(key)
         # YAML takes some words for numbers or dates.
-        return " ".join(str(value).split()) if isinstance(value, _SINGLE) else ""
+        return " ".join(_shown(value).split()) if isinstance(value, _SINGLE) else ""
 
     def words(self, key: str) -> tuple[str, ...] | None:
         """A field's words, from a list or from text with commas; `None` where it is missing."""
@@ -42,8 +42,15 @@ class Document:
         if not isinstance(value, list):
             return None
         # Anything else is no word, and a few nested aliases would make gigabytes of text.
-        words = (str(word).strip() for word in value if isinstance(word, (str, int, float)))
+        words = (_shown(word).strip() for word in value if isinstance(word, (str, int, float)))
         return tuple(word for word in words if word)
+
+
+def _shown(value: object) -> str:
+    try:
+        return str(value)
+    except ValueError:  # a number of thousands of digits, as Python guards against
+        return ""
 
 
 def read(path: Path) -> Document:

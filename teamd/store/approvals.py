@@ -12,7 +12,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import BadName, TeamError, UnknownTeam, UnknownTeammate
+from teamd.errors import (
+    BadName,
+    NotAMessage,
+    StoreError,
+    TeamError,
+    UnknownTeam,
+    UnknownTeammate,
+)
 from teamd.protocol import LEAD, TEAMD, USER, Message
 from teamd.store import files, locks
 from teamd.store.question import ID, Kind, Question, Verdict
@@ -28,8 +35,10 @@ if TYPE_CHECKING:
 SHORTEST_BEGINNING: Final = 4
 KEPT_SECONDS: Final = 30 * 86_400.0  # an ended handshake
 _MOST_NAMED: Final = 5
+_LONGEST_REASON: Final = 10_000  # characters
 _LEADS: Final = frozenset({LEAD, USER})
-_PROBLEMS: Final = (BadName, UnknownTeam, UnknownTeammate)
+# Nobody can be told: the receiver has left the team, or the words can be no mail.
+_PROBLEMS: Final = (BadName, NotAMessage, UnknownTeam, UnknownTeammate)
 
 
 class NoSuchQuestion(TeamError):
@@ -92,7 +101,8 @@ class Approvals:
                     f"request {question.id} is for {question.to} to answer, not for {by}"
                 )
             if question.is_open:
-                return replace(question, status=verdict, answered=time.time(), reason=reason)
+                words = reason.replace("\0", "\ufffd")[:_LONGEST_REASON]  # they become mail
+                return replace(question, status=verdict, answered=time.time(), reason=words)
             if question.told or question.status is not verdict:
                 raise AlreadyAnswered(question)
             return question
@@ -185,12 +195,22 @@ class Approvals:
         return [question for question in self.all() if question.is_open]
 
     def repeat(self) -> Iterator[Question]:
-        """Put again what a killed process may not have put: questions and answers; yields those."""
+        """Put again what a killed process may not have put: questions and answers; yields those.
+
+        Raises:
+            StoreError: some of it could not be put.
+        """
+        failure: StoreError | None = None
         for question in self.all():
-            if question.is_open and not question.sent:
-                yield self._send(question)
-            if question.owes_mail:
-                yield self._tell(question)
+            try:
+                if question.is_open and not question.sent:
+                    yield self._send(question)
+                if question.owes_mail:
+                    yield self._tell(question)
+            except StoreError as error:  # one inbox is locked, say: the others are not
+                failure = error
+        if failure is not None:
+            raise failure
 
     def sweep(self) -> None:
         """Remove handshakes that ended long ago; approved plans stay, they are still looked at."""
@@ -250,8 +270,8 @@ class Approvals:
         return self._change(question.id, told)
 
     def _deliver(self, message: Message) -> None:
-        with suppress(*_PROBLEMS):  # its receiver has left the team: nobody is there to be told
-            self._post.send(message)
+        with suppress(*_PROBLEMS):
+            self._post.notify(message)
 
     def _change(
         self, question_id: str, change: Callable[[Question], Question], *, by: str = LEAD

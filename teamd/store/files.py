@@ -22,7 +22,13 @@ PRIVATE_DIRECTORY: Final = 0o700
 _CHUNK: Final = 1 << 20
 
 
-def append(path: Path, line: bytes, *, durable: bool = True) -> None:
+def append(
+    path: Path,
+    line: bytes,
+    *,
+    durable: bool = True,
+    patience_seconds: float = locks.TIMEOUT_SECONDS,
+) -> None:
     """Append one line (or several, each with its newline) to a file of many writers.
 
     Others go on while this one waits for the disk, so a line that the disk fails to confirm is
@@ -35,12 +41,13 @@ def append(path: Path, line: bytes, *, durable: bool = True) -> None:
         path: created if need be.
         line: ends in a newline.
         durable: on disk when this returns; otherwise in the kernel's cache.
+        patience_seconds: how long to wait for the lock.
 
     Raises:
         Unsynced: the disk failed; the line may be kept or not.
         StoreError: disk full, read-only, locked; the file is as it was.
     """
-    with locks.locked(path) as fd, told(path):
+    with locks.locked(path, timeout_seconds=patience_seconds) as fd, told(path):
         _write_named(fd, path, line, durable=durable)
         locks.release(fd)
         if durable:

@@ -72,6 +72,7 @@ class Mailbox:
         owner: whose mail it is.
         durable: whether `put` and `take` wait for the disk itself.
         max_bytes: a longer line is no message.
+        patience_seconds: how long `put` waits for a lock.
         granted: asked of a longer one, for what senders may have been granted since.
         tell: hears of each line that is rejected, and why.
         check: called before anything is taken; what it raises forbids it.
@@ -84,6 +85,7 @@ class Mailbox:
         *,
         durable: bool = True,
         max_bytes: int = MAX_MESSAGE_BYTES,
+        patience_seconds: float = locks.TIMEOUT_SECONDS,
         granted: Callable[[], int] | None = None,
         tell: Callable[[str], None] | None = None,
         check: Callable[[], None] | None = None,
@@ -94,6 +96,7 @@ class Mailbox:
         self._rejected = Rejected(paths.rejected(owner), durable=durable)
         self._intake = Intake(self._inbox, self._taken, self._rejected, durable=durable)
         self._durable = durable
+        self._patience_seconds = patience_seconds
         self._max_bytes = max_bytes
         self._tell = tell
         self._check = check
@@ -115,7 +118,12 @@ class Mailbox:
                     "put the text into a file and send its path"
                 )
         try:
-            files.append(self._inbox, b"".join(encoded), durable=self._durable)
+            files.append(
+                self._inbox,
+                b"".join(encoded),
+                durable=self._durable,
+                patience_seconds=self._patience_seconds,
+            )
         except Unsynced as error:
             ids = [message.id for message in messages]
             raise Unsynced(error.path, error.why, ids=ids) from error
@@ -149,7 +157,7 @@ class Mailbox:
             before = self._taken.position()
             old = [] if before is None else list(self._taken.messages(before, most))
             start = 0 if before is None else lines.behind_marker(fd, before.batch) or 0
-            for line in lines.read(fd, start, self._max_bytes):
+            for line in lines.read(fd, start, max(self._max_bytes, MAX_MESSAGE_BYTES)):
                 if most is not None and len(old) + len(fresh) >= most:
                     break
                 fresh.append(line)

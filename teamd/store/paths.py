@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.advice import addressed
 from teamd.protocol import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER
+from teamd.remedies import addressed
 from teamd.store import files
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from teamd.errors import BadName, UnknownTeam, UnknownTeammate
 from teamd.protocol import ALL, LEAD, MAX_MESSAGE_BYTES, TEAMD, USER, Message
 from teamd.states import Status
-from teamd.store import files
+from teamd.store import files, locks
 from teamd.store.mailbox import Mailbox
 from teamd.store.places import all_teams
 from teamd.store.roster import Roster
@@ -16,6 +16,7 @@ from teamd.store.roster import Roster
 if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
 
+_NOTICE_SECONDS: Final = 0.5
 _WARNINGS = {
     Status.SHUTDOWN: "is shut down; the message waits until it is spawned again",
     Status.FAILED: "has failed; the message waits until it is spawned again",
@@ -43,13 +44,22 @@ class Post:
         paths: the senders' team.
         durable: whether mail is on disk when a call returns.
         max_bytes: of one message.
+        patience_seconds: how long to wait for the lock of an inbox.
     """
 
-    def __init__(self, paths: TeamPaths, *, durable: bool, max_bytes: int) -> None:
+    def __init__(
+        self,
+        paths: TeamPaths,
+        *,
+        durable: bool,
+        max_bytes: int,
+        patience_seconds: float = locks.TIMEOUT_SECONDS,
+    ) -> None:
         self.paths = paths
         self._roster = Roster(paths)
         self._durable = durable
         self._max_bytes = max_bytes
+        self._patience_seconds = patience_seconds
 
     def send(self, message: Message) -> Sent:
         """Put a message into its receiver's inbox.
@@ -73,11 +83,18 @@ class Post:
     def notify(self, message: Message) -> Sent:
         """Send a line of teamd's own: the settings' limit is for what others write.
 
+        Whoever sends it has others to look after: it does not wait for long.
+
         Raises:
             TeamError: as for `send`.
         """
-        most = max(self._max_bytes, MAX_MESSAGE_BYTES)
-        return Post(self.paths, durable=self._durable, max_bytes=most).send(message)
+        own = Post(
+            self.paths,
+            durable=self._durable,
+            max_bytes=max(self._max_bytes, MAX_MESSAGE_BYTES),
+            patience_seconds=_NOTICE_SECONDS,
+        )
+        return own.send(message)
 
     def at(self, address: str) -> tuple[Post, str]:
         """The post of the receiver's team, and the receiver's name there.
@@ -97,7 +114,13 @@ class Post:
         )
         if there is None:
             raise UnknownTeam(place, teams)
-        return Post(there, durable=self._durable, max_bytes=self._max_bytes), name
+        post = Post(
+            there,
+            durable=self._durable,
+            max_bytes=self._max_bytes,
+            patience_seconds=self._patience_seconds,
+        )
+        return post, name
 
     def address(self, address: str) -> str:
         """The name as it is written in the roster; with its team, where that is another one."""
@@ -166,6 +189,7 @@ class Post:
             name,
             durable=self._durable,
             max_bytes=self._max_bytes,
+            patience_seconds=self._patience_seconds,
             granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
         )
 

@@ -169,7 +169,7 @@ class Taken:
         with self._opened() as fd:
             if fd is not None:
                 at = position.at
-                for line in lines.read(fd, at, self._max_bytes):
+                for line in lines.read(fd, at, max(self._max_bytes, MAX_MESSAGE_BYTES)):
                     yield at, line
                     at += len(line)
 

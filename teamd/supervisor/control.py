@@ -77,7 +77,8 @@ class Control:
                 self._journal.warn(
                     "request of a dead teamd", id=request.id, command=request.command
                 )
-                self._owed[request.id] = Answer.to_error(TeamError(text))
+                given = self._owed[request.id] = Answer.to_error(TeamError(text))
+                self._mail(request, given)
 
     def obey(self) -> None:
         """Read what has come."""
@@ -152,7 +153,7 @@ class Control:
         request = self._read(message)
         if request is None:
             return
-        if request.late:
+        if request.late and request.id not in self._given:
             self._journal.warn("request came too late", command=request.command, id=request.id)
             self._mail(request, Answer(text="teamd saw it too late", exit_code=ExitCode.DEADLINE))
             return

@@ -133,7 +133,7 @@ class Handshakes:
         """
         try:
             self._approvals.ask(question)
-        except StoreError as error:
+        except TeamError as error:
             if self._approvals.find(question.id) is None:
                 raise
             self._journal.error("not sent yet", error, id=question.id, name=question.to)
@@ -158,6 +158,9 @@ class Handshakes:
     def force(self, name: str, *, then: Then) -> None:
         """End a teammate at once, without asking; one that was asked is not waited for."""
         one = self._under_way.get(name) or _Handshake("", name, time.monotonic(), 0.0)
+        if one.ended is not None:
+            then(one.ended)
+            return
         one.waiting.append(then)
         alive = self._teammates.process(name) is not None
         self._end(one, outcome.forced(name) if alive else outcome.down(name), 0.0)
@@ -193,7 +196,7 @@ class Handshakes:
             self._approvals.sweep()
             for question in self._unfinished():
                 self._resume(question)
-        except StoreError as error:  # a full disk, say: it is seen to by the next start
+        except TeamError as error:  # a full disk, say: `look` takes up what is left
             self._journal.error("handshakes not resumed", error)
 
     def look(self) -> None:
@@ -202,7 +205,7 @@ class Handshakes:
             one.again_at = None
             try:
                 self._look_at(one)
-            except StoreError as error:  # a full disk, say
+            except TeamError as error:  # a full disk, say
                 self._journal.error("handshake stuck", error, name=one.name)
                 one.again_at = time.monotonic() + _AGAIN_SECONDS
         if time.monotonic() >= self._repeat_at:
@@ -279,7 +282,7 @@ class Handshakes:
             self._register.publish()
             with suppress(NoSuchQuestion):
                 self._approvals.settle(one.id, final.text)
-        except StoreError as error:
+        except TeamError as error:
             self._journal.error("handshake not settled", error, name=one.name)
             one.again_at = time.monotonic() + _AGAIN_SECONDS
             return
@@ -298,6 +301,9 @@ class Handshakes:
         seconds = max(0.0, (question.deadline or 0.0) - question.asked)
         left = min((question.deadline or 0.0) - time.time(), seconds)  # the clock may be set back
         wanted = member is not None and member.status.wants_process
+        if question.is_open and not question.sent and left <= 0:
+            self._let_be(question)
+            return
         if question.is_open and left > 0 and wanted:
             due_at = time.monotonic() + left
             self._under_way[question.to] = _Handshake(question.id, question.to, due_at, seconds)
@@ -320,6 +326,11 @@ class Handshakes:
             self._repeat_at = time.monotonic() + _AGAIN_SECONDS
             self._journal.error("mail not repeated", error)
 
+    def _let_be(self, question: Question) -> None:
+        """End what its receiver was never asked, and can be asked no more."""
+        self._approvals.expire(question.id)
+        self._approvals.settle(question.id, f"{question.to} goes on: it was not asked")
+
     def _adopt(self) -> None:
         """Take up what stands in the store and nobody waits for, as where it could not be sent.
 
@@ -330,11 +341,10 @@ class Handshakes:
                 continue
             left = (question.deadline or 0.0) - time.time()
             if question.is_open and not question.sent and left <= 0:
-                self._approvals.expire(question.id)
-                self._approvals.settle(question.id, f"{question.to} goes on: it was not asked")
+                self._let_be(question)
                 continue
             seconds = max(0.0, (question.deadline or 0.0) - question.asked)
             due_at = time.monotonic() + max(left, 0.0)
             one = _Handshake(question.id, question.to, due_at, seconds)
-            one.heard = not question.is_open
+            one.heard, one.again_at = not question.is_open, time.monotonic()
             self._under_way[question.to] = one

@@ -55,7 +55,8 @@ class Life:
     Attributes:
         due: when to start again, or to use force.
         again: whether it is started again once it has ended.
-        hindrances: how often in a row its process ended for trouble with files.
+        begun_at: when its process was forked, by the clock `elapsed`.
+        hindrances: how often in a row its process soon ended for trouble with files.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Life:
     vigil: Vigil | None = None
     due: Deadline | None = None
     again: bool = False
+    begun_at: float = 0.0
     hindrances: int = 0
     crashes: Crashes = field(default_factory=Crashes)
     when_ended: list[Callable[[bool], None]] = field(default_factory=list)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from teamd.store.roster import Roster
 
 _MOST_UNTOLD: Final = 100
-_TELL_AGAIN_SECONDS: Final = 15.0  # to wait for a lock may take 10, and all wait with it
+_TELL_AGAIN_SECONDS: Final = 5.0
 
 
 class Register:
@@ -194,20 +194,29 @@ class Register:
         message_id = f"{key}-answer" if key else new_id()
         text = self._post.paths.addressed(text)
         self._untold.append(Message(id=message_id, sender=TEAMD, to=to, content=text))
+        for dropped in self._untold[:-_MOST_UNTOLD]:
+            self._journal.warn("lead not told", text=dropped.content)
         del self._untold[:-_MOST_UNTOLD]
-        self._tell()
+        if self._tell_again.left <= 0:
+            self._tell()
 
     def _tell(self) -> None:
-        while self._untold:
+        """Send what is owed; who cannot be reached now holds up nobody else."""
+        waiting, self._untold = self._untold, []
+        unreachable: set[str] = set()
+        for message in waiting:
             try:
-                self._post.notify(self._untold[0])
-            except StoreError as error:  # a locked inbox, a full disk: the next `publish` tries
-                self._journal.error("lead not told yet", error, text=self._untold[0].content)
+                if message.to not in unreachable:
+                    self._post.notify(message)
+                    continue
+            except StoreError as error:  # a locked inbox, a full disk: a later `publish` tries
+                self._journal.error("lead not told yet", error, text=message.content)
                 self._tell_again = Deadline.after(_TELL_AGAIN_SECONDS)
-                return
+                unreachable.add(message.to)
             except TeamError as error:  # its team is gone, say
-                self._journal.error("lead not told", error, text=self._untold[0].content)
-            del self._untold[0]
+                self._journal.error("lead not told", error, text=message.content)
+                continue
+            self._untold.append(message)
 
     def _above(self, name: str) -> str:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamd.errors import TeamError
+from teamd.errors import TeamError, Unsynced
 from teamd.protocol import LEAD
 from teamd.states import Status
 from teamd.store import files
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.journal import Journal
+    from teamd.protocol import Message
     from teamd.store.post import Post
     from teamd.store.roster import Member
     from teamd.supervisor.handshakes import Handshakes
@@ -80,7 +81,7 @@ class Spawning:
             newcomer.model,
             plan=newcomer.plan,
             spawned_by=sender if "@" in sender else None,
-            then=lambda: self._post.mailbox(name).put(prompt),
+            then=lambda: self._put(prompt),
         )
         self._journal.note("spawned", name=name, role=newcomer.role, message=message_id)
         return self._register.team.get(name)
@@ -128,8 +129,16 @@ class Spawning:
         return self._register.team.get(LEAD)
 
     def _was_told_nothing(self, name: str) -> bool:
-        spoken = files.size(self._post.paths.transcript(name))
-        return not spoken and not self._post.mailbox(name).waiting()
+        # In this order: what is taken meanwhile is in the conversation by then.
+        return not self._post.mailbox(name).waiting() and not files.size(
+            self._post.paths.transcript(name)
+        )
+
+    def _put(self, prompt: Message) -> None:
+        try:
+            self._post.mailbox(prompt.to).put(prompt)
+        except Unsynced as error:  # it stands there, and is read, unless the power goes now
+            self._journal.error("prompt not synced", error, name=prompt.to)
 
     def _admit(
         self,

@@ -112,7 +112,7 @@ class Supervisor:
             self._watch.recheck_seconds,
             self._chores.recheck_seconds,
             self._teammates.next_due_seconds(),
-            self._handshakes.next_due_seconds(),
+            None if self._stopping else self._handshakes.next_due_seconds(),
             self._control.retry_seconds,
         ):
             seconds = seconds if due is None else min(seconds, due)

@@ -29,6 +29,7 @@ KILL_AGAIN_SECONDS: Final = 1.0
 # A full disk or a full process table is the machine's trouble: however long it lasts, the teammate
 # is not given up for it, and goes on once it is over.
 TROUBLE_SECONDS: Final = 5.0
+_HEALTHY_SECONDS: Final = 60.0  # who has lived for so long was not hindered from the start
 _HINDRANCES: Final = 3  # in a row, and somebody is told: it may not pass by itself
 _SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
 
@@ -190,7 +191,9 @@ class Teammates:
     def _crash(self, life: Life, code: int) -> None:
         """A process ended by itself."""
         delay: float | None = None  # wrong settings are as wrong a second later
-        life.hindrances = life.hindrances + 1 if code == ChildExit.IO else 0
+        lived = clocks.elapsed() - life.begun_at
+        counts = code == ChildExit.IO and lived < _HEALTHY_SECONDS and life.state is State.RUNNING
+        life.hindrances = life.hindrances + 1 if counts else 0
         if code == ChildExit.IO:
             delay = TROUBLE_SECONDS
             if life.hindrances == _HINDRANCES:
@@ -238,6 +241,7 @@ class Teammates:
             self._step(life, Event.CRASHED, reason, TROUBLE_SECONDS)
             return
         life.vigil = Vigil(vitals)
+        life.begun_at = clocks.elapsed()
         self._journal.note("forked", name=name, pid=life.child.identity.pid)
         self._register.begun(name, life.child.identity)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
+from teamd.errors import StoreError
 from teamd.protocol import LEAD, new_id
 from teamd.store.approvals import AlreadyAnswered
 from teamd.store.question import Kind, Question, Verdict, id_of
@@ -178,7 +179,10 @@ class ReviewPlan(Tool[ReviewPlanInput]):
         if self._approvals.find(request) is None:
             address = self._address()
             for approvals in self._elsewhere():
-                found = approvals.find(request)
+                try:
+                    found = approvals.find(request)
+                except StoreError:  # of that team nothing can be read; it may be of another one
+                    continue
                 if found is not None and found.to.lower() == address.lower():
                     return approvals, address
         return self._approvals, LEAD

@@ -35,7 +35,12 @@ def set_clock(project: Project) -> Iterator[Callable[[str], object]]:
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # nor is the real one, by setting the clock
         "NO_FAKE_STAT": "1",
     }
-    yield offset.write_text
+
+    def set_to(text: str) -> None:
+        # libfaketime ends a program that reads an empty file.
+        project.write("clock.new", text).rename(offset)
+
+    yield set_to
     # libfaketime answers a sleep until a moment with EINVAL once the clock went back.
     project.environment = real
 

@@ -218,13 +218,13 @@ def test_the_calls_of_one_wake_are_those_of_its_subagents_in_the_foreground_too(
     assert "lead used up the model calls of one wake" in chat.complaint
     assert [one.asked.name for one in project.server.requests] == ["lead", "subagent", "subagent"]
     sentence = (
-        "the subagent was not done after {} model calls, and none is left of the 3 that a wake may "
-        "take; its last words: (none)"
+        "the subagent was not done after {} model calls, and none is left of the 3 of "
+        "calls_per_wake; its last words: (none)"
     )
     told = [(r["content"], r["is_error"]) for r in project.records("lead", "result")]
     assert told == [(sentence.format(made), True) for made in (2, 0, 0, 0, 0, 0)]
     assert "lead stopped after 3 model calls" in project.mail("user")
-    assert project.records("lead")[-1]["outcome"] == "limit"
+    assert project.records("lead", "ended")[-1]["outcome"] == "limit"
 
 
 def test_a_subagent_in_the_background_has_the_calls_of_a_wake_to_itself(project: Project) -> None:

@@ -233,13 +233,13 @@ def test_a_limit_that_is_lowered_loses_no_mail_that_was_sent_before(project: Pro
     """It was acknowledged; what is sent from then on is refused where it is sent."""
     project.enlist("ann")
     for receiver in ("ann", "lead"):
-        project.do("teamctl", "send", receiver, "-", stdin="x" * 9000)
+        project.do("teamctl", "send", receiver, "-", stdin="x" * 200_000)
     project.write("team.toml", "[mail]\nmax_message_bytes = 2000\n")
     assert "over the limit of 2000" in project.run("teamctl", "send", "ann", "y" * 3000).complaint
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     mail = [m for record in project.records("ann", "mail") for m in record["messages"]]
-    assert [m["content"] for m in mail] == ["x" * 9000, "Go."]
-    assert "x" * 9000 in project.do("teamctl", "inbox", "--peek")
-    assert "x" * 9000 in project.do("teamctl", "inbox")
+    assert [m["content"] for m in mail] == ["x" * 200_000, "Go."]
+    assert "x" * 200_000 in project.do("teamctl", "inbox", "--peek")
+    assert "x" * 200_000 in project.do("teamctl", "inbox")
     assert not project.paths.rejected("lead").exists()

@@ -45,7 +45,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def claude(url: str | None, **more: Any) -> Claude:
     given = {"key_command": None, "headers": {}, "timeout_seconds": 30.0, "cache": True, **more}
-    return Claude(name="alice", base_url=url, tls=TLS, **given)
+    return Claude(base_url=url, tls=TLS, **given)
 
 
 def user(text: str = "hello") -> dict[str, Any]:

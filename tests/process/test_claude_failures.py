@@ -70,7 +70,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any) -> None:
 
 def claude(url: str, **more: Any) -> Claude:
     given = {"key_command": None, "headers": {}, "timeout_seconds": 30.0, "cache": True, **more}
-    return Claude(name="alice", base_url=url, tls=TLS, **given)
+    return Claude(base_url=url, tls=TLS, **given)
 
 
 async def reply_of(model: Claude | Retrying, ask: Ask = ASK) -> Reply:

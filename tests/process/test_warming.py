@@ -15,7 +15,7 @@ from teamd.models import Ask, claude, warming
 warming.warm_up()
 print(threading.active_count())
 before = set(sys.modules)
-model = claude.Claude(name="a", base_url=None, key_command=None, headers={}, timeout_seconds=20,
+model = claude.Claude(base_url=None, key_command=None, headers={}, timeout_seconds=20,
                       cache=True, tls=claude.make_tls())
 said = [{"role": "user", "content": [{"type": "text", "text": "Hi."}]}]
 ask = Ask(model="claude-sonnet-5-5", system="You are 'a', role: b.", tools=[], messages=said,

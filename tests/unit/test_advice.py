@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from teamd.advice import addressed
+from teamd.remedies import addressed
 
 
 @pytest.mark.parametrize(

@@ -125,9 +125,21 @@ def test_the_asker_is_told_with_the_id_the_verdict_and_the_reason(
 class Silent(Post):
     """A post that fails: what is under way when its sender is killed."""
 
-    def send(self, message: Message) -> None:  # type: ignore[override]
+    def notify(self, message: Message) -> None:  # type: ignore[override]
         """Fail."""
         raise StoreError(f"no way to {message.to}")
+
+
+def test_an_answer_in_words_that_no_mail_can_hold_is_told_all_the_same(
+    approvals: Approvals, post: Post
+) -> None:
+    """Whoever settles it tells of it: a failure there would end the supervisor."""
+    question = asked(approvals, SHUTDOWN)
+    approvals.answer(question.id, by="bob", approve=True, reason="a\0b" + "x" * 50_000)
+    (told,) = mail(post, question.asker)
+    assert told.content.startswith("a\ufffdbxx")
+    approvals.settle(question.id)
+    assert list(approvals.repeat()) == []
 
 
 @pytest.mark.parametrize("by_repetition", [True, False])
