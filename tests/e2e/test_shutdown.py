@@ -166,7 +166,7 @@ def test_a_look_that_fails_shortens_no_deadline(project: Project) -> None:
     at_work(project, "hans")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     asking = project.begin("teamctl", "shutdown", "hans", "--timeout", "50", **pipes)
-    wait_until(lambda: "shutdown_request" in project.mail("hans"), what="the request")
+    wait_until(lambda: project.log("teamd", "asked to shut down"), what="the request")
     [question] = project.paths.requests.glob("*.json")
     for broken in (True, False):  # it cannot be read, then it is not there at all
         aside = question.rename(project.root / "aside")
