@@ -68,7 +68,7 @@ class Desk:
         kept: the tokens of the last request, at the most.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, place: str = "here") -> None:
         self.talk = Conversation(Transcript(folder / "alice.jsonl", durable=False))
         self.server = Counting()
         self.kept = 0
@@ -79,6 +79,7 @@ class Desk:
             name="alice",
             process=Identity.own(),
             free=True,
+            server=place,
             known=self.talk.known,
         )
 
@@ -244,6 +245,15 @@ def test_where_model_prompt_or_tools_have_changed_a_new_process_counts_all_by_by
     ask = replace(worked(tmp_path).now.asks(), **other)
     whole = size_of([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
     assert Desk(tmp_path).would_keep(ask) == whole
+
+
+def test_what_another_server_has_counted_tells_nothing(tmp_path: Path) -> None:
+    """The same name may stand for another model there, whose tokens are shorter."""
+    worked(tmp_path)
+    ask = Desk(tmp_path).asks()
+    by_bytes = Desk(tmp_path, place="elsewhere").would_keep(ask)
+    assert by_bytes >= size_of(ask.messages)
+    assert Desk(tmp_path).would_keep(ask) < by_bytes
 
 
 @pytest.mark.parametrize("lacking", ["frame", "usage"])
