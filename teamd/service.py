@@ -116,8 +116,19 @@ def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
         return False
     if there.signal(signal.SIGTERM) and _gone(there, begun + timeout_seconds):
         return True
-    _kill_tree(there, teams.supervisors(paths.home) - {there.pid})
+    _kill_tree(there, _spared(there, paths))
     return True
+
+
+def _spared(root: Identity, paths: TeamPaths) -> set[int]:
+    """The supervisors of other teams; where they cannot be told, all that is under this one.
+
+    It ends all the same: its teammates die with it, and their commands with them.
+    """
+    try:
+        return teams.supervisors(paths.home) - {root.pid}
+    except StoreError:
+        return _pids_under(root.pid)
 
 
 def _gone(process: Identity, deadline: float) -> bool:

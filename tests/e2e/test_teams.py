@@ -246,6 +246,19 @@ def test_a_forced_stop_leaves_a_team_of_the_lead_alone(project: Project) -> None
     project.do("teamctl", "delete", "web", "--force")
 
 
+def test_a_forced_stop_ends_where_other_teams_cannot_be_looked_at(project: Project) -> None:
+    """It ends with the right exit code, and nothing of the team is left."""
+    first = project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    odd = project.folder / ".teams" / "web" / "teamd.pid"
+    odd.parent.mkdir(parents=True)
+    odd.symlink_to(odd)  # a link in a circle
+    os.kill(first, signal.SIGSTOP)
+    stopped = project.run("teamd", "stop", "--timeout", "1")
+    assert stopped.status == ExitCode.DEADLINE
+    wait_until(lambda: project.survivors() == {}, what="all have ended")
+
+
 def wanda(project: Project) -> dict[str, Any]:
     (member,) = json.loads(web(project).config.read_bytes())["members"]
     return dict(member)
