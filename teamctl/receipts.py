@@ -12,7 +12,7 @@ from teamctl.following import Growing
 from teamd.commandline import Seconds
 from teamd.errors import TeamError
 from teamd.protocol import Message
-from teamd.store import running
+from teamd.store import files, running
 from teamd.store.transcript import mail_in, parse
 from teamd.store.watch import wait_for
 
@@ -54,10 +54,12 @@ class Arrival:
         is_it: knows the message among those of the mail.
 
     Attributes:
+        path: of the conversation.
         arrived: whether the message has been found.
     """
 
     def __init__(self, transcript: Path, is_it: Callable[[Record], bool]) -> None:
+        self.path = transcript
         self._growing = Growing(transcript)
         self._is_it = is_it
         self.arrived = False
@@ -98,6 +100,7 @@ class Receipt:
         """
         for arrival in self._arrivals:
             for record in arrival.records():
+                files.make_durable(arrival.path)
                 return record
         if any(self._is_it(parse(line) or {}) for line in self._rejected.lines()):
             to = self._message.to

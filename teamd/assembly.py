@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from teamd.agent.pulse import Pulse
+from teamd.models import Usage
+from teamd.models.prices import Prices
 from teamd.protocol import TEAMD
 from teamd.service import leave_terminal
-from teamd.store import running, teams
+from teamd.store import damaged, files, running, teams
 from teamd.store.approvals import Approvals
 from teamd.store.ledger import Ledger
 from teamd.store.mailbox import Mailbox
@@ -29,7 +31,8 @@ from teamd.supervisor.supervisor import Supervisor
 from teamd.supervisor.teammates import Teammates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from decimal import Decimal
 
     from teamd.parts import Parts
     from teamd.supervisor.signals import Signals
@@ -82,11 +85,14 @@ def assembled(
     Raises:
         TeamError: the files of the team cannot be read or written.
     """
+    repaired = _repair(parts)
     ledger = Ledger(parts.paths.ledger)
     ledger.agree(terms_of(parts.settings))
     watching = watch(parts.paths.inboxes)
     chores = parts.chores()
     register = _register(parts)
+    if repaired:
+        register.tell_lead(repaired)
     private = [parts.claim, watching.fileno(), chores.fileno(), *signals.descriptors]
     teammates = _teammates(parts, register, worker, private=private)
     handshakes = Handshakes(
@@ -150,9 +156,25 @@ def assembled(
     return Assembled(supervisor, spawning, register)
 
 
+def _repair(parts: Parts) -> str:
+    """Put damaged files aside; returns what the lead is to be told of that, a line each."""
+    prices = Prices(terms_of(parts.settings).prices)
+
+    def cost(model: str, usage: Mapping[str, int]) -> Decimal | None:
+        price = prices.find(model)
+        return None if price is None else price.cost(Usage(**usage))
+
+    told = []
+    for damage, kept in damaged.repair(parts.paths, cost):
+        parts.journal.warn("put aside", path=str(damage.path), kept=str(kept))
+        told.append(f"{damage.path} was damaged, and is kept as {kept.name}: {damage.repaired}.")
+    return "\n".join(told)
+
+
 def _register(parts: Parts) -> Register:
     """The roster; who stands in it with a process of a dead supervisor has none any more."""
     trouble = mended(parts.paths, parts.journal)
+    files.make_durable(parts.paths.config)  # from now on this process is its one writer
     register = Register(
         roster=Roster(parts.paths),
         post=parts.post,

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from teamctl.checks import Finding, Level
 from teamd.errors import TeamError
-from teamd.store import running
-from teamd.store.ledger import Ledger
-from teamd.store.mailbox import Mailbox
+from teamd.store import damaged, running
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from teamd.store.paths import TeamPaths
 
@@ -24,18 +22,15 @@ def files(paths: TeamPaths) -> Iterator[Finding]:
         yield Finding(Level.NOTE, "no teamd runs", "`teamd start` starts it")
     else:
         yield Finding(Level.OK, f"teamd runs (pid {there.pid})")
-    yield from _failure(Ledger(paths.ledger).read)
+    for damage in damaged.find_damage(paths):
+        yield Finding(Level.FAIL, str(damage), f"`teamd restart` puts it aside: {damage.repaired}")
+    for sentence in damaged.find_damaged_tasks(paths):
+        yield Finding(Level.FAIL, sentence)
+    for kept in damaged.find_kept(paths):
+        yield Finding(
+            Level.NOTE, f"{kept} was damaged, and put aside", "look at it, then remove it"
+        )
     try:
-        team = Roster(paths).read()
-    except TeamError as error:
-        yield Finding(Level.FAIL, str(error))
-        return
-    for member in team.members:
-        yield from _failure(Mailbox(paths, member.name).queued)
-
-
-def _failure(look: Callable[[], object]) -> Iterator[Finding]:
-    try:
-        look()
+        Roster(paths).read()
     except TeamError as error:
         yield Finding(Level.FAIL, str(error))

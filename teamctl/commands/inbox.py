@@ -109,6 +109,8 @@ class _Taker:
             if messages:
                 record = {"record": "mail", "messages": [m.to_json() for m in messages]}
                 self._kept.append({**record, "time": time.time(), "taken": moment_of(batch.id)})
+            elif batch.messages:  # all kept, by one that may have been killed before they were safe
+                self._kept.make_durable()
             box.done(batch)
         return sum(map(len, fresh))
 

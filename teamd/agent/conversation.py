@@ -33,6 +33,7 @@ class Conversation(Course):
         self._transcript = transcript
         for record in transcript.records():
             self.apply(record)
+        transcript.make_durable()  # the process before may have been killed before it had
 
     def open(self, system: str, **facts: Any) -> None:
         """Begin anew with this system prompt; what was before stays on disk only."""

@@ -62,7 +62,9 @@ class Plans:
         if tool not in ACTING or self.task() == self._opened or not self._planned:
             return None
         mine = [question for question in self._mine() if question.task == self.task()]
-        if any(question.status is Verdict.APPROVED for question in mine):
+        approved = next((q for q in mine if q.status is Verdict.APPROVED), None)
+        if approved is not None:
+            self._approvals.make_durable(approved)
             self._opened = self.task()
             return None
         return f"{tool} is refused until your plan is approved; {_remedy(mine)}"

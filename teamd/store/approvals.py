@@ -84,6 +84,8 @@ class Approvals:
             there = self.find(question.id)
             if there is None:
                 self._write(question)
+            else:
+                self.make_durable(there)
         return self._send(there or question)
 
     def answer(self, question_id: str, *, by: str, approve: bool, reason: str = "") -> Question:
@@ -158,6 +160,10 @@ class Approvals:
             if question.is_open and asked and question.id != but:
                 self.expire(question.id)
 
+    def make_durable(self, question: Question) -> None:
+        """Make a question that was found safe from a power cut, before anything is built on it."""
+        files.make_durable(self._paths.request(question.id))
+
     def find(self, question_id: object) -> Question | None:
         """The question of that very id, if there is one."""
         if not isinstance(question_id, str) or not ID.fullmatch(question_id):
@@ -203,6 +209,8 @@ class Approvals:
         failure: StoreError | None = None
         for question in self.all():
             try:
+                if (question.is_open and not question.sent) or question.owes_mail:
+                    self.make_durable(question)
                 if question.is_open and not question.sent:
                     yield self._send(question)
                 if question.owes_mail:
@@ -281,7 +289,9 @@ class Approvals:
             if old is None:
                 raise self._unknown(question_id, by)
             new = change(old)
-            if new != old:
+            if new == old:
+                self.make_durable(old)
+            else:
                 self._write(new)
             return new
 

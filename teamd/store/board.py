@@ -95,6 +95,7 @@ class Board:
         with self._writing() as (tasks, fd):
             made = (task for task in tasks.by_id.values() if key and task.key == key)
             if (again := next(made, None)) is not None:
+                self._files.make_durable(again)
                 return again
             links = check_links("that is made", blocked_by, tasks)
             now = time.time()
@@ -179,7 +180,8 @@ class Board:
         with self._writing() as (before, _):
             old = before.get(task_id)
             new = rule(old, before)
-            if new == old:
+            if new == old:  # by whom, is not known: maybe by one that was killed at it
+                self._files.make_durable(old)
                 return Changed(old)
             after = before.with_task(new)
             team = Roster(self._paths).read()
@@ -216,6 +218,7 @@ class Board:
             tasks = self.read()
             for task in tasks.by_id.values():
                 if task.untold:
+                    self._files.make_durable(task)
                     tasks = tasks.with_task(self._tell(task))
             yield tasks, fd
 

@@ -89,6 +89,11 @@ class BoardFiles:
         """Put a task's file in place, whole."""
         files.replace(self._paths.task(task.id), task.encode(), durable=self._durable)
 
+    def make_durable(self, task: Task) -> None:
+        """Make a task that was found safe from a power cut, before anything is built on it."""
+        if self._durable:
+            files.make_durable(self._paths.task(task.id))
+
     def next_id(self, fd: int) -> str:
         """An id that no task has, nor had: also one whose file somebody removed."""
         last = 0

@@ -1,10 +1,20 @@
-"""Crash-safe files: the only module that appends or renames."""
+"""Crash-safe files: the only module that appends or renames.
+
+**What is safe from a power cut.** A file's data is safe once the file was synced, its name once its
+directory was. The functions here that are durable return only then, so what this process has
+written is safe. What it *finds* is not: whoever wrote it may have been killed between the write and
+the sync, and the kernel shows it to everybody while a power cut can still take it away. So whoever
+builds on what it has found (acknowledges it, acts on it, removes what it was made from, answers
+that nothing is to be done) calls `make_durable` first. For a file that only this process writes,
+once after it was first read is enough.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import sys
+import time
 from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
+DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside
 _CHUNK: Final = 1 << 20
 
 
@@ -98,6 +109,38 @@ def write_at_end(fd: int, line: bytes) -> None:
     except OSError:
         os.ftruncate(fd, size)
         raise
+
+
+def make_durable(path: Path) -> None:
+    """Make what was found under a name safe from a power cut: its data and its name.
+
+    Nothing is done where there is no such file. For whom, see the module.
+
+    Raises:
+        StoreError: the disk failed, or the file cannot be read.
+    """
+    with told(path):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        try:
+            sync(fd)
+        finally:
+            os.close(fd)
+        sync_directory(path.parent)
+
+
+def put_aside(path: Path) -> Path:
+    """Give a damaged file another name, under which nothing looks for it but a person.
+
+    Returns:
+        Where it is now.
+    """
+    kept = path.with_name(f"{path.name}{DAMAGED}{time.time_ns()}")
+    with told(path):
+        path.rename(kept)
+    return kept
 
 
 def read(path: Path) -> bytes | None:
@@ -199,7 +242,8 @@ def sync_directory(directory: Path) -> None:
 def make_private_directory(directory: Path, *, parents: bool = True) -> None:
     """Make a directory that only its owner can look into, with its parents, unless it is there.
 
-    Its name is on the disk when this returns: what is synced within it would be lost with it.
+    The names of those that it makes are on the disk when this returns: what is synced within them
+    would be lost with them. Of one that is there already that is not known, see the module.
     """
     with told(directory):
         if directory.is_dir():

@@ -48,6 +48,7 @@ class Intake:
         self._rejected = rejected
         self._durable = durable
         self._truncated = ""  # a batch whose marker is gone, for ever
+        self._named = ""  # a batch that another reader has named, and whose name is safe now
 
     def current(self, fd: int) -> Position | None:
         """Where the next delivery begins; new mail is set aside once what was taken is done."""
@@ -55,10 +56,12 @@ class Intake:
         if before is None:
             return self._set_aside(fd, 0)
         fresh = self._behind_marker(fd, before.batch)
-        if fresh is not None and fresh == os.fstat(fd).st_size:
+        if fresh is not None and before.batch != self._named:
             # Its reader was killed before step 3, maybe before the file's name was on the disk.
             if self._durable:
                 files.sync_directory(self._inbox.parent)
+            self._named = before.batch
+        if fresh is not None and fresh == os.fstat(fd).st_size:
             self._truncate(fd)
             fresh = None
         if before.at < self._taken.size():

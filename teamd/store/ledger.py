@@ -23,7 +23,7 @@ from teamd.store.entries import Account, Reservation, Terms
 from teamd.store.trouble import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from teamd.identity import Identity
@@ -55,6 +55,7 @@ class Ledger:
         self._accounts = Accounts()
         self._head = b""
         self._offset = 0
+        self._named = (0, 0)  # the file whose name is known to be safe: device and inode
 
     def read(self) -> Accounts:
         """All accounts; calls of dead processes count in full. Nothing is locked or written.
@@ -78,6 +79,8 @@ class Ledger:
         with self._locked() as fd:
             if terms.encode() != self._accounts.terms.encode():
                 self._add(fd, {"record": "terms", **terms.encode()}, durable=True)
+            else:
+                self._sync(fd)
 
     def terms(self) -> Terms:
         """The terms in force."""
@@ -183,7 +186,21 @@ class Ledger:
         files.write_at_end(fd, _line({**record, "time": time.time()}))
         self._catch_up(fd)  # applied as everybody else reads it
         if durable:
-            files.sync(fd)
+            self._sync(fd)
+
+    def _sync(self, fd: int) -> None:
+        """Make all records safe, and the name of a file that another process may have put there."""
+        files.sync(fd)
+        found = os.fstat(fd)
+        if self._named != (found.st_dev, found.st_ino):
+            files.sync_directory(self._path.parent)
+            self._named = (found.st_dev, found.st_ino)
+
+    def restore(self, used: Mapping[str, Account]) -> None:
+        """Begin anew with what is known to have been used, where there is no ledger any more."""
+        with self._locked():
+            self._accounts = Accounts(used=dict(used))
+            self._replace()
 
     def _replace(self) -> None:
         """Put the sums in the place of the records; whoever waits for the lock opens the new."""

@@ -76,9 +76,14 @@ def behind_marker(fd: int, batch: str) -> int | None:
     return None
 
 
+def is_marker(line: bytes) -> bool:
+    """Whether it tells that all above it was taken."""
+    return _MARKER.fullmatch(line) is not None
+
+
 def is_nothing(line: bytes) -> bool:
     """Whether it is blank, or a marker."""
-    return not line.strip() or _MARKER.fullmatch(line) is not None
+    return not line.strip() or is_marker(line)
 
 
 def sort(

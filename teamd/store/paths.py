@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -237,3 +238,16 @@ class TeamPaths:
         ):
             files.make_private_directory(folder)
         files.ignore(self.root)
+        self.make_durable()
+
+    def make_durable(self) -> None:
+        """Make the names of a layout safe that was found, and that no supervisor has served yet.
+
+        Whoever made it may have been killed at that. One that was claimed was finished before.
+        """
+        if files.exists(self.supervisor):
+            return
+        above = (self.root.parent,) if self.own_name is None else (self.root.parent, self.home)
+        for folder in (self.root, *above):
+            with suppress(PermissionError):  # one may go through a folder that one may not read
+                files.sync_directory(folder)

@@ -66,12 +66,14 @@ def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
         found = discover(_here())
         if found is None:
             raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
+        found.make_durable()
         return found
     if not files.is_directory(chosen.root):
         if team is not None:
             raise NoTeam(f"there is no team {team!r} in {chosen.home}; `teamctl create {team}`")
         raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
     files.check_owner(chosen.root)
+    chosen.make_durable()
     return chosen
 
 

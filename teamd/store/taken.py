@@ -205,6 +205,8 @@ class Taken:
         line, _, _ = os.pread(fd, _LONGEST_HEADER, 0).partition(b"\n")
         found = _HEADER.fullmatch(line + b"\n")
         if found is None:
-            raise StoreError(f"{self.path} is damaged; move it away and look in it for lost mail")
+            raise StoreError(
+                f"{self.path} is damaged; `teamd restart` puts it aside and delivers what it holds"
+            )
         figures = dict(zip(_WIDTHS, map(int, found.groups()[1:]), strict=True))
         return Position(batch=found[1].decode(), **figures)

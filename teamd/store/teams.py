@@ -177,6 +177,7 @@ def remove(paths: TeamPaths) -> None:
     aside = paths.root.with_name(f".deleted-{paths.root.name}-{os.urandom(4).hex()}")
     try:
         paths.root.rename(aside)
+        files.sync_directory(aside.parent)
         shutil.rmtree(aside)
     except OSError as error:
         raise TeamError(f"{paths.root} cannot be removed: {error.strerror}") from error

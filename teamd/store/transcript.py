@@ -44,6 +44,11 @@ class Transcript:
             self._check()
         files.append_alone(self.path, lines, durable=self._durable)
 
+    def make_durable(self) -> None:
+        """Make what was read safe from a power cut, before anything is built on it, see `files`."""
+        if self._durable:
+            files.make_durable(self.path)
+
     def records(self) -> Iterator[Record]:
         """Yield what was written, oldest first; a line that a killed writer tore is passed over."""
         for line in (files.read(self.path) or b"").split(b"\n"):

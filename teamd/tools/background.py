@@ -175,7 +175,8 @@ class Jobs:
     def _keep(self, job: Job) -> None:
         self._jobs[job.id] = job
         try:
-            files.replace(self._folder / f"{job.id}.json", job.encode(), durable=False)
+            # That it began is safe: the model reads its id, which no other job may have.
+            files.replace(self._folder / f"{job.id}.json", job.encode(), durable=job.runs)
         except StoreError:  # a full disk: what is known here is right all the same
             if job.runs:
                 del self._jobs[job.id]

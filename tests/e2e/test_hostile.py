@@ -185,6 +185,9 @@ def test_one_damaged_file_hides_nobody_and_is_told(project: Project) -> None:
     assert checked.status == 1
     assert checked.stdout.count("FAIL") == 2
     project.paths.ledger.rmdir()
+    project.paths.taken("ann").unlink()
     project.start()
+    project.paths.taken("ann").write_text('{"batch": "x')  # while it is at work
+    project.do("teamctl", "send", "ann", "Look.")
     wait_until(lambda: "ann cannot go on" in project.mail("lead"), timeout_seconds=40)
     project.do("teamctl", "send", "bob", "Are you there?", "--wait")

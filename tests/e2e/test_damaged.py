@@ -1,0 +1,41 @@
+"""A start over damaged files: the team works, and its person is told."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+def test_a_start_over_damaged_files_works_and_is_told(project: Project) -> None:
+    """A power cut can leave the supervisor's own taken mail by name and empty."""
+    paths = project.paths
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
+    project.do("teamd", "stop")
+    paths.taken("teamd").touch()
+    paths.ledger.write_bytes(b"\0" * 100)
+    paths.request("abcdef").write_text("{")
+    checked = project.run("teamctl", "doctor")
+    assert checked.status == 1
+    assert checked.stdout.count("is damaged") == 3
+    assert "`teamd restart` puts it aside" in checked.stdout
+    project.start()
+    mail = project.do("teamctl", "inbox")
+    for name, consequence in (
+        ("teamd.taken.jsonl", "nobody waits any more for the requests in it"),
+        ("ledger.jsonl", "what was used is counted anew from the conversations"),
+        ("abcdef.json", "whoever asked has to ask again"),
+    ):
+        assert f"{name} was damaged, and is kept as {name}.damaged-" in mail
+        assert consequence in mail
+    assert len(project.log("teamd", "put aside")) == 3
+    project.do("teamctl", "send", "ann", "Are you there?", "--wait")
+    project.wait_for("ann", "idle", turns=2)
+    usage = json.loads(project.do("teamctl", "usage", "--json"))
+    assert usage["total"]["calls"] == 2
+    checked = project.run("teamctl", "doctor")
+    assert checked.stdout.count("was damaged, and put aside") == 3
+    assert "FAIL" not in checked.stdout

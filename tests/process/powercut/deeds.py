@@ -1,0 +1,204 @@
+"""What a process does in a scene: `python deeds.py TEAM DEED ARGUMENTS…`.
+
+Each deed imports what it needs, so that a scene of many processes is quick.
+"""
+
+# ruff: noqa: PLC0415 -- see above
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd.store.paths import TeamPaths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.programs.program import Sink
+    from teamd.store.ledger import Ledger
+
+_LONG: Final = 1 << 20
+
+
+def create(paths: TeamPaths) -> None:
+    """Make the team directory."""
+    paths.create()
+
+
+def go_on(paths: TeamPaths) -> None:
+    """Add a task and send mail in a team directory that was found, as a command does."""
+    from teamd.store import places
+    from teamd.store.board import Board
+    from teamd.store.post import Post
+
+    found = places.existing(str(paths.root))
+    Board(found, Post(found, durable=True, max_bytes=_LONG), "lead").add("x")
+    put(found, "lead", "hi")
+
+
+def put(paths: TeamPaths, to: str, *contents: str) -> None:
+    """Send mail; without any, the inbox is only made."""
+    from teamd.protocol import Message
+    from teamd.store.mailbox import Mailbox
+
+    messages = (Message(sender="eve", to=to, content=content) for content in contents)
+    Mailbox(paths, to).put(*messages)
+
+
+def take(paths: TeamPaths, most: str = "") -> None:
+    """Read mail as its owner does, and keep it in a transcript that nobody looks into."""
+    from teamd.store.mailbox import Mailbox, Portion
+    from teamd.store.transcript import Transcript
+
+    box = Mailbox(paths, "bob")
+    batch = box.take(Portion(messages=int(most) if most else None))
+    if batch.messages:
+        mail = [message.to_json() for message in batch.messages]
+        Transcript(paths.transcript("bob")).append({"record": "mail", "messages": mail})
+    box.done(batch)
+
+
+def take_only(paths: TeamPaths) -> None:
+    """Take mail, and end with it in hand."""
+    from teamd.store.mailbox import Mailbox
+
+    Mailbox(paths, "bob").take()
+
+
+def talk(paths: TeamPaths) -> None:
+    """Read mail as a teammate does, whose conversation knows what it has had."""
+    from teamd.agent.conversation import Conversation
+    from teamd.store.mailbox import Mailbox
+    from teamd.store.transcript import Transcript
+
+    conversation = Conversation(Transcript(paths.transcript("bob")))
+    box = Mailbox(paths, "bob")
+    batch = box.take()
+    if fresh := [message for message in batch.messages if conversation.is_new(message)]:
+        conversation.deliver(fresh)
+    box.done(batch)
+
+
+def enlist(paths: TeamPaths) -> None:
+    """Put bob into the roster."""
+    from teamd.states import Status
+    from teamd.store.roster import Member, Roster
+
+    bob = Member(name="bob", role="clerk", agent_id="bob@default", status=Status.IDLE)
+    Roster(paths).update(lambda team: team.with_member(bob))
+
+
+def ask(paths: TeamPaths) -> None:
+    """Have bob submit a plan."""
+    from teamd.store.approvals import Approvals
+    from teamd.store.post import Post
+    from teamd.store.question import Kind, Question
+
+    plan = Question(id="abcdef", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0)
+    Approvals(paths, Post(paths, durable=True, max_bytes=_LONG)).ask(plan)
+
+
+def limit(paths: TeamPaths) -> None:
+    """Put a limit in force, so that calls are kept back for."""
+    from teamd.store.entries import Terms
+    from teamd.store.ledger import Ledger
+
+    Ledger(paths.ledger).agree(Terms(team_tokens=1000))
+
+
+def call(paths: TeamPaths) -> None:
+    """Keep back what a model call may take."""
+    _reserve(paths, _LONG)
+
+
+def call_and_replace(paths: TeamPaths) -> None:
+    """The same, and settle it in a ledger that has grown too long."""
+    _reserve(paths, 1)
+
+
+def _reserve(paths: TeamPaths, longest_bytes: int) -> None:
+    from decimal import Decimal
+
+    from teamd.identity import Identity
+    from teamd.store.entries import Reservation
+    from teamd.store.ledger import Ledger
+
+    ledger: Ledger = Ledger(paths.ledger, longest_bytes=longest_bytes)
+    kept = Reservation(
+        id=os.urandom(4).hex(),
+        teammate="bob",
+        process=Identity.own(),
+        model="m",
+        input_tokens=1,
+        output_tokens=1,
+        usd=Decimal(0),
+    )
+    assert ledger.reserve(kept) is None
+    if longest_bytes < _LONG:
+        ledger.settle(kept, None)
+
+
+def begin_job(paths: TeamPaths) -> None:
+    """Begin a background job."""
+    import asyncio
+
+    from teamd.tools.background import Jobs
+
+    async def work(_: Sink) -> str:
+        return "ended"
+
+    async def main() -> None:
+        Jobs(paths.jobs("bob"), ring=lambda: None).start("make", work)
+
+    asyncio.run(main())
+
+
+def remove(paths: TeamPaths) -> None:
+    """Remove the team."""
+    from teamd.store import teams
+
+    teams.remove(paths)
+
+
+def damage(paths: TeamPaths) -> None:
+    """Write rubbish over the beginning of the file of taken mail."""
+    fd = os.open(paths.taken("bob"), os.O_RDWR)
+    os.pwrite(fd, b"?", 0)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def mend(paths: TeamPaths) -> None:
+    """Put damaged files aside, as a start does."""
+    from teamd.store.damaged import repair
+
+    assert list(repair(paths, lambda *_: None))
+
+
+DEEDS: Final[dict[str, Callable[..., None]]] = {
+    deed.__name__: deed
+    for deed in (
+        create,
+        go_on,
+        put,
+        take,
+        take_only,
+        talk,
+        enlist,
+        ask,
+        limit,
+        call,
+        call_and_replace,
+        begin_job,
+        remove,
+        damage,
+        mend,
+    )
+}
+
+if __name__ == "__main__":
+    _, team, wanted, *arguments = sys.argv
+    DEEDS[wanted](TeamPaths(Path(team)), *arguments)

@@ -1,0 +1,281 @@
+"""A disk that is rebuilt from a recording, as it may stand when the power goes at any moment.
+
+What is modelled is what POSIX promises and no more: the data of a file is safe once the file was
+synced, a name once its directory was. What was not synced is lost, kept, or kept in part, for each
+file and directory by itself; the changes to one directory are kept in their order (every journal
+and copy-on-write file system does that). An overwrite in place within bytes that are safe leaves
+the old or the new ones: a sector is written whole, as SQLite relies on as well ("powersafe
+overwrite"), and what the program overwrites in place is shorter than one.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+    from random import Random
+
+Record = tuple[Any, ...]
+State = dict[str, bytes | None]  # by path below the root; `None` is a directory
+
+
+class Kept(Enum):
+    """What is left of the unsynced changes to a file's data."""
+
+    NONE = auto()
+    ALL = auto()
+    TRUNCATED = auto()
+    ZEROS = auto()
+    HALF = auto()
+
+
+@dataclass(slots=True)
+class File:
+    """A file's data: as it is seen, as it is safe, and the way from one to the other."""
+
+    data: bytes = b""
+    safe: bytes = b""
+    pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # `None`: cut off there
+    _known: dict[Kept, bytes] = field(default_factory=dict)
+
+    def change(self, offset: int, data: bytes | None) -> None:
+        """Write at an offset, or cut off there."""
+        self.data = _changed(self.data, offset, data)
+        if not self.data:
+            self.pending.clear()  # of what was cut off altogether nothing can be left
+        self.pending.append((offset, data))
+        self._known.clear()
+
+    def sync(self) -> None:
+        """Make it safe."""
+        self.safe = self.data
+        self.pending.clear()
+        self._known.clear()
+
+    def after(self, kept: Kept) -> bytes:
+        """Return what a power cut leaves."""
+        if not self.pending or kept is Kept.NONE:
+            return self.safe
+        if kept is Kept.ALL:
+            return self.data
+        if kept not in self._known:
+            self._known[kept] = self._after(kept)
+        return self._known[kept]
+
+    def _after(self, kept: Kept) -> bytes:
+        found = self.safe
+        left = sum(len(data or b"") for _, data in self.pending) // 2
+        for offset, data in self.pending:
+            if data is None:
+                found = _changed(found, offset, None)
+            elif kept is Kept.ZEROS:
+                found += bytes(max(0, offset + len(data) - len(found)))
+            elif kept is Kept.HALF:
+                whole = offset + len(data) <= len(found)
+                found = _changed(found, offset, data if whole else data[:left])
+                left = max(0, left - len(data))
+        return found
+
+
+@dataclass(slots=True)
+class Folder:
+    """A directory's entries; a change takes names away and gives names to what has a number."""
+
+    entries: dict[str, int] = field(default_factory=dict)
+    safe: dict[str, int] = field(default_factory=dict)
+    pending: list[dict[str, int | None]] = field(default_factory=list)
+
+    def change(self, names: dict[str, int | None]) -> None:
+        """Give or take names, all at once."""
+        _rename(self.entries, names)
+        self.pending.append(names)
+
+    def sync(self) -> None:
+        """Make it safe."""
+        self.safe = dict(self.entries)
+        self.pending.clear()
+
+    def after(self, changes: int) -> dict[str, int]:
+        """Return what a power cut leaves, with so many of the unsynced changes."""
+        found = dict(self.safe)
+        for names in self.pending[:changes]:
+            _rename(found, names)
+        return found
+
+
+# The same for all files and all directories; the names are those that the log of a failure has.
+MODELS: Final[dict[str, tuple[bool, Kept]]] = {
+    "nothing": (False, Kept.NONE),
+    "names": (True, Kept.NONE),
+    "data": (False, Kept.ALL),
+    "empty": (True, Kept.TRUNCATED),
+    "zeros": (True, Kept.ZEROS),
+    "half": (True, Kept.HALF),
+    "all": (True, Kept.ALL),
+}
+
+
+class Disk:
+    """The files of a project, call after call.
+
+    Args:
+        before: what stood there, safely, before the recording began.
+        ignored: tells of the line of the program that asked for a sync whether it is left out.
+    """
+
+    def __init__(self, before: State, ignored: Callable[[str], bool] = lambda _: False) -> None:
+        self._nodes: list[File | Folder] = [Folder()]
+        self._numbers: dict[int, int] = {}  # by inode, as it is now: inodes come back
+        self._ignored = ignored
+        for path, data in sorted(before.items()):
+            node = Folder() if data is None else File(data, data)
+            self._name(path, self._add(node))
+        for node in self._nodes:
+            node.sync()
+
+    def apply(self, record: Record) -> bool:  # noqa: C901 -- one case a call
+        """Follow one record; returns whether a power cut may leave something else now."""
+        _, call, place, *facts = record
+        match call, facts:
+            case "open", (inode, made, emptied):
+                if made:
+                    self._numbers[inode] = self._add(File())
+                    self._name(place, self._numbers[inode])
+                elif emptied and self._file(place, inode).data:
+                    self._file(place, inode).change(0, None)
+            case "pwrite", (inode, offset, data):
+                self._file(place, inode).change(offset, data)
+            case "ftruncate", (inode, length):
+                self._file(place, inode).change(length, None)
+            case "rename", (old,):
+                self._rename(old, place)
+            case (("unlink" | "rmdir"), ()):
+                folder, name = self._above(place)
+                folder.change({name: None})
+            case "mkdir", ():
+                self._name(place, self._add(Folder()))
+            case (("sync" | "syncdir"), (inode, site)):
+                node = self._find(place) if call == "syncdir" else self._file(place, inode)
+                if self._ignored(site) or not node.pending:
+                    return False
+                node.sync()
+            case _:
+                raise ValueError(record)
+        return True
+
+    def after(self, model: str) -> State:
+        """Return what a power cut leaves now, by one of the `MODELS`."""
+        names, kept = MODELS[model]
+        return self._found(lambda: kept, lambda pending: pending if names else 0)
+
+    def after_by_chance(self, chance: Random) -> State:
+        """Return what a power cut leaves now, of each file and directory something else."""
+        kinds = list(Kept)
+        return self._found(lambda: chance.choice(kinds), lambda pending: chance.randint(0, pending))
+
+    def _found(self, kept: Callable[[], Kept], changes: Callable[[int], int]) -> State:
+        """Return what is left where that much is kept of each file and of each directory."""
+        found: State = {}
+        left = [("", 0)]
+        while left:
+            path, number = left.pop()
+            node = self._nodes[number]
+            if isinstance(node, File):
+                found[path] = node.after(kept()) if node.pending else node.data
+                continue
+            if path:
+                found[path] = None
+                path += "/"
+            entries = node.after(changes(len(node.pending))) if node.pending else node.entries
+            left += [(path + name, entry) for name, entry in entries.items()]
+        return found
+
+    def _add(self, node: File | Folder) -> int:
+        self._nodes.append(node)
+        return len(self._nodes) - 1
+
+    def _name(self, place: str, number: int) -> None:
+        folder, name = self._above(place)
+        folder.change({name: number})
+
+    def _rename(self, old: str, new: str) -> None:
+        folder, name = self._above(old)
+        there, new_name = self._above(new)
+        if folder is there:
+            folder.change({name: None, new_name: folder.entries[name]})
+            return
+        there.change({new_name: folder.entries[name]})
+        folder.change({name: None})
+
+    def _above(self, place: str) -> tuple[Folder, str]:
+        parent, _, name = place.rpartition("/")
+        folder = self._find(parent)
+        assert isinstance(folder, Folder)
+        return folder, name
+
+    def _find(self, place: str) -> File | Folder:
+        node = self._nodes[0]
+        for name in filter(None, place.split("/")):
+            assert isinstance(node, Folder)
+            node = self._nodes[node.entries[name]]
+        return node
+
+    def _file(self, place: str, inode: int) -> File:
+        if inode not in self._numbers:  # it was there before the recording
+            folder, name = self._above(place)
+            self._numbers[inode] = folder.entries[name]
+        node = self._nodes[self._numbers[inode]]
+        assert isinstance(node, File)
+        return node
+
+
+def read_log(path: Path, start: int = 0) -> list[Record]:
+    """Return the records of a log from an offset on: process, call, place, facts."""
+    data, found = path.read_bytes() if path.exists() else b"", []
+    while start < len(data):
+        end = start + 4 + int.from_bytes(data[start : start + 4], "big")
+        found.append(pickle.loads(data[start + 4 : end]))
+        start = end
+    return found
+
+
+def state_of(root: Path, names: Iterable[str]) -> State:
+    """Return what stands below a folder, in files and directories of such names."""
+    found: State = {}
+    for name in names:
+        top = root / name
+        for path in (top, *sorted(top.rglob("*"))) if top.exists() else ():
+            place = str(path.relative_to(root))
+            if "/logs/" not in place:
+                found[place] = None if path.is_dir() else path.read_bytes()
+    return found
+
+
+def put_state(root: Path, state: State) -> None:
+    """Make a state in an empty folder."""
+    for place, data in sorted(state.items()):
+        path = root / place
+        if data is None:
+            path.mkdir(mode=0o700)
+        else:
+            path.write_bytes(data)
+            path.chmod(0o600)
+
+
+def _changed(found: bytes, offset: int, data: bytes | None) -> bytes:
+    if data is None:
+        return found[:offset] + bytes(max(0, offset - len(found)))
+    return found[:offset] + bytes(max(0, offset - len(found))) + data + found[offset + len(data) :]
+
+
+def _rename(entries: dict[str, int], names: dict[str, int | None]) -> None:
+    for name, number in names.items():
+        if number is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = number

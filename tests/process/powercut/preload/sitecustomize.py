@@ -1,0 +1,275 @@
+"""A recorder of what a process does to the files of a team, and a killer at chosen points of it.
+
+Python imports this module at the start of every process whose PYTHONPATH names its folder. With
+`POWERCUT_LOG` in the environment, each call that changes or syncs something below
+`POWERCUT_ROOT` is carried out and written down under one lock, so that the log has one order over
+all processes. Syncs are only written down: what they would have made safe is for `disk` to tell.
+
+`POWERCUT_KILLS` names a file with one JSON object: the process that next comes to that call on
+such a path kills itself there, and takes the file away first. Its keys:
+
+* `call`: `open`, `pwrite`, `ftruncate`, `rename`, `unlink`, `mkdir`, `sync`, `syncdir` …
+* `path`: a regular expression, found in the path below the root (of a rename: the new one).
+* `when`: `before` or `after`.
+* `holds` (may be missing): a text that the process wrote last to that path.
+* `skip` (may be missing): how many such calls are let pass, over all processes.
+
+Only the standard library is used, and nothing of what is tested.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pickle
+import re
+import signal
+import stat
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_SYNCS = ("sync", "sync_directory")
+_OURS = re.compile(r"/(team(?:d|ctl)/.*)")
+_RECORDED = (".team", ".teams", "team.toml", "deep")
+
+_real: dict[str, Any] = {}
+_written: dict[str, bytes] = {}
+_log = _root = _kills = ""
+_within = False  # a call of ours is being carried out
+
+
+def install(log: str, root: str, kills: str) -> None:
+    """Record from now on; what is recorded so far by this process goes to the old log."""
+    global _log, _root, _kills
+    _log, _root, _kills = log, os.path.realpath(root), kills
+    if _real:
+        return
+    for name, wrapped in _WRAPPED.items():
+        _real[name] = getattr(os, name)
+        setattr(os, name, wrapped)
+    os.replace, os.remove = os.rename, os.unlink
+    sys.addaudithook(_watch)
+
+
+def mark(log: str, facts: dict[str, Any]) -> None:
+    """Write down a fact between the calls."""
+    with _locked(log) as fd:
+        _write(fd, ("mark", facts))
+
+
+@contextmanager
+def _locked(log: str) -> Iterator[int]:
+    # Opened anew each time: a lock that came through a fork would exclude nobody.
+    opened, closed = _real.get("open", os.open), os.close
+    fd = opened(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield fd
+    finally:
+        closed(fd)
+
+
+def _write(fd: int, record: tuple[Any, ...]) -> None:
+    data = pickle.dumps((os.getpid(), *record))
+    _real.get("write", os.write)(fd, len(data).to_bytes(4, "big") + data)
+
+
+@contextmanager
+def _recording(call: str, place: str) -> Iterator[Callable[..., None]]:
+    """Carry out a call on a place below the root; yields what writes it down."""
+    global _within  # noqa: PLW0603 -- one recorder a process, without an object to hold it
+    _die(call, place, "before")
+    with _locked(_log) as fd:
+        _within = True
+        try:
+            yield lambda *facts: _write(fd, (call, place, *facts))
+        finally:
+            _within = False
+    _die(call, place, "after")
+
+
+def _die(call: str, place: str, when: str) -> None:
+    try:
+        fd = _real["open"](_kills, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        plan = json.loads(os.pread(fd, 1 << 16, 0) or b"null")
+        if (
+            plan is None
+            or (plan["call"], plan["when"]) != (call, when)
+            or not re.search(plan["path"], place)
+            or plan.get("holds", "").encode() not in _written.get(place, b"")
+        ):
+            return
+        left = plan.get("skip", 0)
+        _real["ftruncate"](fd, 0)
+        if left:
+            _real["pwrite"](fd, json.dumps({**plan, "skip": left - 1}).encode(), 0)
+            return
+        _real["unlink"](_kills)
+    finally:
+        os.close(fd)
+    mark(_log, {"killed": plan})
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _place_of(path: Any, dir_fd: int | None = None) -> str | None:
+    """The path below the root, or `None` for what is not recorded."""
+    if isinstance(path, int):
+        return None
+    name = os.fsdecode(path)
+    if dir_fd is not None:
+        name = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name)
+    folder, base = os.path.split(os.path.abspath(name))
+    return _place(os.path.join(os.path.realpath(folder), base))
+
+
+def _place_at(fd: int) -> str | None:
+    try:
+        return _place(os.readlink(f"/proc/self/fd/{fd}"))
+    except OSError:
+        return None
+
+
+def _place(path: str) -> str | None:
+    if path == _root:
+        return ""
+    place = path.removeprefix(_root + "/")
+    if place == path or place.endswith(" (deleted)") or "/logs/" in place:
+        return None
+    return place if place.partition("/")[0] in _RECORDED else None
+
+
+def _site() -> str:
+    """The line of the program that asked for a sync."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        ours = _OURS.search(file)
+        if ours is not None and name not in _SYNCS:
+            return f"{ours[1]}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "nobody's"
+
+
+def _open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    changing = flags & (os.O_CREAT | os.O_TRUNC)
+    place = _place_of(path, dir_fd) if changing else None
+    if place is None:
+        fd: int = _real["open"](path, flags, mode, dir_fd=dir_fd)
+        return fd
+    with _recording("open", place) as record:
+        try:
+            before = os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            before = None
+        fd = _real["open"](path, flags, mode, dir_fd=dir_fd)
+        inode = os.fstat(fd).st_ino
+        record(inode, before is None or before.st_ino != inode, bool(flags & os.O_TRUNC))
+    return fd
+
+
+def _pwrite(fd: int, data: Any, offset: int) -> int:
+    return _put(fd, data, lambda: (_real["pwrite"](fd, data, offset), offset))
+
+
+def _write_next(fd: int, data: Any) -> int:
+    def put() -> tuple[int, int]:
+        count = _real["write"](fd, data)
+        return count, os.lseek(fd, 0, os.SEEK_CUR) - count
+
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        count: int = _real["write"](fd, data)
+        return count
+    return _put(fd, data, put)
+
+
+def _put(fd: int, data: Any, put: Callable[[], tuple[int, int]]) -> int:
+    place = _place_at(fd)
+    if place is None:
+        return put()[0]
+    with _recording("pwrite", place) as record:
+        count, offset = put()
+        _written[place] = bytes(data)[:count]
+        record(os.fstat(fd).st_ino, offset, _written[place])
+    return count
+
+
+def _ftruncate(fd: int, length: int) -> None:
+    place = _place_at(fd)
+    if place is None:
+        _real["ftruncate"](fd, length)
+        return
+    with _recording("ftruncate", place) as record:
+        _real["ftruncate"](fd, length)
+        record(os.fstat(fd).st_ino, length)
+
+
+def _rename(
+    src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+) -> None:
+    old, new = _place_of(src, src_dir_fd), _place_of(dst, dst_dir_fd)
+    if old is None or new is None:
+        _real["rename"](src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        return
+    with _recording("rename", new) as record:
+        _real["rename"](src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+        record(old)
+
+
+def _named(call: str) -> Callable[..., None]:
+    def carry_out(path: Any, *rest: Any, dir_fd: int | None = None, **more: Any) -> None:
+        place = _place_of(path, dir_fd)
+        if place is None:
+            _real[call](path, *rest, dir_fd=dir_fd, **more)
+            return
+        with _recording(call, place) as record:
+            _real[call](path, *rest, dir_fd=dir_fd, **more)
+            record()
+
+    return carry_out
+
+
+def _sync(fd: int) -> None:
+    found = os.fstat(fd)
+    place = _place_at(fd)
+    if place is None:
+        return
+    site = _site()
+    with _recording("syncdir" if stat.S_ISDIR(found.st_mode) else "sync", place) as record:
+        record(found.st_ino, site)
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note what goes past the recorder."""
+    if event != "open" or _within or not isinstance(arguments[0], str | bytes):
+        return
+    if (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR) and arguments[1] is not None:
+        with suppress(OSError):
+            place = _place_of(arguments[0])
+            if place is not None:
+                mark(_log, {"unrecorded": place})
+
+
+_WRAPPED: dict[str, Callable[..., Any]] = {
+    "open": _open,
+    "pwrite": _pwrite,
+    "write": _write_next,
+    "ftruncate": _ftruncate,
+    "rename": _rename,
+    "unlink": _named("unlink"),
+    "mkdir": _named("mkdir"),
+    "rmdir": _named("rmdir"),
+    "fsync": _sync,
+    "fdatasync": _sync,
+}
+
+if "POWERCUT_LOG" in os.environ:
+    install(*(os.environ[f"POWERCUT_{key}"] for key in ("LOG", "ROOT", "KILLS")))

@@ -1,0 +1,199 @@
+"""Short scenes without a supervisor, for what a whole play meets too seldom to rely on.
+
+A scene is a few processes, see `deeds`, some of which are killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.process.powercut.recording import Recording
+
+_DEEDS: Final = Path(__file__).with_name("deeds.py")
+
+
+class Scene:
+    """The processes of one scene, in the order in which they run.
+
+    Args:
+        recording: of the project.
+        team: the team directory, below the project's folder.
+    """
+
+    def __init__(self, recording: Recording, team: str = ".team") -> None:
+        self._recording = recording
+        self._root = recording.project.folder / team
+
+    def beside(self, team: str) -> Scene:
+        """The same project, and another team directory."""
+        return Scene(self._recording, team)
+
+    def do(self, deed: str, *arguments: str, killed: bool = False, **told: Any) -> None:
+        """Run a process to its end, or to its death; what is told is what it did."""
+        argv = [sys.executable, str(_DEEDS), str(self._root), deed, *arguments]
+        environment = self._recording.project.environment
+        ended = subprocess.run(argv, env=environment, check=False, timeout=60)
+        self._see(argv, ended.returncode, killed=killed, **told)
+
+    def command(self, *argv: str, killed: bool = False, **told: Any) -> None:
+        """Run one of the installed commands to its end, or to its death."""
+        self._see(argv, self._recording.project.run(*argv).status, killed=killed, **told)
+
+    def append(self, *contents: str, garbage: str = "") -> None:
+        """Have another program put messages without ids into an inbox, behind a bad line."""
+        lines = [json.dumps({"from": "script", "content": content}) for content in contents]
+        text = "".join(f"{line}\n" for line in [garbage, *lines] if line)
+        self._recording.append(self._root / "inbox/bob.jsonl", text)
+        for content in contents:
+            self._recording.mark(sent=("bob", content))
+        if garbage:
+            self._recording.mark(garbage=("bob", garbage))
+
+    def kill_at(self, call: str, path: str, when: str = "before") -> None:
+        """Have the next process that comes there die."""
+        self._recording.kill_at(call, path, when)
+
+    def _see(self, argv: object, status: int, *, killed: bool, **told: Any) -> None:
+        assert status == (-signal.SIGKILL if killed else os.EX_OK), argv
+        if told:
+            self._recording.mark(**told)
+
+
+def a_teammate_dies_with_a_record(scene: Scene) -> None:
+    """It has written the mail down, and not synced; the next one reads that it stands there."""
+    scene.do("create")
+    scene.do("put", "bob", "a", sent=("bob", "a"))
+    scene.kill_at("sync", "transcripts/bob")
+    scene.do("talk", killed=True)
+    scene.do("talk")
+
+
+def the_person_stops_reading(scene: Scene) -> None:
+    """Ctrl-C comes once the mail is shown and written down, and not synced."""
+    scene.do("create")
+    scene.do("put", "lead", "a", sent=("lead", "a"))
+    scene.kill_at("sync", "user.jsonl")
+    scene.command("teamctl", "inbox", killed=True)
+    scene.command("teamctl", "inbox")
+
+
+def a_change_is_repeated(scene: Scene) -> None:
+    """The command died between rename and sync; the same one finds nothing to change."""
+    scene.do("create")
+    scene.command("teamctl", "task", "add", "x", task={"id": "1"})
+    change = ("teamctl", "task", "update", "1", "--description", "version 1")
+    scene.kill_at("syncdir", "tasks$")
+    scene.command(*change, killed=True)
+    scene.command(*change, task={"id": "1", "version": 1})
+
+
+def an_answer_is_repeated(scene: Scene) -> None:
+    """So did the command that approves a plan."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("ask")
+    scene.kill_at("syncdir", "requests$")
+    scene.command("teamctl", "approve", "abcdef", killed=True)
+    scene.command("teamctl", "approve", "abcdef", answered=("abcdef", "approved"))
+
+
+def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
+    """By the disk, say; the next start has its mail delivered again."""
+    scene.do("create")
+    scene.do("put", "bob", "a", sent=("bob", "a"))
+    scene.do("take_only")
+    scene.do("damage")
+    scene.do("mend")
+
+
+def a_line_is_rejected(scene: Scene) -> None:
+    """The line that is none is behind the position of the reader, whose file stays."""
+    scene.do("create")
+    scene.do("put", "bob")
+    scene.append("one", "two", garbage="rubbish")
+    scene.do("take", "1")
+
+
+def a_reader_dies_before_its_file_is_named(scene: Scene) -> None:
+    """What the next one delivers has its ids from that file, and new mail waits behind it."""
+    scene.do("create")
+    scene.do("put", "bob")
+    scene.append("one")
+    scene.kill_at("rename", "bob.taken", "after")
+    scene.do("take", killed=True)
+    scene.append("two")
+    scene.do("take")
+    scene.do("take")
+
+
+def a_reader_dies_with_the_inbox_cut_off(scene: Scene) -> None:
+    """The next one is done with the mail, which has no id: it may not come back."""
+    scene.do("create")
+    scene.do("put", "bob")
+    scene.append("one")
+    scene.kill_at("ftruncate", "inbox/bob", "after")
+    scene.do("take", killed=True)
+    scene.do("take")
+
+
+def a_ledger_is_replaced(scene: Scene) -> None:
+    """Whoever replaced it dies before the new one's name is safe; others go on in it."""
+    scene.do("create")
+    scene.do("limit")
+    scene.do("call", asked="bob")
+    scene.kill_at("rename", "ledger.jsonl", "after")
+    scene.do("call_and_replace", killed=True, asked="bob")
+    scene.do("call", asked="bob")
+
+
+def a_team_is_made_half(scene: Scene) -> None:
+    """Whoever makes it dies; the person goes on in what stands there, with no supervisor yet."""
+    scene.kill_at("mkdir", "/tasks$", "after")
+    scene.do("create", killed=True)
+    scene.do("go_on", task={"id": "1"}, sent=("lead", "hi"))
+
+
+def a_team_is_made_deep(scene: Scene) -> None:
+    """In a folder of folders that are not there yet."""
+    deep = scene.beside("deep/er/.team")
+    deep.do("create")
+    deep.do("go_on", task={"id": "1"}, sent=("lead", "hi"), team="deep")
+
+
+def a_team_is_removed(scene: Scene) -> None:
+    """It is gone, and does not come back."""
+    web = scene.beside(".teams/web")
+    web.do("create")
+    web.do("remove", removed=True, team="web")
+
+
+def a_job_is_begun(scene: Scene) -> None:
+    """Its number is told, and may be no other's."""
+    scene.do("create")
+    scene.do("begin_job", job=("bob", "1"))
+
+
+SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
+    a_teammate_dies_with_a_record,
+    the_person_stops_reading,
+    a_change_is_repeated,
+    an_answer_is_repeated,
+    a_file_of_taken_mail_is_damaged,
+    a_line_is_rejected,
+    a_reader_dies_before_its_file_is_named,
+    a_reader_dies_with_the_inbox_cut_off,
+    a_ledger_is_replaced,
+    a_team_is_made_half,
+    a_team_is_made_deep,
+    a_team_is_removed,
+    a_job_is_begun,
+)

@@ -1,0 +1,91 @@
+"""Power cuts while a whole team is at work, and processes are killed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.process.powercut import play
+from tests.process.powercut.disk import MODELS
+from tests.process.powercut.judging import TEAMS, Cut, Facts, Tally, court, cuts, judge_all
+from tests.process.powercut.starts import Starts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+    from tests.process.powercut.disk import Record, State
+
+_STATES: Final = 20_000
+_STARTS: Final = 300
+_SECOND_CUTS: Final = 5  # states of each recovery
+_ROSTER: Final = f"{TEAMS['']}/config.json"
+
+
+def test_a_power_cut_forgets_nothing_of_a_short_play(project: Project) -> None:
+    done = play.short(project, Random(1))
+    records, before = done.recording.records(), done.recording.before
+    _say(_judge(records, before, Random(1), states=200))
+    _say(_start(records, before, Random(1), project.root, starts=2))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(5400)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_power_cut_forgets_nothing_of_a_whole_play(project: Project, seed: int) -> None:
+    done = play.whole(project, Random(seed))
+    records, before = done.recording.records(), done.recording.before
+    kills = sum(record[1] == "mark" and "killed" in record[2] for record in records)
+    _say(f"seed {seed}: {len(records)} records, {kills} kills")
+    tally = _judge(records, before, Random(seed), states=_STATES)
+    _say(f"seed {seed}: {tally}")
+    assert tally.states.total() >= _STATES
+    tally = _start(records, before, Random(seed), project.root, starts=_STARTS)
+    _say(f"seed {seed}: after real starts {tally}")
+    assert tally.states["start"] >= _STARTS
+
+
+def _say(line: object) -> None:
+    """Print, for who runs it with `-s`."""
+    print(line, flush=True)  # noqa: T201
+
+
+def _judge(records: list[Record], before: State, chance: Random, *, states: int) -> Tally:
+    """Judge about so many states, spread over the whole recording."""
+    facts = Facts()
+    share = min(1.0, 1.5 * states / (len(records) * 7))
+    tally = judge_all(cuts(records, before, facts, chance=chance, mixed=1, share=share), facts)
+    assert tally.complaints == [], tally
+    return tally
+
+
+def _start(
+    records: list[Record], before: State, chance: Random, root: Path, *, starts: int
+) -> Tally:
+    """Start a team on so many states, spread over the recording, and cut each start as well."""
+    facts, tally, last, wanted = Facts(), Tally(), -1, ""
+    share = min(1.0, 1.6 * (starts + 5) / len(records))
+    with Starts(root / "starts", root / "powercut.log") as starting, court() as judging:
+        for cut in cuts(records, before, facts, chance=chance, mixed=1, share=share):
+            if cut.number != last:
+                last, wanted = cut.number, chance.choice([*MODELS, "mixed"])
+            if cut.label != wanted or _ROSTER not in cut.state:
+                continue
+            told = facts.told[""]
+            complaints, again = starting.recover(cut, told)
+            tally.states["start"] += 1
+            tally.complaints += [(cut, complaints)] if complaints else []
+            second = Facts()
+            second.told[""] = told
+            more = min(1.0, _SECOND_CUTS / max(1, len(again)))
+            for later in cuts(again, cut.state, second, chance=chance, mixed=1, share=more):
+                tally.states[later.label] += 1
+                if complaints := judging.complaints(later, second):
+                    twice = Cut(cut.number, f"{cut.label}, then {later}", {})
+                    tally.complaints.append((twice, complaints))
+            if tally.states["start"] >= starts:
+                break
+    assert tally.complaints == [], tally
+    return tally

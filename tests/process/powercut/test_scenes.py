@@ -1,0 +1,95 @@
+"""Power cuts in short scenes, at every moment and by every model; and what each sync is for."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+import teamctl
+import teamd
+from tests.e2e.harness import opened
+from tests.process.powercut.judging import Facts, cuts, cuts_without, judge_all, sites
+from tests.process.powercut.recording import Recording
+from tests.process.powercut.scenes import SCENES, Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.process.powercut.disk import Record, State
+
+_SYNCS: Final = ("sync", "sync_directory")
+_MIXED: Final = 5
+
+
+class Recorded:
+    """All scenes, each played once, when it is first asked for."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._known: dict[str, tuple[list[Record], State]] = {}
+
+    def __call__(self, scene: Callable[[Scene], None]) -> tuple[list[Record], State]:
+        """Return the records of a scene, and the disk before it."""
+        if scene.__name__ not in self._known:
+            with opened(self._folders.mktemp("scene")) as project:
+                recording = Recording(project)
+                scene(Scene(recording))
+                recording.check()
+                self._known[scene.__name__] = (recording.records(), recording.before)
+        return self._known[scene.__name__]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return Recorded(tmp_path_factory)
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+def test_a_power_cut_forgets_nothing_that_was_told(
+    recorded: Recorded, scene: Callable[[Scene], None]
+) -> None:
+    records, before = recorded(scene)
+    facts = Facts()
+    tally = judge_all(cuts(records, before, facts, chance=Random(1), mixed=_MIXED), facts)
+    assert tally.states.total() > 20
+    assert tally.complaints == [], tally
+
+
+def test_each_sync_of_the_program_is_needed(
+    recorded: Recorded,
+) -> None:
+    """Without any one of them, something that was told is lost: none is a habit."""
+    needed = {
+        site
+        for records, before in map(recorded, SCENES)
+        for site in sites(records)
+        if _loses(site, records, before)
+    }
+    assert sorted(set(_places()) - needed) == []
+
+
+def _loses(site: str, records: list[Record], before: State) -> bool:
+    """Whether something is lost without the syncs of one line."""
+    facts = Facts()
+    found = cuts_without(site, records, before, facts, chance=Random(1), share=1.0)
+    return bool(judge_all(found, facts, most_complaints=1).complaints)
+
+
+def _places() -> Iterator[str]:
+    """The lines of the program that sync something."""
+    for package in (teamd, teamctl):
+        [folder] = package.__path__
+        for path in Path(folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                if isinstance(node, ast.Call) and _name(node.func) in _SYNCS:
+                    yield f"{path.relative_to(Path(folder).parent)}:{node.lineno}"
+
+
+def _name(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""

@@ -1,0 +1,145 @@
+"""Damaged files of the program's own keep no team from starting, and what they held is saved."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.protocol import TEAMD, Message
+from teamd.store import damaged
+from teamd.store.entries import Terms
+from teamd.store.ledger import Ledger
+from teamd.store.mailbox import EMPTY, Mailbox
+from teamd.store.paths import TeamPaths
+from teamd.store.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+DAMAGES = {"empty": b"", "zeros": b"\0" * 300, "half": b'{"batch": "17', "text": b"hello\n"}
+USAGE = {"input_tokens": 10, "cache_read_tokens": 5, "cache_write_tokens": 1, "output_tokens": 2}
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+def cost(model: str, usage: Mapping[str, int]) -> Decimal | None:
+    return Decimal(usage["output_tokens"]) if model == "known" else None
+
+
+def repaired(paths: TeamPaths) -> list[str]:
+    """The names of the files that were put aside."""
+    return [damage.path.name for damage, kept in damaged.repair(paths, cost) if kept.exists()]
+
+
+def delivered(paths: TeamPaths, name: str) -> list[str]:
+    box, found = Mailbox(paths, name), []
+    while (batch := box.take()) != EMPTY:
+        found += [message.content for message in batch.messages]
+        box.done(batch)
+    return found
+
+
+def put(paths: TeamPaths, *contents: str) -> None:
+    Mailbox(paths, "bob").put(*(Message(sender="eve", to="bob", content=c) for c in contents))
+
+
+def test_a_team_without_damage_is_left_alone(paths: TeamPaths) -> None:
+    put(paths, "a")
+    Mailbox(paths, "bob").take()
+    Ledger(paths.ledger).agree(Terms(team_tokens=7))
+    assert (repaired(paths), delivered(paths, "bob")) == ([], ["a"])
+    assert damaged.find_kept(paths) == []
+
+
+@pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
+def test_taken_mail_that_still_stands_in_the_inbox_comes_once(
+    paths: TeamPaths, content: bytes
+) -> None:
+    """Its reader was killed before the inbox was cut off."""
+    put(paths, "a", "b")
+    inbox = paths.inbox("bob").read_bytes()
+    batch = Mailbox(paths, "bob").take()
+    marker = b'{"taken_as": "%s"}\n' % batch.id.encode()
+    paths.inbox("bob").write_bytes(inbox + marker)
+    paths.taken("bob").write_bytes(content)
+    assert repaired(paths) == ["bob.taken.jsonl"]
+    assert delivered(paths, "bob") == ["a", "b"]
+
+
+def test_taken_mail_behind_a_damaged_beginning_is_delivered_again(paths: TeamPaths) -> None:
+    put(paths, "a", "b")
+    Mailbox(paths, "bob").take()
+    put(paths, "c")
+    content = paths.taken("bob").read_bytes()
+    paths.taken("bob").write_bytes(content.replace(b'"at"', b'"to"', 1))
+    assert repaired(paths) == ["bob.taken.jsonl"]
+    assert sorted(delivered(paths, "bob")) == ["a", "b", "c"]
+    [kept] = damaged.find_kept(paths)
+    assert b'"to"' in kept.read_bytes()
+
+
+@pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
+def test_the_control_inbox_works_again(paths: TeamPaths, content: bytes) -> None:
+    """Nobody waits for what was in it: a power cut that damages it ends whoever asked."""
+    paths.taken(TEAMD).write_bytes(content)
+    assert repaired(paths) == ["teamd.taken.jsonl"]
+    assert Mailbox(paths, TEAMD).leftover() == ()
+
+
+@pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
+def test_damaged_requests_and_replies_are_put_aside(paths: TeamPaths, content: bytes) -> None:
+    paths.request("abcdef").write_bytes(content)
+    (paths.replies / "x.json").write_bytes(content)
+    assert repaired(paths) == ["abcdef.json", "x.json"]
+    assert repaired(paths) == [], "once is enough"
+    assert len(damaged.find_kept(paths)) == 2
+
+
+@pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
+def test_a_ledger_is_counted_anew_from_the_conversations(paths: TeamPaths, content: bytes) -> None:
+    """Without that, the limits would begin at nothing."""
+    reply = {"record": "reply", "content": [], "usage": USAGE}
+    Transcript(paths.transcript("bob")).append(
+        {**reply, "model": "known"}, {"record": "note", "text": "x"}, {**reply, "model": "other"}
+    )
+    paths.subagents.mkdir()
+    Transcript(paths.subagents / "bob-key.jsonl").append({**reply, "model": "known"})
+    paths.ledger.write_bytes(content)
+    assert repaired(paths) == ["ledger.jsonl"]
+    used = Ledger(paths.ledger).read().used["bob"]
+    assert (used.calls, used.input_tokens, used.output_tokens) == (3, 48, 6)
+    assert (int(used.usd), used.unpriced_calls) == (4, 1)
+    Ledger(paths.ledger).agree(Terms(team_tokens=7))
+    assert Ledger(paths.ledger).read().used["bob"] == used
+
+
+def test_an_empty_ledger_of_a_team_that_has_said_nothing_is_no_damage(paths: TeamPaths) -> None:
+    """It is made a moment before its first line is written."""
+    paths.ledger.write_bytes(b"")
+    assert repaired(paths) == []
+
+
+def test_a_torn_end_of_the_ledger_is_no_damage(paths: TeamPaths) -> None:
+    """What was not synced was not relied on."""
+    Ledger(paths.ledger).agree(Terms(team_tokens=7))
+    with paths.ledger.open("ab") as file:
+        file.write(b"\0" * 50)
+    assert repaired(paths) == []
+    assert Ledger(paths.ledger).terms().team_tokens == 7
+
+
+def test_damaged_tasks_stay_and_are_named(paths: TeamPaths) -> None:
+    """What is blocked by one has to stay blocked."""
+    paths.task("1").write_text(json.dumps({"subject": ""})[:5])
+    assert repaired(paths) == []
+    [sentence] = damaged.find_damaged_tasks(paths)
+    assert "tasks/1.json is damaged" in sentence
