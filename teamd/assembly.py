@@ -45,6 +45,9 @@ class Worker(Protocol):
     def caution(self) -> str | None:
         """What whoever spawns should know."""
 
+    def load(self) -> None:
+        """Load what the next child needs, unless it is loaded; called before each fork."""
+
     def role(self, role: str) -> object:
         """Look at the file of a role.
 
@@ -60,6 +63,7 @@ class Assembled:
     supervisor: Supervisor
     spawning: Spawning
     register: Register
+    teammates: Teammates
 
 
 def assembled(
@@ -147,7 +151,7 @@ def assembled(
         alive=alive,
         round_seconds=round_seconds,
     )
-    return Assembled(supervisor, spawning, register)
+    return Assembled(supervisor, spawning, register, teammates)
 
 
 def _register(parts: Parts) -> Register:
@@ -184,6 +188,7 @@ def _teammates(
 
     return Teammates(
         run=live,
+        load=worker.load,
         register=register,
         journal=parts.journal,
         tolerance=lambda: parts.tolerance,
