@@ -42,16 +42,18 @@ def turn(
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
+def project(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Project]:
     """A folder with the installed commands and a strict server; teamd is not started yet."""
-    with opened(tmp_path) as made:
+    with opened(tmp_path, installed=_installed(request)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def running(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Project]:
     """A project whose teamd runs, for all tests of a file: each takes names of its own."""
-    with opened(tmp_path_factory.mktemp("running")) as made:
+    with opened(tmp_path_factory.mktemp("running"), installed=_installed(request)) as made:
         made.start()
         yield made
 
@@ -61,3 +63,7 @@ def team(running: Project) -> Iterator[Project]:
     """The running project, of which the server has refused nothing by the end of the test."""
     yield running
     assert [str(error) for error in running.server.refused] == []
+
+
+def _installed(request: pytest.FixtureRequest) -> bool:
+    return request.node.get_closest_marker("installed") is not None

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
+pytestmark = pytest.mark.installed
+
 STARTS = 5
 
 
