@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +21,15 @@ if TYPE_CHECKING:
 
 settings.register_profile("teamd", deadline=None)  # a busy machine fails no test
 settings.load_profile("teamd")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test that proves nothing without strace; there is one for Linux only."""
+    if item.get_closest_marker("strace") is None or shutil.which("strace"):
+        return
+    if sys.platform != "linux":
+        pytest.skip("strace is for Linux")
+    pytest.fail("strace is not installed: `apt-get install strace`", pytrace=False)
 
 
 @pytest.fixture(autouse=True)
