@@ -160,6 +160,11 @@ class Project:
             self._fork_supervisor()
         return self.supervisor
 
+    def restart(self) -> int:
+        """Stop teamd and start it again; its pid. `teamd restart` itself has tests of its own."""
+        self.do("teamd", "stop")
+        return self.start()
+
     def _fork_supervisor(self) -> None:
         """Do what `teamd start` does: fork a supervisor, and wait until it is ready."""
         reader, writer = os.pipe()
@@ -215,6 +220,11 @@ class Project:
 
         wait_until(so, timeout_seconds=30, what=f"{name} is {status}")
         return self.member(name)
+
+    def wait_for_process(self, name: str) -> int:
+        """Wait until the roster names a teammate's process, a moment after a start; its pid."""
+        wait_until(lambda: self.member(name).get("pid"), what=f"{name} has a process")
+        return int(self.member(name)["pid"])
 
     def records(self, name: str, kind: str | None = None) -> list[dict[str, Any]]:
         """A transcript's records, all or those of a kind."""

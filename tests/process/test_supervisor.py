@@ -82,7 +82,8 @@ def test_a_stranger_with_a_stale_pid_is_never_signalled(
     assert project.run("teamd", "status").status == 3
     assert project.run("teamd", "stop").status == 3
     project.start()
-    assert project.wait_for("ann", "idle")["pid"] != stranger.pid
+    assert project.wait_for_process("ann") != stranger.pid
+    project.wait_for("ann", "idle")
     project.do("teamctl", "shutdown", "ann", "--timeout", "5")
     assert stranger.poll() is None
 
