@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import settings
@@ -21,6 +21,25 @@ if TYPE_CHECKING:
 
 settings.register_profile("teamd", deadline=None)  # a busy machine fails no test
 settings.load_profile("teamd")
+
+
+_LONGEST_FIRST: Final = ("process", "e2e", "unit")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return two a core: most tests wait for processes."""
+    return 2 * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker is left alone with it in the end."""
+    items.sort(key=lambda item: _rank(item.path.parts))
+
+
+def _rank(parts: tuple[str, ...]) -> int:
+    return next(n for n, room in enumerate((*_LONGEST_FIRST, parts[-1])) if room in parts)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
