@@ -48,7 +48,7 @@ def start(choice: Choice, foreground: bool, ready_fd: int | None) -> int:  # noq
     team = choice.existing_or_here()
     if not foreground:
         return _start_in_background(choice, team)
-    from teamd.daemon import serve  # noqa: PLC0415 -- loads the model's SDK: a second
+    from teamd.daemon import serve  # noqa: PLC0415 -- loads what the children run: half a second
 
     serve(team, choice.settings_file(team), ready=lambda: _ready(team, ready_fd))
     return ExitCode.DONE

@@ -48,6 +48,9 @@ class Worker(Protocol):
     def caution(self) -> str | None:
         """What whoever spawns should know."""
 
+    def load(self) -> None:
+        """Load what the next child needs, unless it is loaded; called before each fork."""
+
     def role(self, role: str) -> object:
         """Look at the file of a role.
 
@@ -63,6 +66,7 @@ class Assembled:
     supervisor: Supervisor
     spawning: Spawning
     register: Register
+    teammates: Teammates
 
 
 def assembled(
@@ -153,7 +157,7 @@ def assembled(
         alive=alive,
         round_seconds=round_seconds,
     )
-    return Assembled(supervisor, spawning, register)
+    return Assembled(supervisor, spawning, register, teammates)
 
 
 def _repair(parts: Parts) -> str:
@@ -206,6 +210,7 @@ def _teammates(
 
     return Teammates(
         run=live,
+        load=worker.load,
         register=register,
         journal=parts.journal,
         tolerance=lambda: parts.tolerance,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from contextlib import suppress
@@ -39,7 +38,7 @@ def serve(
     settings_file: Path,
     *,
     ready: Callable[[], None],
-    prepare: Prepare = Teammate.prepare,
+    prepare: Prepare = Teammate,
 ) -> None:
     """Supervise a team until a signal says to stop.
 
@@ -47,7 +46,7 @@ def serve(
         paths: created at need.
         settings_file: may be missing.
         ready: called once, when requests are served.
-        prepare: makes what the children run, before any of them is forked.
+        prepare: makes what the children run; what is slow to load of it comes behind `ready`.
 
     Raises:
         TeamError: the settings are wrong, another supervisor runs, files cannot be written, locks
@@ -80,12 +79,12 @@ def _serve(parts: Parts, ready: Callable[[], None], prepare: Prepare) -> None:
         alive=lambda: notify("WATCHDOG=1"),
         round_seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,
     )
-    gc.collect()
-    gc.freeze()  # a collection in a child would un-share every page it walks over
     made.supervisor.resume()
     _spawn_declared(parts, made)
     parts.journal.note("ready", pid=os.getpid(), team=str(parts.paths.root))
     ready()
+    made.teammates.begin()  # requests that come meanwhile stand in the inbox
+    notify("WATCHDOG=1")  # it may have taken seconds
     made.supervisor.run()
     notify("STOPPING=1")
     parts.journal.note("stopped")

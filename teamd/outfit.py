@@ -48,7 +48,6 @@ from teamd.tools.teams import CreateTeam, DeleteTeam
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
@@ -69,7 +68,6 @@ class Outfit:
 
     Attributes:
         conversation: its own; its subagents have theirs.
-        tls: shared by all, since making one takes 20 ms.
         ring: wakes the teammate, such as when one of its jobs has ended.
         say_answered: has the supervisor look at an answer to one of its questions.
         check: forbids to write a conversation where the team directory is another one by now.
@@ -79,7 +77,6 @@ class Outfit:
     paths: TeamPaths
     settings: Settings
     conversation: Conversation
-    tls: ssl.SSLContext
     journal: Journal
     post: Post
     mailbox: Mailbox
@@ -237,15 +234,15 @@ class Outfit:
         chosen = self.settings.model
         if chosen.script is not None:
             return Scripted(chosen.script)
-        from teamd.models.claude import Claude  # noqa: PLC0415 -- loaded before the fork
+        from teamd.models import claude  # noqa: PLC0415 -- loaded before the fork
 
-        return Claude(
+        return claude.Claude(
             base_url=chosen.base_url,
             key_command=chosen.key_command,
             headers=chosen.headers,
             timeout_seconds=chosen.timeout_seconds,
             cache=chosen.cache,
-            tls=self.tls,
+            tls=claude.shared_tls(),
         )
 
     def _patience(self) -> Patience:

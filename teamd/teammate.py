@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from teamd import credentials
@@ -36,7 +37,6 @@ from teamd.store.watch import SLOW_SECONDS
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Sequence
 
     from teamd.agent.pulse import Pulse
@@ -58,41 +58,46 @@ _MACHINES_TROUBLE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Teammate:
     """What all teammates have in common; made once, before any of them is forked.
 
     Attributes:
         settings: those that are in force when a child is forked.
         granted_bytes: how long a message may be by the settings that senders read now.
-        tls: shared, since making one takes 20 ms.
     """
 
     paths: TeamPaths
     settings: Callable[[], Settings]
     granted_bytes: Callable[[], int]
-    tls: ssl.SSLContext
+    _loaded: bool = field(default=False, init=False)
+    _sdk_loaded: bool = field(default=False, init=False)
 
-    @classmethod
-    def prepare(
-        cls,
-        paths: TeamPaths,
-        settings: Callable[[], Settings],
-        granted_bytes: Callable[[], int],
-    ) -> Teammate:
-        """Load everything that is expensive, so that a fork inherits it."""
-        from teamd.models import claude, warming  # noqa: PLC0415 -- a second, for a supervisor only
+    def load(self) -> None:
+        """Load what is slow to load before a fork, so that all children share it.
 
-        warming.warm_up()
-        return cls(paths, settings, granted_bytes, claude.make_tls())
+        The SDK takes two seconds. Where a script answers, it is not loaded, until settings that
+        are read again want it.
+        """
+        wants_sdk = self.settings().model.script is None and not self._sdk_loaded
+        if self._loaded and not wants_sdk:
+            return
+        if wants_sdk:
+            from teamd.models import warming  # noqa: PLC0415 -- loads the SDK
+
+            warming.warm_up()
+            self._sdk_loaded = True
+        gc.collect()
+        gc.freeze()  # a collection in a child would un-share every page it walks over
+        self._loaded = True
 
     def caution(self) -> str | None:
         """What whoever spawns should know now, before the first model call tells."""
-        from teamd.models import claude  # noqa: PLC0415 -- loaded by `prepare`
-
         model = self.settings().model
         if model.script is not None or model.key_command is not None:
             return None
+        from teamd.models import claude  # noqa: PLC0415 -- loaded by `load`
+
         return None if credentials.at_hand() or claude.finds_key() else credentials.MISSING
 
     def live(self, name: str, bell: int, pulse: Pulse) -> int:
@@ -171,7 +176,6 @@ class Teammate:
             paths=self.paths,
             settings=settings,
             conversation=conversation,
-            tls=self.tls,
             journal=journal,
             post=post,
             mailbox=mailbox,

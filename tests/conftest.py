@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import TYPE_CHECKING
+import shutil
+import sys
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import settings
@@ -19,6 +21,34 @@ if TYPE_CHECKING:
 
 settings.register_profile("teamd", deadline=None)  # a busy machine fails no test
 settings.load_profile("teamd")
+
+
+_LONGEST_FIRST: Final = ("process", "e2e", "unit")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return two a core: most tests wait for processes."""
+    return 2 * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker is left alone with it in the end."""
+    items.sort(key=lambda item: _rank(item.path.parts))
+
+
+def _rank(parts: tuple[str, ...]) -> int:
+    return next(n for n, room in enumerate((*_LONGEST_FIRST, parts[-1])) if room in parts)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test that proves nothing without strace; there is one for Linux only."""
+    if item.get_closest_marker("strace") is None or shutil.which("strace"):
+        return
+    if sys.platform != "linux":
+        pytest.skip("strace is for Linux")
+    pytest.fail("strace is not installed: `apt-get install strace`", pytrace=False)
 
 
 @pytest.fixture(autouse=True)
@@ -42,16 +72,18 @@ def turn(
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
+def project(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Project]:
     """A folder with the installed commands and a strict server; teamd is not started yet."""
-    with opened(tmp_path) as made:
+    with opened(tmp_path, installed=_installed(request)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def running(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Project]:
     """A project whose teamd runs, for all tests of a file: each takes names of its own."""
-    with opened(tmp_path_factory.mktemp("running")) as made:
+    with opened(tmp_path_factory.mktemp("running"), installed=_installed(request)) as made:
         made.start()
         yield made
 
@@ -61,3 +93,7 @@ def team(running: Project) -> Iterator[Project]:
     """The running project, of which the server has refused nothing by the end of the test."""
     yield running
     assert [str(error) for error in running.server.refused] == []
+
+
+def _installed(request: pytest.FixtureRequest) -> bool:
+    return request.node.get_closest_marker("installed") is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import anthropic
@@ -200,8 +201,12 @@ def _whole(message: Message, inputs: Mapping[int, str]) -> Reply:
     )
 
 
-def make_tls() -> ssl.SSLContext:
-    """The TLS context that `Claude` takes, as the SDK itself would make it."""
+@cache
+def shared_tls() -> ssl.SSLContext:
+    """Return the TLS context that `Claude` takes, as the SDK itself would make it.
+
+    It is made once: that takes 20 ms, and forked children share it.
+    """
     return httpx2.create_ssl_context()
 
 

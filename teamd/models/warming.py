@@ -8,6 +8,8 @@ from typing import Any, Final
 import anthropic
 import httpx2
 
+from teamd.models import claude
+
 _NOWHERE: Final = "http://127.0.0.1:9"
 _STREAM: Final = {"content-type": "text/event-stream"}
 _WARM: Final = """\
@@ -40,6 +42,7 @@ def warm_up() -> None:
     builds at its first use is shared by all children. No thread is started: the process that
     forks must have none, which is why the SDK's other, synchronous client does it.
     """
+    claude.shared_tls()
     importlib.import_module("anyio._backends._asyncio")  # the other client's, else loaded late
     transport = httpx2.MockTransport(lambda _: httpx2.Response(200, text=_WARM, headers=_STREAM))
     http_client = anthropic.DefaultHttpxClient(transport=transport)

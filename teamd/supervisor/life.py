@@ -26,6 +26,9 @@ _MINUTE_SECONDS = 60
 class Register(Protocol):
     """Where it is written down how the teammates are."""
 
+    def awaited(self, name: str) -> None:
+        """A teammate is about to have a process; whatever it had before is gone."""
+
     def begun(self, name: str, process: Identity) -> None:
         """A teammate has a process now."""
 

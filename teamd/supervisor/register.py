@@ -135,6 +135,10 @@ class Register:
         except DamagedRoster:
             return  # mended by the next `publish`
 
+    def awaited(self, name: str) -> None:
+        """A teammate is about to have a process; whatever it had before is gone."""
+        self.change(name, pid=None, started=None, since=time.time(), reason=None)
+
     def begun(self, name: str, process: Identity) -> None:
         """A teammate has a process now."""
         since = time.time()

@@ -85,6 +85,7 @@ class Supervisor:
             else:
                 self._register.ended(member.name)
         self._register.publish()
+        self._chores.look(self._register.team)
 
     def run(self) -> None:
         """Serve until a signal says to stop and every teammate has ended, or the team is gone."""

@@ -41,6 +41,7 @@ class Teammates:
 
     Args:
         run: what a child does: gets name, bell and vitals, returns its exit code.
+        load: loads what the next child needs, unless it is loaded; nobody is forked before `begin`.
         register: told of every change.
         tolerance: how many crashes of one teammate are borne.
         blame: told of every end before the next start: name, pid and exit code.
@@ -52,6 +53,7 @@ class Teammates:
         self,
         *,
         run: Run,
+        load: Callable[[], None],
         register: Register,
         journal: Journal,
         tolerance: Callable[[], Tolerance],
@@ -60,6 +62,8 @@ class Teammates:
         private: list[int],
     ) -> None:
         self._run = run
+        self._load = load
+        self._begun = False
         self._register = register
         self._tolerance = tolerance
         self._blame = blame
@@ -67,6 +71,11 @@ class Teammates:
         self._journal = journal
         self._private = private
         self._lives: dict[str, Life] = {}
+
+    def begin(self) -> None:
+        """Load what children need; whoever was to start before is forked in the next round."""
+        self._load()
+        self._begun = True
 
     def start(self, name: str) -> None:
         """Give a teammate a process, unless it has one; earlier crashes count no more."""
@@ -228,9 +237,14 @@ class Teammates:
                 pass
 
     def _fork(self, life: Life) -> None:
+        if not self._begun:
+            life.state, life.due = State.WAITING, Deadline.after(0.0)
+            self._register.awaited(life.name)
+            return
         bells = [other.child.bell for other in self._lives.values() if other.child is not None]
         name = life.name
         life.due = None
+        self._load()  # settings that were read again may want more
         try:
             vitals = Vitals()
             life.child = fork(

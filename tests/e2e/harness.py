@@ -10,9 +10,12 @@ import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.service import READY
 from teamd.store.paths import TeamPaths
+from tests.forked.client import server as forks
 from tests.strict.replies import say
 from tests.strict.server import StrictServer, by_name
 from tests.waiting import wait_until
@@ -20,6 +23,7 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tests.forked.client import Forked
     from tests.strict.asked import Asked, Model
     from tests.strict.exchange import Accepted
     from tests.strict.replies import Answer
@@ -74,9 +78,16 @@ class Project:
         environment: what they see; a test may change it.
         stage: what the model says.
         server: refused nothing by the end, unless the test takes `refusals` first.
+
+    Args:
+        installed: whether every command is started as a person starts it. Otherwise those that
+            run to their end, and the supervisor of `start`, are forked from a process that has
+            loaded them: a second faster, and alike in all that can be seen of them from outside.
     """
 
-    def __init__(self, root: Path, server: StrictServer, stage: Stage) -> None:
+    def __init__(
+        self, root: Path, server: StrictServer, stage: Stage, *, installed: bool = False
+    ) -> None:
         self.root = root
         self.folder = root / "project"
         self.server = server
@@ -89,6 +100,8 @@ class Project:
         path = os.pathsep.join((str(PROGRAMS), str(root / "bin"), os.environ["PATH"]))
         self.environment = {**kept, "PATH": path, "HOME": str(home), **server.environment}
         self._begun: list[subprocess.Popen[str]] = []
+        self._installed = installed
+        self._serving: list[Forked] = []
 
     def run(
         self,
@@ -99,18 +112,27 @@ class Project:
         env: Mapping[str, str] | None = None,
     ) -> Ended:
         """Run a command to its end; `env` comes on top of the project's own."""
-        done = subprocess.run(
-            argv,
-            input=stdin,
-            timeout=timeout_seconds,
-            cwd=cwd or self.folder,
-            env={**self.environment, **(env or {})},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Ended(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        given = {**self.environment, **(env or {})}
+        where = cwd or self.folder
+        if not self._installed and forks().takes(argv, given):
+            written = forks().run(
+                argv, stdin=stdin, timeout_seconds=timeout_seconds, cwd=where, env=given
+            )
+            ended = Ended(status=written.status, stdout=written.stdout, stderr=written.stderr)
+        else:
+            done = subprocess.run(
+                argv,
+                input=stdin,
+                timeout=timeout_seconds,
+                cwd=where,
+                env=given,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            ended = Ended(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        assert "Traceback" not in ended.stderr, ended.stderr
+        return ended
 
     def do(self, *argv: str, stdin: str = "") -> str:
         """Run a command that must succeed; what it printed."""
@@ -132,8 +154,36 @@ class Project:
 
     def start(self) -> int:
         """Start teamd; its pid."""
-        self.do("teamd", "start")
+        if self._installed or not forks().takes(("teamd",), self.environment):
+            self.do("teamd", "start")
+        else:
+            self._fork_supervisor()
         return self.supervisor
+
+    def restart(self) -> int:
+        """Stop teamd and start it again; its pid. `teamd restart` itself has tests of its own."""
+        self.do("teamd", "stop")
+        return self.start()
+
+    def _fork_supervisor(self) -> None:
+        """Do what `teamd start` does: fork a supervisor, and wait until it is ready."""
+        reader, writer = os.pipe()
+        with (
+            os.fdopen(reader, "rb") as ready,
+            Path(os.devnull).open("r+b") as nothing,
+            TemporaryFile("w+") as errors,
+        ):
+            descriptors = [nothing.fileno(), nothing.fileno(), errors.fileno(), writer]
+            argv = ("teamd", "start", "--foreground", "--ready-fd", str(len(descriptors) - 1))
+            serving = forks().fork(
+                argv, descriptors, cwd=self.folder, env=self.environment, new_session=True
+            )
+            self._serving.append(serving)
+            os.close(writer)
+            if ready.read() != READY:
+                status = serving.wait(LONGEST_SECONDS)
+                errors.seek(0)
+                raise AssertionError(f"{argv} ended with {status}: {errors.read()}")
 
     @property
     def supervisor(self) -> int:
@@ -170,6 +220,11 @@ class Project:
 
         wait_until(so, timeout_seconds=30, what=f"{name} is {status}")
         return self.member(name)
+
+    def wait_for_process(self, name: str) -> int:
+        """Wait until the roster names a teammate's process, a moment after a start; its pid."""
+        wait_until(lambda: self.member(name).get("pid"), what=f"{name} has a process")
+        return int(self.member(name)["pid"])
 
     def records(self, name: str, kind: str | None = None) -> list[dict[str, Any]]:
         """A transcript's records, all or those of a kind."""
@@ -215,6 +270,8 @@ class Project:
         for begun in self._begun:
             with begun:
                 begun.kill()
+        for serving in self._serving:
+            serving.close()
         stopped = self.run("teamd", "stop") if self.survivors() else None
         left = self.survivors()
         for pid in left:
@@ -226,16 +283,17 @@ class Project:
 
 
 @contextmanager
-def opened(root: Path, **terms: Any) -> Iterator[Project]:
+def opened(root: Path, *, installed: bool = False, **terms: Any) -> Iterator[Project]:
     """A project in an empty folder, with no teamd yet; ended and looked at in the end.
 
     Args:
         root: the folder.
+        installed: see `Project`.
         terms: of the server, such as `context_tokens`.
     """
     stage = Stage()
     with StrictServer(stage, **terms) as server:
-        project = Project(root, server, stage)
+        project = Project(root, server, stage, installed=installed)
         try:
             yield project
         finally:

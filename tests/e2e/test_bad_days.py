@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 STRACE: Final = shutil.which("strace")
 FORKS: Final = "clone,clone3,fork,vfork"
 needs_chattr = pytest.mark.skipif(shutil.which("chattr") is None, reason="chattr is not installed")
-needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
 
 
 def test_logs_that_are_moved_away_are_begun_anew(project: Project) -> None:
@@ -157,7 +156,7 @@ def no_forks(pid: int) -> Iterator[None]:
             tracing.terminate()
 
 
-@needs_strace
+@pytest.mark.strace
 def test_without_processes_a_teammate_waits_and_starts_by_itself(project: Project) -> None:
     pid = project.start()
     with no_forks(pid):
@@ -172,7 +171,7 @@ def test_without_processes_a_teammate_waits_and_starts_by_itself(project: Projec
     assert project.member("ann")["reason"] is None
 
 
-@needs_strace
+@pytest.mark.strace
 def test_a_teammate_that_cannot_fork_gets_a_tool_error(project: Project) -> None:
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
+pytestmark = pytest.mark.installed
+
 FIRST_LINE: Final = (
     "Only the model's words are scripted; processes, mail, tools and files are real."
 )

@@ -174,7 +174,9 @@ def test_who_is_paused_at_a_limit_stays_so_whatever_comes_and_tells_the_lead_onc
     calls = len(project.server.requests)
     sent = project.run("teamctl", "send", "ann", "Are you there?")
     assert "ann is paused; the message waits until it goes on" in sent.complaint
-    project.do("teamd", "restart")
+    before = pauses(project, "ann")
+    project.restart()
+    wait_until(lambda: pauses(project, "ann") > before, what="the new process has tried")
     pid = project.wait_for("ann", "paused")["pid"]
     project.run("teamctl", "send", "ann", "And now?")
     wait_until(lambda: "And now?" in project.mail("ann"), what="it waits in the inbox")
@@ -235,7 +237,7 @@ def test_a_limit_of_the_figure_that_was_told_is_enough_whatever_happens_meanwhil
     if meanwhile == "kill":
         kill(project, "ann")
     elif meanwhile == "restart":
-        project.do("teamd", "restart")
+        project.restart()
     if meanwhile in ("kill", "restart"):
         wait_until(lambda: pauses(project, "ann") > before, what="the new process has tried")
         wait_until(lambda: project.member("ann").get("reason") == told, what="it says the same")
@@ -246,7 +248,7 @@ def test_a_limit_of_the_figure_that_was_told_is_enough_whatever_happens_meanwhil
     assert (refused.status, figure_in(refused.complaint)) == (1, figure)
     configure(project, {"teammate_tokens": figure})
     if meanwhile == "restart_when_raised":
-        project.do("teamd", "restart")
+        project.restart()
     else:
         project.do("teamctl", "resume", "ann")
     project.wait_for("ann", "idle", turns=2)
@@ -268,7 +270,7 @@ def test_who_has_room_for_another_call_has_it_after_a_crash_and_a_restart_too(
     if how == "kill":
         kill(project, "ann")
     else:
-        project.do("teamd", "restart")
+        project.restart()
     project.do("teamctl", "spawn", "ann", "coder", "Go on.", "--wait")
     assert "Go on." in project.asked("ann")[-1].asked.last_text
     assert most > billed(project, "tokens", "ann") > most / 2

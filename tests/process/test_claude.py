@@ -12,7 +12,7 @@ import pytest
 
 from teamd.agent.conversation import Conversation
 from teamd.models import Ask, Reply, TransientError
-from teamd.models.claude import Claude, finds_key, make_tls, with_breakpoints
+from teamd.models.claude import Claude, finds_key, shared_tls, with_breakpoints
 from teamd.protocol import Message
 from teamd.store.transcript import Transcript
 from teamd.tools import Result
@@ -29,7 +29,7 @@ TOOLS = [
     {"name": name, "description": name, "input_schema": {"type": "object"}}
     for name in ("bash", "read_file")
 ]
-TLS = make_tls()
+TLS = shared_tls()
 LS = ("bash", {"command": "ls", "timeout": None, "tags": [None, 1.5, {"ü": "\n"}]})
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamd.models import Ask, ModelError, Reply, TransientError, UnusableError
-from teamd.models.claude import Claude, make_tls
+from teamd.models.claude import Claude, shared_tls
 from teamd.models.retry import Patience, Retrying
 from tests.strict.faults import (
     Cut,
@@ -35,7 +35,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-TLS = make_tls()
+TLS = shared_tls()
 ASK = Ask(
     model="claude-sonnet-5-5",
     system="You are 'alice', role: tester.",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
-pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+pytestmark = pytest.mark.strace
 
 APPENDS = """
 import sys

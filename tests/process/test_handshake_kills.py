@@ -124,7 +124,7 @@ class Round:
             self.kill()
         wait_until(lambda: self.killed, what="the kill")
         if self.victim == "supervisor":
-            project.do("teamd", "start")
+            project.start()
         wait_until(self.ended, timeout_seconds=40, what=f"the end of {self.__dict__}")
         return self.teamctl.wait(30)
 

@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 TEAM = 20
 SENDS = 100
 TRIES = 3  # the machine may be busy with something else

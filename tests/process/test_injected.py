@@ -13,7 +13,6 @@ from tests.process.injected.drain import Drain
 from tests.process.injected.injections import (
     FULL,
     SHORT,
-    STRACE,
     Injection,
     found_in,
     run,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-needs_strace = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
 OPERATIONS: Final[dict[str, Operation]] = {
     "send": Send(),
     "first send": Send(first=True),
@@ -124,7 +122,7 @@ def _spread(found: Sequence[T], most: int | None) -> Sequence[T]:
     return found if most is None else found[:: max(1, -(-len(found) // most))]
 
 
-@needs_strace
+@pytest.mark.strace
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_some_failures_of_system_calls_harm_nothing(tmp_path: Path, name: str) -> None:
     """A part of what the long one below does."""
@@ -135,7 +133,7 @@ def test_some_failures_of_system_calls_harm_nothing(tmp_path: Path, name: str) -
     print(probe.tally.table())  # noqa: T201
 
 
-@needs_strace
+@pytest.mark.strace
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_no_failure_of_any_system_call_harms_anything(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
+pytestmark = pytest.mark.installed
+
 STARTS = 5
 
 
@@ -80,7 +82,8 @@ def test_a_stranger_with_a_stale_pid_is_never_signalled(
     assert project.run("teamd", "status").status == 3
     assert project.run("teamd", "stop").status == 3
     project.start()
-    assert project.wait_for("ann", "idle")["pid"] != stranger.pid
+    assert project.wait_for_process("ann") != stranger.pid
+    project.wait_for("ann", "idle")
     project.do("teamctl", "shutdown", "ann", "--timeout", "5")
     assert stranger.poll() is None
 

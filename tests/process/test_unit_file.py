@@ -29,7 +29,9 @@ def test_systemd_finds_nothing_to_complain_about(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_its_name_keeps_clear_of_the_other_teamd() -> None:
+def test_every_unit_waits_until_teamd_is_ready_and_keeps_clear_of_the_other_teamd() -> None:
     """Debian's libteam-utils ships `teamd@.service`."""
-    assert UNIT.name != "teamd@.service"
-    assert "Type=notify" in UNIT.read_text(encoding="utf-8")
+    units = {unit.name: unit.read_text(encoding="utf-8") for unit in UNIT.parent.iterdir()}
+    assert UNIT.name in units
+    assert "teamd@.service" not in units
+    assert all("Type=notify" in text.splitlines() for text in units.values())

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tests.children import said
 from tests.strict.replies import say
 from tests.strict.server import StrictServer
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
 
 # Prints the number of threads after the warming, then what the first real call still loads.
 PROBE = """
@@ -16,13 +22,73 @@ warming.warm_up()
 print(threading.active_count())
 before = set(sys.modules)
 model = claude.Claude(base_url=None, key_command=None, headers={}, timeout_seconds=20,
-                      cache=True, tls=claude.make_tls())
+                      cache=True, tls=claude.shared_tls())
 said = [{"role": "user", "content": [{"type": "text", "text": "Hi."}]}]
 ask = Ask(model="claude-sonnet-5-5", system="You are 'a', role: b.", tools=[], messages=said,
           max_tokens=10)
 asyncio.run(model.reply(ask))
 print(*(name for name in set(sys.modules) - before if name.startswith(("anthropic", "anyio"))))
 """
+
+# Serves a team that declares ann, and prints what stands in its files when it is ready, when
+# what is slow is loaded, and when a child runs; then it is told to stop.
+SERVE = """
+import os, signal, sys, time
+from pathlib import Path
+from teamd import daemon
+from teamd.store.paths import TeamPaths
+from teamd.store.roster import Roster
+
+paths = TeamPaths(Path(sys.argv[1]) / ".team")
+supervisor = os.getpid()
+
+class Worker:
+    def load(self):
+        print("load", flush=True)
+    def caution(self):
+        pass
+    def role(self, _):
+        pass
+    def live(self, name, bell, pulse):
+        print("live", name, flush=True)
+        os.kill(supervisor, signal.SIGTERM)
+        signal.pause()
+
+def ready():
+    ann = Roster(paths).read().get("ann")
+    print("ready", ann.status, ann.process, paths.inbox("ann").read_text().count("Go."), flush=True)
+
+daemon.serve(paths, paths.settings, ready=ready, prepare=lambda *_: Worker())
+"""
+DECLARED = '[[teammate]]\nname = "ann"\nrole = "clerk"\nprompt = "Go."\n'
+SCRIPT = '{"turns": {"ann": [{"say": "Done."}]}}'
+SDK = "jiter"  # its compiled part, which shows among a process's mappings
+
+
+def test_a_start_is_ready_before_anything_slow_is_loaded_and_that_before_a_child(
+    tmp_path: Path,
+) -> None:
+    """Whoever started it sees all members; their processes come a moment later."""
+    (tmp_path / "team.toml").write_text(DECLARED)
+    lines = said(SERVE, tmp_path).splitlines()
+    assert lines == ["ready working None 1", "load", "load", "live ann"]  # again at each fork
+
+
+def test_a_start_loads_the_sdk_only_where_no_script_answers(project: Project) -> None:
+    """Settings that are read again may want it all the same: then the next fork waits for it."""
+    project.write("script.json", SCRIPT)
+    project.write("team.toml", '[model]\nscript = "script.json"\n')
+    supervisor = project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
+    assert not any(map(_has_sdk, (supervisor, project.member("ann")["pid"])))
+    project.write("team.toml", "")
+    project.do("teamd", "reload")
+    project.do("teamctl", "spawn", "bob", "clerk", "Go.", "--wait")
+    assert all(map(_has_sdk, (supervisor, project.member("bob")["pid"])))
+
+
+def _has_sdk(pid: int) -> bool:
+    return SDK in Path(f"/proc/{pid}/maps").read_text()
 
 
 def test_the_first_call_of_a_teammate_loads_nothing_more_and_no_thread_is_started() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import tomli_w
@@ -24,8 +24,11 @@ from teamd.settings import (
     load,
     parse,
 )
-from teamd.settings.declared import NOT_BUILT, SECTIONS
+from teamd.settings.declared import NOT_BUILT, SECTIONS, Price, Tasks
 from teamd.settings.keys import keys_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SCALARS = (
     st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
@@ -93,6 +96,7 @@ def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
 
 
 def test_every_setting_is_read(file: Path) -> None:
+    """None has its default here, so that one which is added must be added here too."""
     (file.parent / "src").mkdir()
     (file.parent / "turns.json").touch()
     file.write_text("""
@@ -104,22 +108,43 @@ def test_every_setting_is_read(file: Path) -> None:
         base_url = "https://example.org/api"
         key_command = "pass show key"
         max_tokens = 1
+        context_tokens = 5000
+        clear_at = 0.1
+        compact_at = 0.2
         timeout_seconds = 0.5
+        attempts = 2
+        rest_seconds = 3
+        retry_seconds = 4
         concurrent_calls = 2
         headers = { X-Project = "a b" }
         cache = false
         script = "turns.json"
         [limits]
         calls_per_wake = 3
+        teammate_tokens = 4
+        teammate_usd = 0.5
+        team_tokens = 6
+        team_usd = 0.7
         [supervision]
+        crashes = 1
+        within_seconds = 2
         stop_seconds = 4
+        stuck_seconds = 60
+        stuck_restart = true
         [mail]
         durability = "os"
         max_message_bytes = 5
+        [tasks]
+        auto_claim = true
         [tools]
         bash_timeout_seconds = 6.5
         output_bytes = 7
         env = ["HOME"]
+        [prices."m"]
+        input = 1
+        output = 2
+        cache_read = 3
+        cache_write = 4
         [[teammate]]
         name = "alice"
         role = "coder"
@@ -129,29 +154,54 @@ def test_every_setting_is_read(file: Path) -> None:
         role = "reviewer"
         prompt = "wait"
         model = "small"
+        plan = true
     """)
-    assert load(file, folder=Path("/nowhere")) == Settings(
+    read = load(file, folder=Path("/nowhere"))
+    assert read == Settings(
         team=Team(name="red", workspace=file.parent / "src"),
         model=Model(
             name="m",
             base_url="https://example.org/api",
             key_command="pass show key",
             max_tokens=1,
+            context_tokens=5000,
+            clear_at=0.1,
+            compact_at=0.2,
             timeout_seconds=0.5,
+            attempts=2,
+            rest_seconds=3,
+            retry_seconds=4,
             concurrent_calls=2,
             headers={"X-Project": "a b"},
             cache=False,
             script=file.parent / "turns.json",
         ),
-        limits=Limits(calls_per_wake=3),
-        supervision=Supervision(stop_seconds=4),
+        limits=Limits(
+            calls_per_wake=3, teammate_tokens=4, teammate_usd=0.5, team_tokens=6, team_usd=0.7
+        ),
+        supervision=Supervision(
+            crashes=1, within_seconds=2, stop_seconds=4, stuck_seconds=60, stuck_restart=True
+        ),
         mail=Mail(durability="os", max_message_bytes=5),
+        tasks=Tasks(auto_claim=True),
         tools=Tools(bash_timeout_seconds=6.5, output_bytes=7, env=("HOME",)),
+        prices={"m": Price(input=1, output=2, cache_read=3, cache_write=4)},
         teammates=(
             Teammate(name="alice", role="coder", prompt="work"),
-            Teammate(name="bob", role="reviewer", prompt="wait", model="small"),
+            Teammate(name="bob", role="reviewer", prompt="wait", model="small", plan=True),
         ),
     )
+    assert not list(_kept_defaults(read, Settings()))
+
+
+def _kept_defaults(read: Any, default: Any) -> Iterator[str]:
+    """Return the settings that are as if nothing had been read."""
+    for declared in fields(read):
+        value, before = getattr(read, declared.name), getattr(default, declared.name)
+        if is_dataclass(value):
+            yield from (f"{declared.name}.{name}" for name in _kept_defaults(value, before))
+        elif value == before:
+            yield declared.name
 
 
 def test_a_path_is_absolute_wherever_the_program_was_started(

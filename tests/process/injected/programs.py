@@ -53,6 +53,9 @@ class Idle:
         while True:
             signal.pause()
 
+    def load(self) -> None:
+        """Nothing is slow to load."""
+
     def caution(self) -> None:
         """Nothing is to be said."""
 

@@ -1,0 +1,235 @@
+"""Commands that are forked from a process which has imported them, instead of started anew."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.forked.server import PROGRAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_SERVER: Final = Path(__file__).with_name("server.py")
+_ROOM: Final = 1 << 15  # for a command's arguments and its environment, each
+_START_SECONDS: Final = 60.0
+# What an interpreter takes from its environment once for all, before a command begins.
+_INTERPRETERS: Final = (
+    *("PYTHON", "COVERAGE", "LANG", "LC_", "LD_", "TZ", "FAKETIME", "DONT_FAKE", "MALLOC_"),
+    *("ANTHROPIC_LOG", "OPENSSL_", "PYDANTIC_"),
+)
+
+_INHERITED: Final = ("PYTHON", "COVERAGE")
+
+
+class Written(NamedTuple):
+    """How a command ended: its status, and what it wrote."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A command that was forked.
+
+    Attributes:
+        pid: of a process that looks like the command by now.
+    """
+
+    pid: int
+    _channel: socket.socket
+
+    def wait(self, timeout_seconds: float) -> int:
+        """Wait for its end; returns its exit code, or minus the signal that killed it.
+
+        Raises:
+            TimeoutError: it did not end in time.
+        """
+        self._channel.settimeout(max(timeout_seconds, 0.001))
+        return int(_line(self._channel))
+
+    def close(self) -> None:
+        """Let it go; it is waited for no more."""
+        self._channel.close()
+
+
+class Server:
+    """A process that has imported the commands, under an environment that says little."""
+
+    def __init__(self, interpreters: Mapping[str, str]) -> None:
+        self._interpreters = dict(interpreters)
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control = mine
+        argv = [sys.executable, "-P", str(_SERVER), str(theirs.fileno()), "x" * _ROOM]
+        with theirs:
+            self._process = subprocess.Popen(
+                argv,
+                env={**self._interpreters, "PATH": os.environ["PATH"], "ROOM": "x" * _ROOM},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
+        atexit.register(self.close)
+
+    def takes(self, argv: Sequence[str], env: Mapping[str, str]) -> bool:
+        """Tell whether a command would be the same if it was started."""
+        size = sum(len(key.encode()) + len(value.encode()) + 2 for key, value in env.items())
+        return argv[0] in PROGRAMS and interpreters_part(env) == self._interpreters and size < _ROOM
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: str,
+        timeout_seconds: float,
+        cwd: Path,
+        env: Mapping[str, str],
+    ) -> Written:
+        """Run a command to its end and that of its output.
+
+        Raises:
+            subprocess.TimeoutExpired: it did not end in time, and was killed.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        (given, feed), (out, to_out), (err, to_err) = (os.pipe() for _ in range(3))
+        feeding, stdout, stderr = _Feeding(feed, stdin.encode()), _Reading(out), _Reading(err)
+        try:
+            command = self.fork(argv, (given, to_out, to_err), cwd=cwd, env=env)
+        finally:
+            for fd in (given, to_out, to_err):
+                os.close(fd)
+        with closing(command):
+            try:
+                _talk((feeding, stdout, stderr), deadline)
+                status = command.wait(deadline - time.monotonic())
+            except TimeoutError:
+                with suppress(ProcessLookupError):
+                    os.kill(command.pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired([*argv], timeout_seconds) from None
+        return Written(status, stdout.text, stderr.text)
+
+    def fork(
+        self,
+        argv: Sequence[str],
+        descriptors: Sequence[int],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        new_session: bool = False,
+    ) -> Forked:
+        """Fork a command that has these descriptors as 0, 1, 2 and so on."""
+        mine, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [b"fork"], [theirs.fileno(), *descriptors])
+        wanted = {"argv": argv, "env": dict(env), "cwd": str(cwd), "new_session": new_session}
+        mine.sendall(json.dumps(wanted).encode())
+        mine.shutdown(socket.SHUT_WR)
+        mine.settimeout(_START_SECONDS)
+        return Forked(int(_line(mine)), mine)
+
+    def close(self) -> None:
+        """End the server; commands that run go on."""
+        self._control.close()
+        self._process.wait()
+
+
+@cache
+def server() -> Server:
+    """Return the server of this process, which is started when it is needed first."""
+    return Server(interpreters_part(os.environ, _INHERITED))
+
+
+def interpreters_part(
+    env: Mapping[str, str], prefixes: tuple[str, ...] = _INTERPRETERS
+) -> dict[str, str]:
+    """Return what of an environment an interpreter takes once for all."""
+    return {key: value for key, value in env.items() if key.startswith(prefixes)}
+
+
+def _talk(pipes: Sequence[_Feeding | _Reading], deadline: float) -> None:
+    """Write to a command and read from it, all at the same time, until it has no more to say.
+
+    Raises:
+        TimeoutError: it goes on.
+    """
+    with ExitStack() as stack:
+        selector = stack.enter_context(selectors.DefaultSelector())
+        for pipe in pipes:
+            stack.enter_context(pipe.file)
+            selector.register(pipe.file, pipe.events, pipe)
+        while selector.get_map():
+            for pipe in _ready(selector, deadline):
+                if not pipe.goes_on():
+                    selector.unregister(pipe.file)
+                    pipe.file.close()
+
+
+def _ready(selector: selectors.BaseSelector, deadline: float) -> list[_Feeding | _Reading]:
+    ready = selector.select(max(deadline - time.monotonic(), 0.0))
+    if not ready:
+        raise TimeoutError
+    return [key.data for key, _ in ready]
+
+
+class _Feeding:
+    """The writing end of a command's standard input."""
+
+    events = selectors.EVENT_WRITE
+
+    def __init__(self, fd: int, given: bytes) -> None:
+        self.file = open(fd, "wb", buffering=0)  # noqa: SIM115 -- closed by `_talk`
+        self._left = given
+        os.set_blocking(fd, False)
+
+    def goes_on(self) -> bool:
+        """Write a part."""
+        if self._left:
+            try:
+                self._left = self._left[self.file.write(self._left) or 0 :]
+            except BrokenPipeError:  # nobody reads any more
+                return False
+        return bool(self._left)
+
+
+class _Reading:
+    """The reading end of a command's output."""
+
+    events = selectors.EVENT_READ
+
+    def __init__(self, fd: int) -> None:
+        self.file = open(fd, "rb", buffering=0)  # noqa: SIM115 -- closed by `_talk`
+        self._read = bytearray()
+
+    def goes_on(self) -> bool:
+        """Read a part."""
+        chunk = self.file.read(1 << 16)
+        self._read += chunk
+        return bool(chunk)
+
+    @property
+    def text(self) -> str:
+        """All that was read, with the ends of lines as a text file has them."""
+        return self._read.decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _line(channel: socket.socket) -> bytes:
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        part = channel.recv(1)
+        assert part, f"the server of forked commands has gone: {bytes(line)!r}"
+        line += part
+    return bytes(line)

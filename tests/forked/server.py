@@ -1,0 +1,193 @@
+"""A program that has imported the commands once, and forks a process for each that is run.
+
+`python server.py FD ROOM …`: FD is a socket of packets. Each packet brings descriptors: a socket,
+then those that the command has as 0, 1, 2 and so on. The child reads what it is from the socket,
+says its pid once it looks like that command, and the server says the status with which it ended.
+
+A forked child differs from the command only in what it shares: modules are loaded already, and it
+is this server's child. Directory, environment (also in /proc), descriptors, signals, session,
+standard streams and exit are those of a process that was started.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NoReturn
+
+PROGRAMS: Final = {"teamd": "teamd.__main__", "teamctl": "teamctl.main"}
+MOST_DESCRIPTORS: Final = 4
+_PACKET: Final = 16
+_ARGUMENTS: Final = (48, 49)  # the fields of /proc/PID/stat that tell where they begin and end
+_ENVIRONMENT: Final = (50, 51)
+_FIRST_FIELD: Final = 3  # of those behind the program's name
+_ALL_DESCRIPTORS: Final = 1 << 20
+
+
+def load() -> None:
+    """Import all that a command may import, as far as it depends on no environment."""
+    for package in ("teamctl", "teamd"):
+        path = importlib.import_module(package).__path__
+        for module in pkgutil.walk_packages(path, f"{package}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    importlib.import_module("teamd.__main__")
+    from teamd.models import claude, warming  # noqa: PLC0415 -- this program imports at its time
+
+    warming.warm_up()
+    claude.shared_tls.cache_clear()  # it depends on the environment
+    gc.collect()
+    gc.freeze()
+
+
+class Server:
+    """Forks until nobody can ask any more."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._asking: dict[int, socket.socket] = {}
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Fork a child for each packet; returns when the socket is closed."""
+        while True:
+            control = self._control.fileno()
+            readable, _, _ = select.select([control, self._reader], [], [])
+            if self._reader in readable:
+                with suppress(BlockingIOError):
+                    os.read(self._reader, 4096)
+                self._reap()
+            if control in readable and not self._take():
+                return
+
+    def _take(self) -> bool:
+        packet, fds, _, _ = socket.recv_fds(self._control, _PACKET, 1 + MOST_DESCRIPTORS)
+        if not packet:
+            return False
+        asking, *given = fds
+        pid = os.fork()
+        if pid == 0:
+            be_command(asking, given)
+        for fd in given:
+            os.close(fd)
+        self._asking[pid] = socket.socket(fileno=asking)
+        return True
+
+    def _reap(self) -> None:
+        while self._asking:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            with self._asking.pop(pid) as asking, suppress(OSError):  # nobody waits for it any more
+                asking.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def be_command(asking: int, given: list[int]) -> NoReturn:
+    """Become the command that is asked for; never returns into the server."""
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with socket.socket(fileno=asking) as channel:
+            wanted = json.loads(channel.makefile("rb").read())
+            if wanted["new_session"]:
+                os.setsid()
+            os.chdir(wanted["cwd"])
+            _put_descriptors(given, channel.fileno())
+            _put_environment(wanted["argv"], wanted["env"])
+            channel.sendall(b"%d\n" % os.getpid())
+        _open_streams()
+        tempfile.tempdir = None
+        program, *arguments = wanted["argv"]
+        sys.argv = [shutil.which(program) or program, *arguments]
+        code = _run(PROGRAMS[program])
+    finally:
+        os._exit(code)
+
+
+def _put_descriptors(given: list[int], kept: int) -> None:
+    """Have the given ones as 0, 1, 2 …, and no other but one that is kept for a moment."""
+    for number, fd in enumerate(given):
+        os.dup2(fd, number)
+    os.closerange(len(given), kept)
+    os.closerange(kept + 1, _ALL_DESCRIPTORS)
+
+
+def _put_environment(argv: list[str], env: dict[str, str]) -> None:
+    """Have an environment and a command line, also for whoever looks them up in /proc."""
+    os.environ.clear()  # the C library points into that place no more
+    pairs = [f"{key}={value}" for key, value in env.items()]
+    for place, words in ((_ARGUMENTS, argv), (_ENVIRONMENT, pairs)):
+        begin, end = map(_stat, place)
+        block = b"".join(os.fsencode(word) + b"\0" for word in words)
+        room = end - begin
+        ctypes.memmove(begin, block[: room - 1].ljust(room, b"\0"), room)
+    os.environ.update(env)
+
+
+def _stat(field: int) -> int:
+    after_name = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    return int(after_name[field - _FIRST_FIELD])
+
+
+def _open_streams() -> None:
+    """Open the standard streams anew; the server's are of the same environment and other files."""
+    stdin, stdout, stderr = sys.stdin, sys.stdout, sys.stderr
+    sys.stdin = sys.__stdin__ = _stream(stdin, "r")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(stdout, "w")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(stderr, "w", line_buffering=True)  # type: ignore[misc]
+
+
+def _stream(old: object, mode: str, *, line_buffering: bool = False) -> io.TextIOWrapper:
+    assert isinstance(old, io.TextIOWrapper)
+    raw = open(old.fileno(), f"{mode}b", closefd=False)  # noqa: SIM115 -- for good
+    return io.TextIOWrapper(
+        raw,
+        encoding=old.encoding,
+        errors=old.errors,
+        line_buffering=line_buffering or raw.isatty(),
+    )
+
+
+def _run(module: str) -> int:
+    """Run a program's `main` and end as an interpreter does; returns the exit code."""
+    code: object = 0
+    try:
+        sys.modules[module].main()
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:  # noqa: BLE001 -- the edge of the process
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        code = 120  # what Python says where it could not flush
+    sys.stderr.flush()
+    return code if isinstance(code, int) else int(code is not None)
+
+
+if __name__ == "__main__":
+    load()
+    Server(socket.socket(fileno=int(sys.argv[1]))).serve()

@@ -1,0 +1,106 @@
+"""Commands that tests fork are like those that a person starts, in all that others see of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.forked.client import server
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+    from tests.forked.client import Forked
+
+CALLS = {
+    "no team": ("teamctl", "team"),
+    "wrong usage": ("teamctl", "send"),
+    "no such command": ("teamctl", "sned", "ann", "x"),
+    "help": ("teamctl", "--help"),
+    "version": ("teamd", "--version"),
+    "status": ("teamd", "status", "--json"),
+    "reading": ("teamctl", "spawn", "ann", "clerk", "-"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_it_says_and_ends_as_one_that_was_started(project: Project, call: tuple[str, ...]) -> None:
+    cwd, env = project.folder, project.environment
+    real = subprocess.run(
+        call, cwd=cwd, env=env, input="Gö.", text=True, capture_output=True, check=False
+    )
+    assert server().takes(call, env)
+    forked = server().run(call, cwd=cwd, env=env, stdin="Gö.", timeout_seconds=60)
+    assert forked == (real.returncode, real.stdout, real.stderr)
+
+
+@pytest.fixture
+def follower(project: Project) -> Iterator[Forked]:
+    """A command that goes on, in a folder and an environment of its own."""
+    project.environment["GREETING"] = "hullo"
+    project.paths.create()
+    project.paths.log("teamd").touch()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        command = server().fork(
+            ("teamctl", "logs", "teamd", "--follow"),
+            (nothing, nothing, nothing),
+            cwd=project.folder,
+            env=project.environment,
+            new_session=True,
+        )
+    finally:
+        os.close(nothing)
+    with closing(command):
+        log = project.paths.log("teamd")
+        wait_until(lambda: log in _open_files(command.pid), what="it follows")
+        yield command
+
+
+def test_it_has_what_is_its_own_and_nothing_of_the_server(
+    project: Project, follower: Forked
+) -> None:
+    """Who looks for what a test has left finds it by the environment."""
+    there = Path(f"/proc/{follower.pid}")
+    environment = (there / "environ").read_bytes().rstrip(b"\0").split(b"\0")
+    wanted = {f"{key}={value}".encode() for key, value in project.environment.items()}
+    assert sorted(environment) == sorted(wanted)
+    assert project.survivors() == {follower.pid: "teamctl logs teamd --follow"}
+    assert (there / "cwd").readlink() == project.folder
+    assert os.getsid(follower.pid) == os.getpgid(follower.pid) == follower.pid
+    assert not [path for path in _open_files(follower.pid) if path.name.startswith("socket")]
+    os.kill(follower.pid, 9)
+    assert follower.wait(20) == -9
+    assert project.survivors() == {}
+
+
+def _open_files(pid: int) -> list[Path]:
+    return [fd.readlink() for fd in Path(f"/proc/{pid}/fd").iterdir()]
+
+
+def test_an_interrupt_ends_it_as_it_ends_one_that_was_started(follower: Forked) -> None:
+    os.kill(follower.pid, 2)
+    assert follower.wait(20) == 130
+
+
+def test_teammates_of_a_forked_supervisor_are_found_too(project: Project) -> None:
+    supervisor = project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
+    ann = project.member("ann")["pid"]
+    assert {supervisor, ann} <= set(project.survivors())
+    os.kill(supervisor, 9)
+    wait_until(lambda: not project.survivors(), what="both are gone: ann dies with her supervisor")
+
+
+def test_one_that_an_interpreter_would_begin_differently_is_started(project: Project) -> None:
+    assert not server().takes(("teamd",), project.environment | {"LD_PRELOAD": "faketime.so"})
+    assert not server().takes(("teamd",), project.environment | {"PYTHONUTF8": "0"})
+    assert not server().takes(("sh",), project.environment)
+    assert not server().takes(("teamd",), project.environment | {"LONG": "x" * 100_000})
