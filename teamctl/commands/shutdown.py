@@ -39,7 +39,7 @@ def command(
 
     A working teammate approves, or rejects with a reason and goes on. An idle one approves. The
     exit status is 0 if it approved, 1 if it rejected, and 4 if the deadline or force ended it.
-    With --all the highest status counts.
+    With --all, one rejection makes it 1; otherwise one deadline makes it 4.
     """
     if (name is None) == (not everybody):
         raise click.UsageError("name a teammate, or give --all")

@@ -33,9 +33,13 @@ FOREIGN: Final = {"--jinja", "--enable-auto-tool-choice", "-m"}  # of other prog
 # `chat` at a terminal, the unit file's commands and drop-in, and the campaigns of the test suite.
 MOST_NOT_RUN: Final = 4
 
+SILENT: Final = {"__init__", "__pycache__"}
+
 _CALL: Final = re.compile(r" *(teamctl|teamd) ([^#;|&]*)")
 _OPTION: Final = re.compile(r"(?<!\S)--?[a-z][a-z-]*")
 _SETTING: Final = re.compile(r"\[(\w+)\](?: (\w+))?")
+_FILE: Final = re.compile(r"(?<![\w./~-])(?:tests|teamd|teamctl|systemd)/[\w@./-]*\w")
+_MODULES: Final = re.compile(r"^  (\w+/?(?:  \w+/?)*)", re.MULTILINE)
 _QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -168,6 +172,21 @@ def test_links_lead_somewhere(page: Path) -> None:
     targets = documents.links(page)
     assert page == README or not targets
     assert [target for target in targets if not (REPOSITORY / target).exists()] == []
+
+
+@by_page
+def test_the_files_of_the_repository_that_a_page_names_exist(page: Path) -> None:
+    named = set(_FILE.findall(documents.read(page)))
+    assert [file for file in named if not (REPOSITORY / file).exists()] == []
+
+
+def test_readme_shows_every_part_of_teamd() -> None:
+    (house,) = [e for e in documents.examples(README, "text") if "__main__" in e.text]
+    shown = " ".join(_MODULES.findall(house.text)).replace("/", "").split()
+    there = {file.stem for file in (REPOSITORY / "teamd").iterdir() if file.stem not in SILENT}
+    assert set(shown) <= there
+    words = set(re.findall(r"\w+", house.text))
+    assert there <= words
 
 
 def test_readme_is_short_and_names_every_command_and_topic() -> None:
