@@ -12,30 +12,31 @@ from teamd.commandline import team_options, version_option
 
 # In the order of a day's work. The help is shown without loading any of them.
 COMMANDS: Final = {
+    "help": "Explain a topic, such as limits or roles, or list the topics.",
     "demo": "Watch a team build and test a small program; no key, no network.",
     "init": "Write a commented team.toml here.",
-    "doctor": "Check machine, settings and key, and say what to mend.",
-    "chat": "Talk to an agent that leads the team.",
+    "doctor": "Check machine, settings and key, and say how to fix them.",
+    "chat": "Talk to the agent that leads the team.",
     "spawn": "Start or wake a teammate.",
-    "team": "Show who is in the team and how they are.",
+    "team": "Show the members of the team and their states.",
     "send": "Send a message to a teammate.",
     "broadcast": "Send a message to every teammate.",
     "inbox": "Read your mail, or look at a teammate's.",
     "tasks": "Show the task board.",
-    "task": "Add, show, change or claim a task of the board.",
-    "requests": "List what waits for your answer, such as plans.",
-    "approve": "Approve a plan, by its id.",
-    "reject": "Reject a plan, with a reason.",
+    "task": "Add, show, change or claim a task.",
+    "requests": "List the open requests, such as plans.",
+    "approve": "Approve a request, by its id.",
+    "reject": "Reject a request, by its id, with a reason.",
     "transcript": "Show a teammate's conversation.",
     "logs": "Show the log of a teammate, or of teamd.",
     "usage": "Show tokens and cost, and how much of the limits is used.",
-    "resume": "Let a paused teammate go on, such as after a limit was raised.",
-    "trace": "Show a message's way, by its id.",
-    "shutdown": "End a teammate, or all of them.",
+    "resume": "Let a paused teammate go on.",
+    "trace": "Show where a message is, by its id.",
+    "shutdown": "Ask a teammate to end, or all of them.",
     "teams": "List the teams of this project.",
-    "create": "Make a team by name, and start it.",
-    "delete": "End a team by name, and remove it.",
-    "prune": "Remove old logs, and what nobody in the team has any more.",
+    "create": "Create a team, and start its teamd.",
+    "delete": "End a team, and delete its files.",
+    "prune": "Remove old logs, and the files of names that left the team.",
 }
 
 
@@ -76,7 +77,10 @@ class LazyGroup(click.Group):
 @version_option
 @team_options
 def cli() -> None:
-    """Talk to a team of agents: spawn, send, look, shut down."""
+    """Talk to a team of agents: spawn, send, look, shut down.
+
+    `teamctl COMMAND --help` explains a command, `teamctl help TOPIC` a topic.
+    """
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ _MAIL: Final = b'"mail"'
 timeout_option = click.option(
     "--timeout",
     type=Seconds(zero=False),
-    help="Seconds to wait with --wait  [default: no limit].",
+    help="How many seconds to wait at most  [default: no limit].",
 )
 
 

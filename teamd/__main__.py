@@ -27,7 +27,7 @@ timeout_option = click.option(
     type=Seconds(zero=False),
     default=STOP_SECONDS,
     show_default=True,
-    help="Seconds until force is used.",
+    help="How many seconds to wait before using force.",
 )
 
 
@@ -35,7 +35,7 @@ timeout_option = click.option(
 @version_option
 @team_options
 def cli() -> None:
-    """Supervise a team of agents: one process a teammate, mail in files."""
+    """Supervise a team of agents: one process for each teammate, mail in files."""
 
 
 @cli.command()
@@ -44,7 +44,7 @@ def cli() -> None:
 @team_options
 @pass_choice
 def start(choice: Choice, foreground: bool, ready_fd: int | None) -> int:  # noqa: FBT001 -- click's
-    """Start the supervisor; returns once it serves requests."""
+    """Start the supervisor, and return once it serves requests."""
     team = choice.existing_or_here()
     if not foreground:
         return _start_in_background(choice, team)
@@ -68,7 +68,7 @@ def stop(choice: Choice, timeout: float) -> int:
 @team_options
 @pass_choice
 def restart(choice: Choice, timeout: float) -> int:
-    """Stop, if it runs, and start."""
+    """Stop the supervisor if it runs, then start it."""
     team = choice.existing_or_here()
     choice.settings(team)  # a mistake in the settings must not cost a running team
     if running.supervisor(team) is not None:
@@ -81,7 +81,7 @@ def restart(choice: Choice, timeout: float) -> int:
 @team_options
 @pass_choice
 def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
-    """Tell whether a supervisor runs, and how its team is."""
+    """Show whether a supervisor runs, and the states of its team."""
     paths = choice.existing()
     there = running.supervisor(paths)
     team = Roster(paths).read()
@@ -99,7 +99,7 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
 @team_options
 @pass_choice
 def reload(choice: Choice) -> int:
-    """Read team.toml again; says what changed and what waits for a restart."""
+    """Read team.toml again, and say what changed and what waits for a restart."""
     answer = requests.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
     if answer.exit_code != ExitCode.DONE:
         raise TeamError(answer.text)

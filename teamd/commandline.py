@@ -102,11 +102,13 @@ def team_options(command: F) -> F:
     directory = click.option(
         "--team-dir",
         metavar="DIR",
-        help="The team directory [default: $TEAMD_DIR, else .team/ here or above].",
+        help="The team directory  [default: $TEAMD_DIR, else .team/ here or above].",
     )
     name = click.option("--team", metavar="NAME", help="The team .teams/NAME/ of this project.")
     config = click.option(
-        "--config", metavar="FILE", help="The settings [default: team.toml beside .team/]."
+        "--config",
+        metavar="FILE",
+        help="The settings file  [default: the team's own team.toml, else the project's].",
     )
     return name(directory(config(with_choice)))  # type: ignore[return-value] # click keeps the callable
 

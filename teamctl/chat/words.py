@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 COMPACT: Final = "/compact"
 HELP: Final = {
-    "/team": "who is in the team and how they are",
-    "/inbox": "read the mail that was sent to you",
-    "/tasks": "the board",
-    COMPACT: "have the lead sum up its conversation",
-    "/help": "this list",
+    "/team": "show the members of the team and their states",
+    "/inbox": "read your mail",
+    "/tasks": "show the task board",
+    COMPACT: "have the lead summarize its conversation",
+    "/help": "list these commands",
     "/quit": "leave; the team goes on (also Ctrl-D)",
 }
 _COMMANDS: Final = {"/team": ("team",), "/inbox": ("inbox",), "/tasks": ("tasks",)}

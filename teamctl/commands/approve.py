@@ -10,12 +10,13 @@ from teamd.commandline import Choice, pass_choice, team_options
 
 @click.command()
 @click.argument("request_id", metavar="ID", shell_complete=open_ids)
-@click.option("--feedback", help="What to mind; - reads standard input.")
+@click.option("--feedback", help="What the teammate should keep in mind; - reads standard input.")
 @team_options
 @pass_choice
 def command(choice: Choice, request_id: str, *, feedback: str | None) -> int:
-    """Approve ID, such as a plan; who asked is told by mail, and goes on.
+    """Approve the request ID, such as a plan.
 
-    The beginning of an id is enough where no other begins so. `teamctl requests` lists them.
+    The teammate that asked gets your answer by mail and goes on. `teamctl requests` lists the
+    ids; the first characters of one are enough if no other id begins with them.
     """
     return answer(choice, request_id, approve=True, reason=feedback)

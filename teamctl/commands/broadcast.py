@@ -13,11 +13,14 @@ from teamd.store.post import Post
 
 @click.command()
 @click.argument("text")
-@click.option("--from", "sender", help="Whom it is from  [default: you].")
+@click.option("--from", "sender", help="The sender  [default: you].")
 @team_options
 @pass_choice
 def command(choice: Choice, text: str, sender: str | None) -> int:
-    """Send TEXT to every teammate but the sender and those that are shut down."""
+    """Send TEXT to every teammate except the sender and those that are shut down.
+
+    If TEXT is -, the command reads it from standard input.
+    """
     paths = choice.existing()
     mail = choice.settings(paths).mail
     post = Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("prompt", required=False)
-@click.option("--model", help="Another model than that of the settings, until it is shut down.")
-@click.option("--fresh", is_flag=True, help="Begin a new conversation; the old one stays on disk.")
+@click.option(
+    "--model",
+    help="Use this model instead of the one in the settings, until the lead is shut down.",
+)
+@click.option(
+    "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."
+)
 @timeout_option
 @output.json_option
 @team_options
@@ -37,12 +42,12 @@ def command(
     timeout: float | None,
     as_json: bool,
 ) -> int:
-    """Talk to the agent that leads the team; it is started with your first chat.
+    """Talk to the agent that leads the team. Your first chat starts it.
 
-    With a PROMPT (- reads standard input) it prints the final text of the turn that answers, for
-    scripts. Ctrl-C interrupts the lead's turn. The team, the lead included, lives on when the
-    chat ends; `teamctl shutdown lead` ends the lead, and you are the lead again. With --fresh the
-    first thing that you say begins a new conversation.
+    With a PROMPT, for scripts, the command prints the lead's final answer and ends; if PROMPT is
+    -, it reads standard input. Ctrl-C interrupts the lead's turn. When the chat ends, the team
+    goes on, and so does the lead. `teamctl shutdown lead` ends the lead; then you lead the team
+    again.
     """
     if as_json and prompt is None:
         raise click.UsageError("--json is one document: give a PROMPT with it")

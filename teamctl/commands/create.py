@@ -20,10 +20,10 @@ from teamd.store.places import project
 @team_options
 @pass_choice
 def command(choice: Choice, name: str) -> int:
-    """Make the team NAME in .teams/ of this project and start its teamd.
+    """Create the team NAME in .teams/ of this project and start its teamd.
 
-    Its settings are those of the project's team.toml, unless it has a team.toml of its own; its
-    limits count for it alone. `teamctl --team NAME …` reaches it.
+    The team uses the project's team.toml until it has one of its own. Its limits apply to it
+    alone. `teamctl --team NAME …` reaches it.
     """
     home = choice.existing().home if choice.team_dir else project(Path.cwd())
     own = choice.settings(TeamPaths(home / TEAM_FOLDER)).team.name

@@ -21,20 +21,20 @@ _MARGIN_SECONDS = 10.0  # between the kill and the answer
 
 @click.command()
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Ask nobody, and remove it whoever is at work.")
+@click.option("--force", is_flag=True, help="Do not ask: end every teammate and delete the team.")
 @click.option(
     "--timeout",
     type=Seconds(zero=True),
     default=10.0,
     show_default=True,
-    help="Seconds that teammates have to answer.",
+    help="How many seconds the teammates have to answer.",
 )
 @team_options
 @pass_choice
 def command(choice: Choice, name: str, *, force: bool, timeout: float) -> int:
-    """Ask everybody in the team NAME to shut down, then remove it with all that it has written.
+    """Ask everyone in the team NAME to shut down, then delete the team and all its files.
 
-    While somebody rejects, it stays. Only teams in .teams/ can be deleted.
+    If a teammate rejects the shutdown, the team stays. Only teams in .teams/ can be deleted.
     """
     home = choice.existing().home if choice.team_dir else project(Path.cwd())
     team = teams.deletable(teams.found(home, name))

@@ -36,13 +36,13 @@ _LONGEST_REASON: Final = 200
 
 
 @click.command()
-@click.option("--fast", is_flag=True, help="Without the pauses that let a person follow.")
-@click.option("--keep", is_flag=True, help="Leave the folder, and say where it is.")
+@click.option("--fast", is_flag=True, help="Leave out the pauses that make it easier to follow.")
+@click.option("--keep", is_flag=True, help="Keep the folder, and say where it is.")
 @click.option("--script", "story", type=click.Path(path_type=Path), hidden=True)
 def command(*, fast: bool, keep: bool, story: Path | None) -> int:
     """Watch a coder and a tester build a small program in a temporary folder.
 
-    Their words come from a script. All else is real, and is checked at the end.
+    Their words come from a script. Everything else is real, and the demo checks it at the end.
     """
     click.echo(FIRST_LINE + "\n")
     told = Story.read(story)

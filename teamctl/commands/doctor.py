@@ -33,7 +33,10 @@ _MARKS = {
 @team_options
 @pass_choice
 def command(choice: Choice, *, as_json: bool) -> int:
-    """Check the machine, the settings and the key; exits 1 if something must be mended."""
+    """Check the machine, the settings and the key, and say how to fix what is wrong.
+
+    The exit status is 1 if something must be fixed.
+    """
     failed = False
     found = []
     for one in _findings(choice):

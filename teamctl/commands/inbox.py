@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", required=False, shell_complete=boxes)
-@click.option("--peek", is_flag=True, help="Leave your mail where it is.")
-@click.option("--follow", "-f", is_flag=True, help="Go on showing mail as it comes.")
+@click.option("--peek", is_flag=True, help="Show your mail without taking it.")
+@click.option("--follow", "-f", is_flag=True, help="Keep showing mail as it arrives.")
 @output.json_option
 @team_options
 @pass_choice
 def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_json: bool) -> int:
-    """Read your own mail, or look at that of teammate NAME.
+    """Read your own mail, or look at the mail of teammate NAME.
 
-    What you have read is kept in transcripts/user.jsonl. A teammate's mail stays where it is.
+    Mail that you have read moves to transcripts/user.jsonl. A teammate's mail stays where it is.
     """
     if follow and as_json:
         raise click.UsageError("--follow never ends and --json is one document: take one of them")

@@ -20,16 +20,18 @@ _COLOURS = {"warning": "yellow", "error": "red"}
 
 @click.command()
 @click.argument("name", shell_complete=completion.logs)
-@click.option("--follow", "-f", is_flag=True, help="Go on showing what is added.")
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new lines.")
 @click.option(
     "--lines", "-n", "last", type=click.IntRange(min=0), default=50, show_default=True,
-    help="How many of the last lines to show.",
+    help="How many lines to show, counted from the end.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="The lines as they are: JSON, one each.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the lines as they are: one JSON object each."
+)
 @team_options
 @pass_choice
 def command(choice: Choice, name: str, *, follow: bool, last: int, as_json: bool) -> int:
-    """Show the log of teammate NAME, or of teamd."""
+    """Show the log of teammate NAME, or with `teamd` that of the supervisor."""
     paths = choice.existing()
     name = TEAMD if name.lower() == TEAMD else Roster(paths).read().get(name).name
     for line in lines(paths.log(name), last=last, follow=follow):

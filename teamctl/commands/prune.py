@@ -1,4 +1,4 @@
-"""`teamctl prune`: remove old logs, and what nobody in the team has any more."""
+"""`teamctl prune`: remove old logs, and the files of names that left the team."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _ROTATED: Final = re.compile(r"\.log\.\d+")
 
 
 @click.command()
-@click.option("--logs", is_flag=True, help="Only logs.")
-@click.option("--transcripts", is_flag=True, help="Only conversations.")
+@click.option("--logs", is_flag=True, help="Remove only logs.")
+@click.option("--transcripts", is_flag=True, help="Remove only conversations.")
 @click.option(
     "--older-than",
     "days",
     metavar="DAYS",
     type=click.FloatRange(min=0),
     default=0.0,
-    help="Leave what was written to within so many days.",
+    help="Keep files that changed within this many days.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @team_options
 @pass_choice
 def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> int:
-    """Remove rotated logs, logs, conversations and jobs of names not in the team, and debris.
+    """Remove rotated logs, and the logs, conversations and jobs of names not in the team.
 
-    What a member of the team has is left, whatever its status, and so are mail and your own
-    conversation. Debris is what a kill left for more than an hour: answers that nobody came for,
-    files that were not finished.
+    It also removes debris that is more than an hour old: answers that nobody fetched and files
+    that a killed process left unfinished. It keeps all mail, your own conversation, and the files
+    of every member, whatever its status.
     """
     paths = choice.existing()
     removed: list[tuple[Path, int]] = []

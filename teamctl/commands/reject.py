@@ -10,12 +10,13 @@ from teamd.commandline import Choice, pass_choice, team_options
 
 @click.command()
 @click.argument("request_id", metavar="ID", shell_complete=open_ids)
-@click.option("--reason", help="Why, and what to change; - reads standard input.")
+@click.option("--reason", help="Why, and what should change; - reads standard input.")
 @team_options
 @pass_choice
 def command(choice: Choice, request_id: str, *, reason: str | None) -> int:
-    """Reject ID, such as a plan; who asked is told by mail, and may ask again.
+    """Reject the request ID, such as a plan.
 
-    The beginning of an id is enough where no other begins so. `teamctl requests` lists them.
+    The teammate that asked gets your answer by mail and may ask again. `teamctl requests` lists
+    the ids; the first characters of one are enough if no other id begins with them.
     """
     return answer(choice, request_id, approve=False, reason=reason)

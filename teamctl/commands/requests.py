@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @team_options
 @pass_choice
 def command(choice: Choice, *, as_json: bool) -> int:
-    """List the open requests; `teamctl approve ID` and `reject ID` answer those to lead."""
+    """List the open requests, such as plans that wait for approval.
+
+    `teamctl approve ID` and `teamctl reject ID` answer those that are addressed to lead.
+    """
     questions = approvals(choice).open_ones()
     if as_json:
         output.print_json({"requests": [question.to_json() for question in questions]})

@@ -21,7 +21,7 @@ REQUEST_SECONDS: Final = 30.0
 @team_options
 @pass_choice
 def command(choice: Choice, name: str, *, as_json: bool) -> int:
-    """Let NAME go on where it was paused; team.toml is read again first."""
+    """Read team.toml again, then let NAME go on where it was paused."""
     answer = requests.ask(
         choice.existing(), "resume", {"name": name}, timeout_seconds=REQUEST_SECONDS
     )

@@ -19,11 +19,13 @@ from teamd.store.post import Post
 @click.command()
 @click.argument("name", shell_complete=boxes)
 @click.argument("text")
-@click.option("--from", "sender", help="Whom it is from  [default: you].")
+@click.option("--from", "sender", help="The sender  [default: you].")
 @click.option("--type", "kind", default="message", show_default=True, help="The message's type.")
-@click.option("--id", "message_id", help="The same id twice is one message: for a safe retry.")
-@click.option("--summary", help="What it is about, in a few words.")
-@click.option("--wait", is_flag=True, help="Return once it stands in the conversation of NAME.")
+@click.option(
+    "--id", "message_id", help="Makes a retry safe: two messages with one id count as one."
+)
+@click.option("--summary", help="The subject, in a few words.")
+@click.option("--wait", is_flag=True, help="Return once the message is in NAME's conversation.")
 @timeout_option
 @output.json_option
 @team_options
@@ -41,10 +43,11 @@ def command(
     timeout: float | None,
     as_json: bool,
 ) -> int:
-    """Send TEXT to NAME; a TEXT of - is read from standard input.
+    """Send TEXT to NAME. If TEXT is -, the command reads it from standard input.
 
-    It is safe on disk when this returns, and delivered when NAME looks into its inbox; --wait
-    waits for that. `teamctl trace` shows the way of the id that --json prints.
+    The message is safely on disk when the command returns. NAME gets it when it next reads its
+    inbox; --wait waits for that. --json prints the message's id, and `teamctl trace ID` shows
+    where it is.
     """
     paths = choice.existing()
     mail = choice.settings(paths).mail

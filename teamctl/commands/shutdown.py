@@ -21,24 +21,25 @@ _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answe
 
 @click.command()
 @click.argument("name", required=False, shell_complete=teammates)
-@click.option("--all", "everybody", is_flag=True, help="End every teammate.")
+@click.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
 @click.option("--force", is_flag=True, help="Kill at once, without asking.")
 @click.option(
     "--timeout",
     type=Seconds(zero=True),
     default=GRACE_SECONDS,
     show_default=True,
-    help="Seconds to answer; who has not is ended then.",
+    help="How many seconds a teammate has to answer before it is ended.",
 )
 @team_options
 @pass_choice
 def command(
     choice: Choice, name: str | None, *, everybody: bool, force: bool, timeout: float
 ) -> int:
-    """Ask NAME to end; its conversation is kept, and `teamctl spawn NAME …` goes on with it.
+    """Ask NAME to end. It keeps its conversation, and `teamctl spawn NAME …` continues it.
 
-    One that works approves, or rejects with a reason and goes on; one that is idle approves. Exit
-    status 0: approved, 1: rejected, 4: it took the deadline or force. Of several the worst counts.
+    A working teammate approves, or rejects with a reason and goes on. An idle one approves. The
+    exit status is 0 if it approved, 1 if it rejected, and 4 if the deadline or force ended it.
+    With --all, one rejection makes it 1; otherwise one deadline makes it 4.
     """
     if (name is None) == (not everybody):
         raise click.UsageError("name a teammate, or give --all")

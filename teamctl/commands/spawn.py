@@ -28,16 +28,18 @@ REQUEST_SECONDS: Final = 30.0
 @click.argument("name", shell_complete=teammates)
 @click.argument("role")
 @click.argument("prompt")
-@click.option("--model", help="Another model than that of the settings.")
-@click.option("--fresh", is_flag=True, help="Begin a new conversation; the old one stays on disk.")
+@click.option("--model", help="Use this model instead of the one in the settings.")
+@click.option(
+    "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."
+)
 @click.option(
     "--plan/--no-plan",
     default=None,
-    help="It acts only once its plan is approved, or needs none  [default: as before].",
+    help="Let it act only after its plan is approved, or without one  [default: as before].",
 )
-@click.option("--wait", is_flag=True, help="Wait for the end of its turn and print its last words.")
+@click.option("--wait", is_flag=True, help="Wait until its turn ends, and print its final text.")
 @timeout_option
-@click.option("--save", is_flag=True, help="Write it into team.toml as well.")
+@click.option("--save", is_flag=True, help="Also write it into the team's team.toml.")
 @output.json_option
 @team_options
 @pass_choice
@@ -55,9 +57,10 @@ def command(
     save: bool,
     as_json: bool,
 ) -> int:
-    """Start NAME as ROLE, or wake it, with PROMPT as its next task.
+    """Start or wake NAME as ROLE, with PROMPT as its next task.
 
-    A PROMPT of - is read from standard input. Who is idle or shut down goes on with its memory.
+    If PROMPT is -, the command reads it from standard input. A teammate that is idle or shut down
+    remembers its conversation.
     """
     check_name(name)
     paths = choice.existing()

@@ -34,21 +34,23 @@ def command() -> None:
 
 @command.command()
 @click.argument("subject")
-@click.option("--description", "-d", default="", help="All there is to know; - reads it.")
+@click.option(
+    "--description", "-d", default="", help="What to do, in full; - reads standard input."
+)
 @click.option(
     "--blocked-by",
     multiple=True,
     metavar="ID",
     shell_complete=task_ids,
-    help="What has to be completed before; may be repeated.",
+    help="A task to complete first; may be repeated.",
 )
-@click.option("--role", default="", help="The role that it is for.")
+@click.option("--role", default="", help="Only teammates of this role take it by themselves.")
 @click.option(
     "--owner",
     default="",
     metavar="NAME",
     shell_complete=boxes,
-    help="Give it to a teammate, who gets mail about it.",
+    help="Give it to a teammate, which gets mail about it.",
 )
 @output.json_option
 @team_options
@@ -63,7 +65,7 @@ def add(
     owner: str,
     as_json: bool,
 ) -> int:
-    """Put a task on the board; prints its id."""
+    """Put a task on the board and print its id."""
     task = _board(choice).add(
         subject,
         description=text_or_stdin(description),
@@ -84,7 +86,7 @@ def add(
 @team_options
 @pass_choice
 def show(choice: Choice, task_id: str, *, as_json: bool) -> int:
-    """Show all of a task."""
+    """Show everything about a task."""
     tasks = _board(choice).read()
     task = tasks.get(task_id)
     if as_json:
@@ -105,18 +107,18 @@ def show(choice: Choice, task_id: str, *, as_json: bool) -> int:
 
 @command.command()
 @click.argument("task_id", metavar="ID", shell_complete=task_ids)
-@click.option("--subject", help="What it is about.")
-@click.option("--description", "-d", help="All there is to know; - reads it.")
+@click.option("--subject", help="The subject, in a few words.")
+@click.option("--description", "-d", help="What to do, in full; - reads standard input.")
 @click.option(
     "--status",
     type=click.Choice([str(status) for status in TaskStatus]),
-    help="pending takes the owner away, or opens it again.",
+    help="The new status; pending removes the owner, or reopens the task.",
 )
 @click.option(
     "--owner",
     metavar="NAME",
     shell_complete=boxes,
-    help='Give it to a teammate; "" takes the owner away.',
+    help='Give it to a teammate; "" removes the owner.',
 )
 @click.option(
     "--add-blocked-by",
@@ -125,7 +127,7 @@ def show(choice: Choice, task_id: str, *, as_json: bool) -> int:
     multiple=True,
     metavar="ID",
     shell_complete=task_ids,
-    help="What has to be completed before.",
+    help="A task to complete first; may be repeated.",
 )
 @click.option(
     "--remove-blocked-by",
@@ -133,7 +135,7 @@ def show(choice: Choice, task_id: str, *, as_json: bool) -> int:
     multiple=True,
     metavar="ID",
     shell_complete=task_ids,
-    help="What need not be completed before any more.",
+    help="A task that no longer blocks this one; may be repeated.",
 )
 @output.json_option
 @team_options
@@ -150,7 +152,7 @@ def update(
     removed: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Change a task. You may do with it what only its owner may otherwise."""
+    """Change a task, also one that a teammate owns."""
     change = Change(
         subject=subject,
         description=None if description is None else text_or_stdin(description),
@@ -176,15 +178,15 @@ def update(
     show_default=True,
     metavar="NAME",
     shell_complete=boxes,
-    help="Whose it is to be.",
+    help="The new owner.",
 )
 @output.json_option
 @team_options
 @pass_choice
 def claim(choice: Choice, task_id: str, *, owner: str, as_json: bool) -> int:
-    """Take a free task in hand.
+    """Claim a free task. Its status is in_progress from then on.
 
-    It is in progress then, and nobody else's. Of several who try, one gets it.
+    If several try at the same time, one of them gets it.
     """
     board = _board(choice)
     _print_changed(board.claim(task_id, owner=owner), board, as_json=as_json)

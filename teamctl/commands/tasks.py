@@ -24,14 +24,14 @@ _COLOURS = {
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Show deleted ones, too.")
+@click.option("--all", "everything", is_flag=True, help="Also show deleted tasks.")
 @output.json_option
 @team_options
 @pass_choice
 def command(choice: Choice, *, everything: bool, as_json: bool) -> int:
     """Show the tasks of the team.
 
-    BLOCKED BY names what has to be completed before. `teamctl task show ID` tells all of one.
+    BLOCKED BY lists the tasks to complete first. `teamctl task show ID` shows all of one task.
     """
     tasks = read_all(choice.existing())
     shown = [

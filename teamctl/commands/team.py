@@ -22,15 +22,15 @@ REFRESH_SECONDS: Final = 1.0
 
 
 @click.command()
-@click.option("--watch", "watched", is_flag=True, help="Go on showing it as it changes.")
+@click.option("--watch", "watched", is_flag=True, help="Keep showing it as it changes.")
 @output.json_option
 @team_options
 @pass_choice
 def command(choice: Choice, *, watched: bool, as_json: bool) -> int:
-    """Show the roster.
+    """Show the members of the team and their states.
 
-    UP is how long the process has run, CPU the time it has computed, MAIL what waits in the
-    inbox, IN and OUT are tokens, COST is in USD; `teamctl usage` tells more.
+    UP is how long the process has run, CPU its computing time, MAIL the number of messages in the
+    inbox. IN and OUT are tokens, COST is in USD; `teamctl usage` shows more.
     """
     if watched and as_json:
         raise click.UsageError("--watch never ends and --json is one document: take one of them")

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @team_options
 @pass_choice
 def command(choice: Choice, message_id: str, *, as_json: bool) -> int:
-    """Show when message ID was sent, taken and put into a conversation, or where it is.
+    """Show when the message ID was sent, taken and put into a conversation, or where it is now.
 
-    The beginning of an id is enough where no other begins so. A broadcast has a line for each
-    of its receivers.
+    The first characters of an id are enough if no other id begins with them. A broadcast has a
+    line for each receiver.
     """
     ways = trace(choice.existing(), message_id)
     if as_json:

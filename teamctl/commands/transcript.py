@@ -29,8 +29,8 @@ _ASIDES = {
 
 @click.command()
 @click.argument("name", shell_complete=teammates)
-@click.option("--follow", "-f", is_flag=True, help="Go on showing what is added.")
-@click.option("--full", is_flag=True, help="Show long tool results whole.")
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new entries.")
+@click.option("--full", is_flag=True, help="Show long tool results in full.")
 @output.json_option
 @team_options
 @pass_choice

@@ -97,10 +97,11 @@ class Row:
 @team_options
 @pass_choice
 def command(choice: Choice, *, as_json: bool) -> int:
-    """Show what each teammate has used, and all of them, since the team began.
+    """Show the tokens and the cost of each teammate and of the team, since the team began.
 
-    IN is all that was sent, READ and WRITTEN what of it the prompt cache gave and took. USED is
-    how much of the LIMIT, the nearer one of two. Works without teamd.
+    IN counts all tokens sent; READ and WRITTEN count those of them that came from the prompt
+    cache or went into it. LIMIT is the limit that is nearer, of tokens and money, and USED how
+    much of it is used. The command works without teamd.
     """
     paths = choice.existing()
     accounts = Ledger(paths.ledger).read()

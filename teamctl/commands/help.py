@@ -1,0 +1,97 @@
+"""`teamctl help`: the topics, and the help of each command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from shutil import get_terminal_size
+from typing import Final
+
+import click
+
+from teamctl import output, topics
+from teamd.errors import ExitCode, TeamError
+
+_WIDEST: Final = 100  # columns; longer lines are hard to read
+_GAP: Final = 3
+_CODE: Final = "bold cyan"  # rich's own style has a background
+
+
+def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
+    """Return the topics and commands that begin so."""
+    commands = _group(context).list_commands(context)
+    known = dict.fromkeys((*topics.names(), *commands))
+    return [name for name in known if name.startswith(begun)]
+
+
+@click.command()
+@click.argument("topic", required=False, shell_complete=_complete)
+@output.json_option
+@click.pass_context
+def command(context: click.Context, topic: str | None, *, as_json: bool) -> int:
+    """Explain TOPIC; without one, list the topics.
+
+    With the name of a command as TOPIC, show the help of that command.
+    """
+    if topic is None:
+        _list(as_json=as_json)
+    elif topic in topics.names():
+        _show(topic, topics.read(topic), as_json=as_json, markdown=True)
+    else:
+        _show(topic, _help_of_command(context, topic), as_json=as_json, markdown=False)
+    return ExitCode.DONE
+
+
+def _list(*, as_json: bool) -> None:
+    titles = {name: topics.title(name) for name in topics.names()}
+    if as_json:
+        listed = [{"name": name, "title": title} for name, title in titles.items()]
+        output.print_json({"topics": listed})
+        return
+    width = max(map(len, titles)) + _GAP
+    for name, title in titles.items():
+        click.echo(f"{name:{width}}{title}")
+    click.echo("\n`teamctl help TOPIC` explains one; `teamctl --help` lists the commands.")
+
+
+def _show(name: str, text: str, *, as_json: bool, markdown: bool) -> None:
+    if as_json:
+        output.print_json({"name": name, "text": text})
+    elif markdown and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        click.echo_via_pager(_styled(text))
+    else:
+        click.echo(text.rstrip("\n"))
+
+
+def _styled(text: str) -> str:
+    """Return Markdown laid out for the terminal, with the codes for its styles."""
+    from rich.console import Console  # noqa: PLC0415 -- 80 ms, only on a terminal
+    from rich.markdown import Markdown  # noqa: PLC0415 -- the same
+    from rich.theme import Theme  # noqa: PLC0415 -- the same
+
+    width = min(get_terminal_size().columns, _WIDEST)
+    theme = Theme({"markdown.code": _CODE})
+    console = Console(force_terminal=True, width=width, highlight=False, theme=theme)
+    with console.capture() as captured:
+        console.print(Markdown(text, code_theme="ansi_dark"))
+    return captured.get()
+
+
+def _group(context: click.Context) -> click.Group:
+    group = context.find_root().command
+    assert isinstance(group, click.Group)  # noqa: S101 -- this is one of its commands
+    return group
+
+
+def _help_of_command(context: click.Context, name: str) -> str:
+    """Return what `teamctl NAME --help` prints.
+
+    Raises:
+        TeamError: there is no such command, and no such topic.
+    """
+    root = context.find_root()
+    found = _group(context).get_command(root, name)
+    if found is None:
+        raise TeamError(f"no topic {name!r}; the topics are: {', '.join(topics.names())}")
+    with click.Context(found, info_name=name, parent=root) as own:
+        return found.get_help(own)

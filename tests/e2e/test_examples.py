@@ -1,0 +1,145 @@
+"""Each shell example of README and the topics does what it shows, in a project of one page."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from teamd.store import running as supervisors
+from tests import documents
+from tests.e2e.harness import opened
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.documents import Example, Step
+    from tests.e2e.harness import Project
+
+KEY_SHOWN: Final = "sk-ant-…"
+SERVER_SHOWN: Final = "http://localhost:11434"
+REQUEST_SHOWN: Final = "0a1b"
+FOLDER_SHOWN: Final = "my-project"
+# Pages whose examples start, stop or configure teamd themselves; the others share a running team.
+ALONE: Final = ("README", "limits", "models", "teams")
+TOGETHER: Final = [page.stem for page in documents.pages() if page.stem not in ALONE]
+
+# The folder and the exported variables go from step to step, as in one shell.
+_STEP: Final = """\
+[ ! -f "$STATE" ] || . "$STATE"
+{text}
+status=$?
+{{ export -p; printf 'cd %q\\n' "$PWD"; }} > "$STATE"
+exit $status
+"""
+
+
+class Reader:
+    """A person who types the examples of one page into one shell, one line at a time."""
+
+    def __init__(self, project: Project, page: str) -> None:
+        self._project = project
+        self._state = project.root / f"{page}.shell"
+
+    def follow(self, page: Path) -> int:
+        """Put the files of a page into place, and run its steps; returns how many there were."""
+        for example in documents.examples(page, "markdown"):
+            self._write(example)
+        steps = [(e, step) for e in documents.examples(page, "sh") if e.runs for step in e.steps()]
+        for example, step in steps:
+            self._settle()
+            self._run(example, step)
+        return len(steps)
+
+    def _write(self, example: Example) -> None:
+        """Write a role file or a skill to where it is looked for."""
+        if role := example.mark("role"):
+            self._project.write(f".team/agents/{role}.md", example.text)
+        if skill := example.mark("skill"):
+            self._project.write(f".team/skills/{skill}/SKILL.md", example.text)
+
+    def _run(self, example: Example, step: Step) -> None:
+        script = _STEP.format(text=self._with_facts(step.text))
+        ended = self._project.run("bash", "-c", script, env={"STATE": str(self._state)})
+        what = f"{example.place}: {step.text}\nsaid: {ended.stdout}{ended.stderr}"
+        assert ended.status == step.status, f"exit status {ended.status}, not {step.status}: {what}"
+
+    def _with_facts(self, text: str) -> str:
+        """Put the key, the server and the request of this test in the place of those shown."""
+        facts = {KEY_SHOWN: "test-key", SERVER_SHOWN: self._project.server.url}
+        if REQUEST_SHOWN in text:
+            (request,) = json.loads(self._project.do("teamctl", "requests", "--json"))["requests"]
+            facts[REQUEST_SHOWN] = request["id"]
+        for shown, fact in facts.items():
+            text = text.replace(shown, fact)
+        return text
+
+    def _settle(self) -> None:
+        """Wait until every teammate has read its mail and ended its turn."""
+        wait_until(lambda: not self._busy(), timeout_seconds=30, what="the team is at rest")
+
+    def _busy(self) -> bool:
+        paths = self._project.paths
+        if not paths.config.exists() or supervisors.supervisor(paths) is None:
+            return False
+        members = json.loads(paths.config.read_bytes())["members"]
+        states = {member["name"]: member["status"] for member in members}
+        idle = [name for name, state in states.items() if state == "idle"]
+        return "working" in states.values() or any(map(self._project.mail, idle))
+
+
+def page_of(stem: str) -> Path:
+    return next(page for page in documents.pages() if page.stem == stem)
+
+
+def prepare_readme(project: Project) -> None:
+    (project.root / "home" / FOLDER_SHOWN).symlink_to(project.folder)
+
+
+def prepare_limits(project: Project) -> None:
+    """Alice is paused at a limit that the person has raised since."""
+    project.write("team.toml", "[limits]\nteammate_tokens = 1\n")
+    project.start()
+    project.do("teamctl", "spawn", "alice", "coder", "Go.")
+    project.wait_for("alice", "paused")
+    project.write("team.toml", "[limits]\nteammate_tokens = 1_000_000\n")
+
+
+def prepare_teams(project: Project) -> None:
+    project.enlist("alice")
+
+
+PREPARE: Final[dict[str, Callable[[Project], None]]] = {
+    "README": prepare_readme,
+    "limits": prepare_limits,
+    "teams": prepare_teams,
+}
+
+
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A running team with alice and bob, who have had a turn; carl is to submit a plan."""
+    with opened(tmp_path_factory.mktemp("crew")) as project:
+        project.start()
+        project.stage.play("carl", use(("submit_plan", {"plan": "Two files."})), say("I wait."))
+        for name in ("alice", "bob"):
+            project.do("teamctl", "spawn", name, "coder", "Say that you are here.", "--wait")
+        yield project
+
+
+@pytest.mark.parametrize("page", ALONE)
+def test_examples_run_in_a_project_of_their_own(page: str, tmp_path: Path) -> None:
+    with opened(tmp_path, keys=("test-key", "ollama")) as project:
+        if page in PREPARE:
+            PREPARE[page](project)
+        assert Reader(project, page).follow(page_of(page)) > 0
+
+
+@pytest.mark.parametrize("page", TOGETHER)
+def test_examples_run_in_a_running_team(page: str, crew: Project) -> None:
+    assert Reader(crew, page).follow(page_of(page)) > 0
+    assert crew.refusals() == []

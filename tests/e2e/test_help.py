@@ -1,0 +1,102 @@
+"""`teamctl help`: plain Markdown in a pipe, styled and paged on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamctl import topics
+from tests.e2e.terminal import Terminal
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+HEAVY = ("rich", "anthropic", "pydantic", "psutil", "prompt_toolkit", "asyncio")
+LOADED = f"""
+import sys
+from teamctl.main import cli
+cli.main(["help", "limits"], standalone_mode=False)
+sys.exit(", ".join(name for name in {HEAVY} if name in sys.modules) or 0)
+"""
+BOLD, COLOUR = b"\x1b[1", b"\x1b[1;36m"
+
+
+def shown_on_terminal(project: Project, **variables: str) -> tuple[str, bytes]:
+    """Read a topic behind a terminal: its text without escapes, and all that came."""
+    pager = project.root / "bin" / "less"
+    pager.parent.mkdir(exist_ok=True)
+    pager.write_text("#!/bin/sh\necho paged\nexec cat\n")
+    pager.chmod(0o755)
+    project.environment.update({"TERM": "xterm-256color", "PAGER": "less", **variables})
+    with closing(Terminal(project, "teamctl", "help", "limits")) as terminal:
+        terminal.sees("concurrent_calls")
+        assert terminal.process.wait(20) == 0
+        return terminal.shown, terminal._raw
+
+
+def test_without_a_topic_it_lists_all_with_a_line_each(project: Project) -> None:
+    *lines, blank, hint = project.do("teamctl", "help").splitlines()
+    assert [line.split()[0] for line in lines] == topics.names()
+    assert [line.split(maxsplit=1)[1] for line in lines] == list(map(topics.title, topics.names()))
+    assert (blank, "`teamctl --help`" in hint) == ("", True)
+    assert "help TOPIC" in project.do("teamctl", "--help")
+
+
+def test_in_a_pipe_a_topic_is_its_markdown(project: Project) -> None:
+    assert project.do("teamctl", "help", "limits") == topics.read("limits")
+
+
+def test_a_command_is_explained_as_by_its_own_help(project: Project) -> None:
+    assert project.do("teamctl", "help", "resume") == project.do("teamctl", "resume", "--help")
+
+
+def test_an_unknown_topic_is_refused_with_the_topics_in_one_line(project: Project) -> None:
+    ended = project.run("teamctl", "help", "limit")
+    assert (ended.status, ended.stdout) == (1, "")
+    expected = f"teamctl: no topic 'limit'; the topics are: {', '.join(topics.names())}"
+    assert ended.complaint == expected
+
+
+def test_json_holds_the_topics_or_the_text_of_one(project: Project) -> None:
+    listed = json.loads(project.do("teamctl", "help", "--json"))["topics"]
+    assert [topic["name"] for topic in listed] == topics.names()
+    told = json.loads(project.do("teamctl", "help", "limits", "--json"))
+    assert told == {"name": "limits", "text": topics.read("limits")}
+
+
+def test_nothing_heavy_is_loaded_for_a_pipe(project: Project) -> None:
+    ended = project.run(sys.executable, "-c", LOADED)
+    assert (ended.status, ended.stderr) == (0, "")
+
+
+def test_on_a_terminal_a_topic_is_paged_and_styled(project: Project) -> None:
+    text, raw = shown_on_terminal(project)
+    assert text.startswith("paged")
+    assert "## Set limits" not in text
+    assert "Set limits" in text
+    assert COLOUR in raw
+
+
+def test_without_colour_a_topic_is_laid_out_all_the_same(project: Project) -> None:
+    text, raw = shown_on_terminal(project, NO_COLOR="1")
+    assert "## Set limits" not in text
+    assert BOLD in raw
+    assert COLOUR not in raw
+
+
+def test_a_dumb_terminal_gets_the_markdown(project: Project) -> None:
+    text, raw = shown_on_terminal(project, TERM="dumb")
+    assert text.replace("\r\n", "\n") == topics.read("limits")
+    assert b"\x1b" not in raw
+
+
+@pytest.mark.parametrize(("begun", "completed"), [("lim", "limits"), ("resu", "resume")])
+def test_topics_and_commands_are_completed(project: Project, begun: str, completed: str) -> None:
+    project.environment.update(
+        _TEAMCTL_COMPLETE="bash_complete", COMP_WORDS=f"teamctl help {begun}", COMP_CWORD="2"
+    )
+    assert project.do("teamctl") == f"plain,{completed}\n"

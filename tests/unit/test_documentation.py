@@ -1,0 +1,229 @@
+"""README, topics and help texts name only commands, options and settings that there are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import click
+import pytest
+
+from teamctl import topics
+from teamctl.main import COMMANDS
+from teamctl.main import cli as teamctl
+from teamd.__main__ import cli as teamd
+from teamd.protocol import Message
+from teamd.settings import parse
+from teamd.settings.declared import SECTIONS
+from teamd.settings.keys import keys_of
+from teamd.settings.writing import init_text
+from teamd.store.paths import TeamPaths
+from teamd.store.roster import Roster
+from tests import documents
+from tests.documents import LONGEST_LINE, README, REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+PAGES: Final = documents.pages()
+PROGRAMS: Final = {"teamctl": teamctl, "teamd": teamd}
+LANGUAGES: Final = {"sh", "toml", "json", "markdown", "text", "ini"}
+FOREIGN: Final = {"--jinja", "--enable-auto-tool-choice", "-m"}  # of other programs
+# `chat` at a terminal, the unit file's commands and drop-in, and the campaigns of the test suite.
+MOST_NOT_RUN: Final = 4
+
+SILENT: Final = {"__init__", "__pycache__"}
+
+_CALL: Final = re.compile(r" *(teamctl|teamd) ([^#;|&]*)")
+_OPTION: Final = re.compile(r"(?<!\S)--?[a-z][a-z-]*")
+_SETTING: Final = re.compile(r"\[(\w+)\](?: (\w+))?")
+_FILE: Final = re.compile(r"(?<![\w./~-])(?:tests|teamd|teamctl|systemd)/[\w@./-]*\w")
+_MODULES: Final = re.compile(r"^  (\w+/?(?:  \w+/?)*)", re.MULTILINE)
+_QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
+
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+
+
+def subcommand(group: click.Group, name: str) -> click.Command | None:
+    return group.get_command(click.Context(group), name)
+
+
+def options_of(command: click.Command) -> set[str]:
+    known = {"--help", "-h"}
+    for parameter in command.params:
+        known.update((*parameter.opts, *parameter.secondary_opts))
+    return known
+
+
+def all_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield a group, its commands and theirs, by the words that call them."""
+    yield name, group
+    for word in group.list_commands(click.Context(group)):
+        found = subcommand(group, word)
+        if isinstance(found, click.Group):
+            yield from all_commands(found, f"{name} {word}")
+        elif found is not None:
+            yield f"{name} {word}", found
+
+
+def mistakes_of_call(program: str, arguments: str) -> Iterator[str]:
+    """Yield what is wrong with a call: a command or an option that there is not."""
+    command: click.Command = PROGRAMS[program]
+    known = options_of(command)
+    words = [word.strip("[]") for word in _QUOTED.sub("X", arguments).split()]
+    before = ""
+    for word in words:
+        if word.startswith("-") and word != "-":
+            if word.partition("=")[0] not in known:
+                yield f"{program} {arguments}: no option {word}"
+        elif isinstance(command, click.Group) and word.islower() and before != "--team":
+            found = subcommand(command, word)
+            if found is None:
+                yield f"{program} {arguments}: no command {word}"
+                return
+            command = found
+            known |= options_of(command)
+        before = word
+
+
+def mistakes(codes: Iterable[str]) -> list[str]:
+    """Return what is wrong with those pieces of code that call one of the programs."""
+    calls = filter(None, map(_CALL.match, codes))
+    return [wrong for call in calls for wrong in mistakes_of_call(*call.groups())]
+
+
+def options_everywhere() -> set[str]:
+    return {
+        option
+        for name, program in PROGRAMS.items()
+        for _, command in all_commands(program, name)
+        for option in options_of(command)
+    }
+
+
+@by_page
+def test_the_commands_that_a_page_names_exist(page: Path) -> None:
+    shells = [example.text for example in documents.examples(page, "sh")]
+    assert mistakes("".join(shells).splitlines()) == []
+    assert mistakes(documents.inline_code(documents.prose(page))) == []
+    assert mistakes(documents.table_calls(page)) == []
+
+
+@by_page
+def test_the_options_that_a_page_names_exist(page: Path) -> None:
+    """An option that stands alone belongs to one of the commands."""
+    spans = [span for span in documents.inline_code(documents.prose(page)) if span[0] == "-"]
+    named = {option for span in spans for option in _OPTION.findall(span)}
+    assert named - options_everywhere() - FOREIGN == set()
+
+
+@by_page
+def test_the_settings_that_a_page_names_exist(page: Path) -> None:
+    for span in documents.inline_code(documents.prose(page)):
+        if (named := _SETTING.match(span)) and named[1].islower():
+            section, key = named.groups()
+            assert section in SECTIONS, span
+            assert key is None or key in keys_of(SECTIONS[section]), span
+
+
+@by_page
+def test_the_topics_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(r"teamctl help ([a-z]+)", documents.read(page))
+    assert set(named) <= {*topics.names(), *COMMANDS}
+
+
+@by_page
+def test_an_example_of_settings_loads_without_a_mistake(page: Path, tmp_path: Path) -> None:
+    for example in documents.examples(page, "toml"):
+        parse(example.text.encode(), path=tmp_path / "team.toml")
+
+
+@by_page
+def test_an_example_of_json_is_what_the_program_reads(page: Path, tmp_path: Path) -> None:
+    for example in documents.examples(page, "json"):
+        if "message" in example.marks:
+            assert Message.decode(example.text.encode(), to="bob").content
+        else:
+            assert example.marks == ("roster",), f"{example.place}: nothing checks this example"
+            paths = TeamPaths(tmp_path / ".team")
+            paths.create()
+            paths.config.write_text(example.text, encoding="utf-8")
+            assert Roster(paths).read().members
+
+
+@by_page
+def test_every_example_says_what_it_is_and_fits_into_a_terminal(page: Path) -> None:
+    for example in documents.examples(page):
+        assert example.language in LANGUAGES, example.place
+        assert max(map(len, example.text.splitlines())) <= LONGEST_LINE, example.place
+
+
+def test_few_examples_are_not_run() -> None:
+    """Those that need systemd, a terminal or a clone of the repository."""
+    examples = [example for page in PAGES for example in documents.examples(page)]
+    not_run = [one.place for one in examples if not one.runs or one.language == "ini"]
+    assert len(not_run) <= MOST_NOT_RUN, not_run
+
+
+@by_page
+def test_links_lead_somewhere(page: Path) -> None:
+    """Topics have none: they are read where there is no repository."""
+    targets = documents.links(page)
+    assert page == README or not targets
+    assert [target for target in targets if not (REPOSITORY / target).exists()] == []
+
+
+@by_page
+def test_the_files_of_the_repository_that_a_page_names_exist(page: Path) -> None:
+    named = set(_FILE.findall(documents.read(page)))
+    assert [file for file in named if not (REPOSITORY / file).exists()] == []
+
+
+def test_readme_shows_every_part_of_teamd() -> None:
+    (house,) = [e for e in documents.examples(README, "text") if "__main__" in e.text]
+    shown = " ".join(_MODULES.findall(house.text)).replace("/", "").split()
+    there = {file.stem for file in (REPOSITORY / "teamd").iterdir() if file.stem not in SILENT}
+    assert set(shown) <= there
+    words = set(re.findall(r"\w+", house.text))
+    assert there <= words
+
+
+def test_readme_is_short_and_names_every_command_and_topic() -> None:
+    text = documents.read(README)
+    assert len(text.splitlines()) <= 200
+    words = {word for span in documents.inline_code(text) for word in re.split(r"[ |]", span)}
+    assert [name for name in COMMANDS if name not in words] == []
+    assert [name for name in teamd.commands if name not in words] == []
+    linked = {target.removeprefix("teamctl/topics/") for target in documents.links(README)}
+    assert [name for name in topics.names() if f"{name}.md" not in linked] == []
+
+
+def test_readme_says_how_to_try_it_and_how_to_test_it() -> None:
+    """`.ci/run` runs the second; `test_demo` proves what the first ends with."""
+    first, second = documents.indented(README)
+    assert first.startswith("python3 -m venv .venv && .venv/bin/pip install ")
+    assert first.endswith(" && .venv/bin/teamctl demo")
+    assert second.startswith("python3 -m venv .venv && .venv/bin/pip install ")
+    assert second.endswith(" && .venv/bin/python -m pytest")
+
+
+def test_each_topic_says_in_its_first_line_what_it_is_about() -> None:
+    for name in topics.names():
+        assert topics.read(name).startswith(f"# {name.capitalize()}: "), name
+        assert topics.title(name), name
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_texts_name_commands_and_options_that_exist(program: str) -> None:
+    """Options of a command's own help may be named alone; others stand behind their command."""
+    for name, command in all_commands(PROGRAMS[program], program):
+        text = command.get_help(click.Context(command, info_name=name))
+        assert mistakes(documents.inline_code(text)) == [], name
+        prose = text.partition("Options:")[0].partition("[OPTIONS]")[2]
+        alone = set(_OPTION.findall(re.sub(r"`[^`]*`", "", prose)))
+        assert alone <= options_of(command), name
+
+
+def test_the_example_of_all_settings_names_commands_that_exist() -> None:
+    assert mistakes(documents.inline_code(init_text())) == []
