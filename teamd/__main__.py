@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from teamd import commandline
+from teamd import commandline, control
 from teamd.commandline import Choice, Seconds, pass_choice, team_options, version_option
-from teamd.errors import DeadlinePassed, ExitCode, TeamError
+from teamd.errors import DeadlinePassed, ExitCode
 from teamd.service import READY, leave_terminal, notify, start_in_background
 from teamd.service import stop as stop_service
-from teamd.store import files, requests, running
+from teamd.store import files, running
 from teamd.store.roster import Roster, Team
 
 if TYPE_CHECKING:
@@ -100,10 +100,8 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
 @pass_choice
 def reload(choice: Choice) -> int:
     """Read team.toml again; says what changed and what waits for a restart."""
-    answer = requests.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
-    if answer.exit_code != ExitCode.DONE:
-        raise TeamError(answer.text)
-    click.echo(answer.text)
+    reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
+    click.echo(reply.raise_unless_done().text)
     return ExitCode.DONE
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from teamd.control import ControlReply
 from teamd.errors import NotAMessage, TeamError
 from teamd.protocol import LEAD
 from teamd.states import Status
-from teamd.store.requests import Answer
 from teamd.supervisor.newcomers import Newcomer, model_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.control import ControlRequest
     from teamd.journal import Journal
-    from teamd.store.requests import Request
     from teamd.supervisor.newcomers import Reloaded
     from teamd.supervisor.register import Register
     from teamd.supervisor.resuming import Resuming
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from teamd.supervisor.spawning import Spawning
     from teamd.supervisor.teammates import Teammates
 
-    Reply = Callable[[Answer], None]
+    Reply = Callable[[ControlReply], None]
 
 
 class Commands:
@@ -61,7 +61,7 @@ class Commands:
             "reload": self._answer_reload,
         }
 
-    def carry_out(self, request: Request, reply: Reply) -> None:
+    def carry_out(self, request: ControlRequest, reply: Reply) -> None:
         """Do what is asked; `reply` is called once, now or when it is done.
 
         Raises:
@@ -73,7 +73,7 @@ class Commands:
             raise NotAMessage(f"teamd knows no request {request.command!r}; it knows: {known}")
         command(request, reply)
 
-    def _answer_spawn(self, request: Request, reply: Reply) -> None:
+    def _answer_spawn(self, request: ControlRequest, reply: Reply) -> None:
         leads = request.sender.partition("@")[0] == LEAD  # an agent, here or of another team
         sender = request.sender if leads else self._register.team.person
         member = self._spawning.spawn(Newcomer.of(request.arguments), request.id, sender=sender)
@@ -81,31 +81,31 @@ class Commands:
             raise TeamError(f"{member.name} could not be started: {member.reason}")
         caution = self._caution() or member.reason  # such as: no process could be forked yet
         data = {"member": member.encode(), "message_id": request.id, "warning": caution}
-        reply(Answer(text=f"{member.name} ({member.role}) is at work", data=data))
+        reply(ControlReply(text=f"{member.name} ({member.role}) is at work", data=data))
 
-    def _answer_lead(self, request: Request, reply: Reply) -> None:
+    def _answer_lead(self, request: ControlRequest, reply: Reply) -> None:
         fresh = request.arguments.get("fresh") is True
         member = self._spawning.lead(fresh=fresh, model=model_of(request.arguments))
         data = {"member": member.encode(), "warning": self._caution() or member.reason}
-        reply(Answer(text="lead is there", data=data))
+        reply(ControlReply(text="lead is there", data=data))
 
-    def _answer_interrupt(self, request: Request, reply: Reply) -> None:
+    def _answer_interrupt(self, request: ControlRequest, reply: Reply) -> None:
         member = self._register.team.get(text_of(request.arguments, "name"))
         if member.status is not Status.WORKING:
             raise TeamError(f"{member.name} is {member.status}; there is nothing to interrupt")
         self._teammates.interrupt(member.name)
-        reply(Answer(text=f"{member.name} is interrupted"))
+        reply(ControlReply(text=f"{member.name} is interrupted"))
 
-    def _answer_resume(self, request: Request, reply: Reply) -> None:
+    def _answer_resume(self, request: ControlRequest, reply: Reply) -> None:
         name = self._register.team.get(text_of(request.arguments, "name")).name
         self._reload()
         self._resuming.resume(name)
         self._journal.note("resumed", name=name)
-        reply(Answer(text=f"{name} goes on"))
+        reply(ControlReply(text=f"{name} goes on"))
 
-    def _answer_reload(self, request: Request, reply: Reply) -> None:  # noqa: ARG002 -- no arguments
+    def _answer_reload(self, request: ControlRequest, reply: Reply) -> None:  # noqa: ARG002 -- no arguments
         reloaded = self._reload()
         lines = list(reloaded.lines)
         begun = [newcomer for newcomer in reloaded.newcomers if self._spawning.enlist(newcomer)]
         lines += [f"{newcomer.name} ({newcomer.role}) is at work" for newcomer in begun]
-        reply(Answer(text="\n".join(lines) or "nothing has changed", data={"lines": lines}))
+        reply(ControlReply(text="\n".join(lines) or "nothing has changed", data={"lines": lines}))

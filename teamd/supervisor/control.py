@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd import control
 from teamd.clocks import Deadline
+from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.protocol import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
 from teamd.states import Status
-from teamd.store import requests
-from teamd.store.requests import Answer, Request
 
 if TYPE_CHECKING:
     from teamd.journal import Journal
@@ -56,8 +56,8 @@ class Control:
         self._chores = chores
         self._journal = journal
         self._blocked = Deadline.after(0.0)
-        self._given: dict[str, Answer] = {}
-        self._owed: dict[str, Answer] = {}
+        self._given: dict[str, ControlReply] = {}
+        self._owed: dict[str, ControlReply] = {}
         self._behind = False
 
     @property
@@ -70,14 +70,14 @@ class Control:
 
     def refuse_leftovers(self) -> None:
         """What a dead supervisor had taken may have been done: say so, and do not do it again."""
-        requests.sweep(self._paths)
+        control.sweep(self._paths)
         text = "teamd was restarted meanwhile; `teamctl team` shows whether it was done"
         for message in self._mailbox.leftover():
             if message.type == REQUEST_TYPE and (request := self._read(message)) is not None:
                 self._journal.warn(
                     "request of a dead teamd", id=request.id, command=request.command
                 )
-                given = self._owed[request.id] = Answer.to_error(TeamError(text))
+                given = self._owed[request.id] = ControlReply.of_error(TeamError(text))
                 self._mail(request, given)
 
     def obey(self) -> None:
@@ -103,22 +103,22 @@ class Control:
             else:
                 self._journal.warn("no request", type=message.type, sender=message.sender)
 
-    def carry_out(self, request: Request) -> None:
+    def carry_out(self, request: ControlRequest) -> None:
         """Do what is asked and answer it."""
         try:
             self._commands.carry_out(request, lambda given: self._reply(request, given))
         except TeamError as error:
-            self._reply(request, Answer.to_error(error))
+            self._reply(request, ControlReply.of_error(error))
         except OSError as error:  # no descriptors left, say: the machine's trouble, and it passes
             self._journal.error("not done", error, id=request.id)
             text = f"teamd could not do it now: {error.strerror or error}; try again"
-            self._reply(request, Answer.to_error(TeamError(text)))
+            self._reply(request, ControlReply.of_error(TeamError(text)))
         except Exception as error:  # noqa: BLE001 -- one request that nobody foresaw ends no team
             self._journal.error("not done", error, id=request.id)
             text = (
                 f"internal error ({type(error).__name__}); `teamctl logs teamd` has it, report it"
             )
-            self._reply(request, Answer.to_error(TeamError(text)))
+            self._reply(request, ControlReply.of_error(TeamError(text)))
 
     def publish(self) -> None:
         """Write down in the roster what has changed, answer, and see to tasks of who has gone.
@@ -134,7 +134,7 @@ class Control:
             self._journal.error("roster not written", error)
         for request_id, given in list(self._owed.items()):
             try:
-                requests.answer(self._paths, request_id, given)
+                control.reply(self._paths, request_id, given)
             except StoreError as error:
                 self._behind = True
                 self._journal.error("answer not written", error, id=request_id)
@@ -142,9 +142,9 @@ class Control:
                 del self._owed[request_id]
         self._chores.look(self._register.team)
 
-    def _read(self, message: Message) -> Request | None:
+    def _read(self, message: Message) -> ControlRequest | None:
         try:
-            return Request.of(message)
+            return ControlRequest.decode(message)
         except NotAMessage as error:
             self._journal.warn("no request", sender=message.sender, reason=str(error))
             return None
@@ -155,18 +155,22 @@ class Control:
             return
         if request.late and request.id not in self._given:
             self._journal.warn("request came too late", command=request.command, id=request.id)
-            self._mail(request, Answer(text="teamd saw it too late", exit_code=ExitCode.DEADLINE))
+            self._mail(
+                request, ControlReply(text="teamd saw it too late", exit_code=ExitCode.DEADLINE)
+            )
             return
         self._journal.note("request", command=request.command, id=request.id, sender=request.sender)
         if (given := self._given.get(request.id)) is not None:
             self._reply(request, given)  # asked again, by one that was killed before it could read
             return
         if self.closing:
-            self._reply(request, Answer.to_error(TeamError("teamd is stopping; start it again")))
+            self._reply(
+                request, ControlReply.of_error(TeamError("teamd is stopping; start it again"))
+            )
             return
         self.carry_out(request)
 
-    def _reply(self, request: Request, given: Answer) -> None:
+    def _reply(self, request: ControlRequest, given: ControlReply) -> None:
         self._journal.note("answered", id=request.id, text=given.text, exit_code=given.exit_code)
         self._mail(request, given)
         self._given[request.id] = given
@@ -175,7 +179,7 @@ class Control:
         self._owed[request.id] = given
         self.publish()
 
-    def _mail(self, request: Request, given: Answer) -> None:
+    def _mail(self, request: ControlRequest, given: ControlReply) -> None:
         """Tell an agent that collects no answer that nothing of what it asked for was begun."""
         if request.by_mail and given.exit_code is not ExitCode.DONE and not given.data:
             text = f"your request {request.command!r} was not carried out: {given.text}; ask again"

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.control import ControlReply
 from teamd.errors import ExitCode, NotAMessage, StoreError
 from teamd.protocol import USER
 from teamd.states import Status
-from teamd.store.requests import Answer
 from teamd.supervisor.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from teamd.store.requests import Request
+    from teamd.control import ControlRequest
     from teamd.supervisor.handshakes import Handshakes
     from teamd.supervisor.register import Register
 
-    Reply = Callable[[Answer], None]
+    Reply = Callable[[ControlReply], None]
 
 LONGEST_SECONDS: Final = 86_400
 # From what went well to what needs somebody most: who rejected still runs.
@@ -31,7 +31,7 @@ class Shutdowns:
         self._handshakes = handshakes
         self._register = register
 
-    def answer(self, request: Request, reply: Reply) -> None:
+    def answer(self, request: ControlRequest, reply: Reply) -> None:
         """Shut down whom it names, all at the same time; `reply` is called when each has ended.
 
         Raises:
@@ -62,7 +62,7 @@ class Shutdowns:
                     self._register.tell_lead(text, to=asker, key=request.id)
                 note(Outcome(name=name, text=text, exit_code=ExitCode.REFUSED))
         if not names:
-            reply(Answer(text="nobody is running"))
+            reply(ControlReply(text="nobody is running"))
 
     def _who(self, arguments: Mapping[str, Any]) -> list[str]:
         team = self._register.team
@@ -74,11 +74,11 @@ class Shutdowns:
         return [team.get(name).name]
 
 
-def _answer(outcomes: list[Outcome]) -> Answer:
+def _answer(outcomes: list[Outcome]) -> ControlReply:
     worst = max((outcome.exit_code for outcome in outcomes), key=_WORSE.index)
     members = [outcome.to_json() for outcome in outcomes]
     text = "\n".join(outcome.text for outcome in outcomes)
-    return Answer(text=text, exit_code=worst, data={"members": members})
+    return ControlReply(text=text, exit_code=worst, data={"members": members})
 
 
 def _seconds(arguments: Mapping[str, Any]) -> float:

@@ -6,8 +6,8 @@ import select
 import signal
 from typing import TYPE_CHECKING, Final
 
+from teamd.control import ControlRequest
 from teamd.errors import StoreError
-from teamd.store.requests import Request
 from teamd.supervisor.lifecycle import State
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Supervisor:
             if number in _ENDINGS:
                 self._stop(number)
             elif number is signal.SIGHUP:
-                self._control.carry_out(Request.within(_RELOAD_SECONDS, "reload"))
+                self._control.carry_out(ControlRequest.within(_RELOAD_SECONDS, "reload"))
 
     def _stop(self, number: signal.Signals) -> None:
         """The first such signal asks the teammates to end, a second one ends them at once."""
