@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One teammate's.
+    """How the shutdown of one teammate ended.
 
     Attributes:
         verdict: what became of the request; `None` where nobody was asked.
@@ -28,7 +28,7 @@ class Outcome:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as an answer's data hold it."""
+        """Return the outcome as the data of a reply hold it."""
         return {
             "name": self.name,
             "text": self.text,
@@ -37,24 +37,34 @@ class Outcome:
             "reason": self.reason,
         }
 
+    def with_force(self) -> Outcome:
+        """Return the same outcome for a process that did not end in time and was killed."""
+        text = f"{self.name} did not end in time and was killed"
+        if self.verdict is Verdict.APPROVED:
+            text = f"{self.name} approved, but did not end in time and was killed"
+        if self.verdict is Verdict.EXPIRED:
+            text = self.text.removesuffix("ended") + "killed"
+        return replace(self, text=text, exit_code=ExitCode.DEADLINE)
+
 
 def down(name: str) -> Outcome:
-    """There was no process that could have been asked."""
+    """Return the outcome for a teammate without a process that could have been asked."""
     return Outcome(name=name, text=f"{name} is shut down")
 
 
-def approved(question: Question) -> Outcome:
-    """It agreed."""
-    return _answered(question, "approved and is shut down", ExitCode.DONE)
-
-
-def rejected(question: Question) -> Outcome:
-    """It did not, and goes on."""
-    return _answered(question, "rejected the shutdown and goes on", ExitCode.REFUSED)
+def answered(question: Question) -> Outcome:
+    """Return the outcome that a teammate's own answer leads to."""
+    name, reason = question.to, question.reason
+    if question.status is Verdict.APPROVED:
+        text, code = f"{name} approved and is shut down", ExitCode.DONE
+    else:
+        text, code = f"{name} rejected the shutdown and goes on", ExitCode.REFUSED
+    text += f": {reason}" if reason else ""
+    return Outcome(name=name, text=text, exit_code=code, verdict=question.status, reason=reason)
 
 
 def overdue(name: str, seconds: float) -> Outcome:
-    """It did not answer in time."""
+    """Return the outcome for a teammate that did not answer in time."""
     return Outcome(
         name=name,
         text=f"{name} did not answer within {seconds:g} s and was ended",
@@ -64,21 +74,5 @@ def overdue(name: str, seconds: float) -> Outcome:
 
 
 def forced(name: str) -> Outcome:
-    """It was not asked, as somebody wanted it."""
+    """Return the outcome for a teammate that was not asked, as somebody wanted it."""
     return Outcome(name=name, text=f"{name} was killed", exit_code=ExitCode.DEADLINE)
-
-
-def killed(outcome: Outcome) -> Outcome:
-    """The same, but that it took force."""
-    text = f"{outcome.name} did not end in time and was killed"
-    if outcome.verdict is Verdict.APPROVED:
-        text = f"{outcome.name} approved, but did not end in time and was killed"
-    if outcome.verdict is Verdict.EXPIRED:
-        text = outcome.text.removesuffix("ended") + "killed"
-    return replace(outcome, text=text, exit_code=ExitCode.DEADLINE)
-
-
-def _answered(question: Question, words: str, code: ExitCode) -> Outcome:
-    name, reason = question.to, question.reason
-    text = f"{name} {words}" + (f": {reason}" if reason else "")
-    return Outcome(name=name, text=text, exit_code=code, verdict=question.status, reason=reason)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Signals:
-    """Catches signals until closed; readable while one has not been looked at."""
+    """Catches signals until closed. It is readable while a signal has not been taken."""
 
     def __init__(self, *caught: signal.Signals) -> None:
         self._reader, self._writer = os.pipe()
@@ -23,22 +23,22 @@ class Signals:
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
     def fileno(self) -> int:
-        """The descriptor to wait for."""
+        """Return the descriptor to wait for."""
         return self._reader
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """What a forked child has to close."""
+        """The descriptors that a forked child must close."""
         return (self._reader, self._writer)
 
     def take(self) -> list[signal.Signals]:
-        """The signals since the last call, in the order in which they came."""
+        """Return the signals since the last call, in the order in which they came."""
         with suppress(BlockingIOError):
             return [signal.Signals(number) for number in os.read(self._reader, 4096)]
         return []
 
     def close(self) -> None:
-        """Restore what was before."""
+        """Restore the handlers that were in force before."""
         signal.set_wakeup_fd(-1)
         for number, handler in self._previous.items():
             signal.signal(number, handler)

@@ -1,0 +1,124 @@
+"""Put a supervisor together: one function, for the program and for its tests."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from teamd.protocol import TEAMD
+from teamd.store import teams
+from teamd.store.approvals import Approvals
+from teamd.store.board import Board
+from teamd.store.ledger import Ledger
+from teamd.store.post import Post
+from teamd.store.rebuilding import mended
+from teamd.store.roster import Roster
+from teamd.store.terms import terms_of
+from teamd.store.watch import SLOW_SECONDS, watch
+from teamd.supervisor import orphans
+from teamd.supervisor.children import Children
+from teamd.supervisor.context import Context
+from teamd.supervisor.exits import blame_delivery
+from teamd.supervisor.inbox import ControlInbox
+from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.shutdown import ShutdownContext
+from teamd.supervisor.shutdowns import Shutdowns
+from teamd.supervisor.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from teamd.journal import Journal
+    from teamd.supervisor.context import ChildProgram
+    from teamd.supervisor.live_settings import LiveSettings
+    from teamd.supervisor.signals import Signals
+    from teamd.supervisor.supervisor import Rounds
+
+
+def build_supervisor(
+    settings: LiveSettings,
+    program: ChildProgram,
+    *,
+    journal: Journal,
+    claim: int,
+    signals: Signals,
+    rounds: Rounds,
+) -> Supervisor:
+    """Put a supervisor together; nothing of it runs yet.
+
+    Args:
+        settings: the team's.
+        program: what the children run.
+        journal: the supervisor's log.
+        claim: see `Supervisor`.
+        signals: caught already.
+        rounds: how long a round may last.
+
+    Raises:
+        TeamError: the files of the team cannot be read or written.
+    """
+    paths = settings.paths
+    ledger = Ledger(paths.ledger)
+    ledger.agree(terms_of(settings.now))
+    inboxes, board = watch(paths.inboxes), watch(paths.tasks)
+    max_bytes = settings.now.mail.max_message_bytes
+    post = Post(paths, durable=settings.durable, max_bytes=max_bytes)
+    roster = _start_roster(settings, post, journal)
+    children = Children(
+        run=program.run,
+        roster=roster,
+        journal=journal,
+        restart_limit=lambda: settings.restart_limit,
+        blame=partial(blame_delivery, paths, journal),
+        heartbeats=settings.heartbeats,  # for good: a running child beats as often as it was told
+        private=[claim, inboxes.fileno(), board.fileno(), *signals.descriptors],
+    )
+    context = Context(
+        settings=settings,
+        post=post,
+        ledger=ledger,
+        roster=roster,
+        children=children,
+        shutdowns=Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal)),
+        program=program,
+        journal=journal,
+    )
+    patience = orphans.BOARD_PATIENCE_SECONDS
+    tasks = orphans.OrphanedTasks(
+        Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience),
+        board,
+        journal,
+        round_seconds=SLOW_SECONDS,
+    )
+    return Supervisor(
+        context,
+        claim=claim,
+        inbox=ControlInbox(context, tasks),
+        tasks=tasks,
+        orphans=orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home)),
+        signals=signals,
+        watch=inboxes,
+        rounds=rounds,
+    )
+
+
+def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> RosterWriter:
+    """Open the roster, and end the processes that a dead supervisor left to its members."""
+    paths = settings.paths
+    trouble = mended(paths, journal)
+    roster = RosterWriter(
+        roster=Roster(paths),
+        post=post,
+        journal=journal,
+        team_name=paths.own_name or settings.now.team.name,
+        log_of=paths.log,
+    )
+    if trouble is not None:
+        roster.tell_lead(trouble)
+    # What the roster says may be of an earlier boot, or edited: a teammate holds its life's lock.
+    former = [
+        m.process
+        for m in roster.team.members
+        if m.process is not None and m.process.has_open(paths.life(m.name))
+    ]
+    seconds = settings.now.supervision.stop_seconds
+    orphans.end_former(former, seconds=seconds, journal=journal)
+    return roster
