@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from teamctl.questions import answer, open_ids
+from teamctl.approvals import answer, open_ids
 from teamd.commandline import Choice, pass_choice, team_options
 
 

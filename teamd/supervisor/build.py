@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from teamd.approvals.store import Approvals
 from teamd.protocol import TEAMD
 from teamd.store import teams
-from teamd.store.approvals import Approvals
 from teamd.store.board import Board
 from teamd.store.ledger import Ledger
 from teamd.store.post import Post

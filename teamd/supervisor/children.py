@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from teamd import clocks
@@ -14,8 +13,8 @@ from teamd.heartbeat import Heartbeat
 from teamd.states import ChildExit
 from teamd.supervisor.exits import describe_exit
 from teamd.supervisor.fork import fork
+from teamd.supervisor.life import Life
 from teamd.supervisor.lifecycle import TABLE, Action, Event, State
-from teamd.supervisor.restart_limit import Crashes
 from teamd.supervisor.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from teamd.identity import Identity
     from teamd.journal import Journal
-    from teamd.supervisor.fork import Child
     from teamd.supervisor.restart_limit import RestartLimit
     from teamd.supervisor.roster_writer import RosterWriter
     from teamd.supervisor.watchdog import HeartbeatPolicy
@@ -40,42 +38,12 @@ _ENDING: Final = (State.STOPPING, State.KILLED)
 Run: TypeAlias = Callable[[str, int, Heartbeat], int]
 
 
-@dataclass(slots=True)
-class Life:
-    """One teammate's process over time."""
-
-    name: str
-    state: State = State.ABSENT
-    child: Child | None = None
-    watchdog: Watchdog | None = None
-    due: Deadline | None = None  # to start again, or to use force
-    again: bool = False  # whether to start again once it has ended
-    begun_at: float = 0.0  # when its process was forked, by the clock `elapsed`
-    hindrances: int = 0  # how often in a row its process soon ended for trouble with files
-    crashes: Crashes = field(default_factory=Crashes)
-    when_ended: list[Callable[[bool], None]] = field(default_factory=list)
-
-    def forgive(self) -> None:
-        """Count no earlier end any more: a person has asked for another try."""
-        self.hindrances = 0
-        self.crashes.forgive()
-
-    def left(self, beat_seconds: float) -> float:
-        """Return the seconds until something is to be done, or its silence will be too long."""
-        left = math.inf if self.due is None else self.due.left
-        if self.state is State.STUCK:  # only a look tells that it is heard again
-            return min(left, beat_seconds)
-        if self.watchdog is None or self.state is not State.RUNNING:
-            return left
-        too_long = self.watchdog.due()
-        return left if too_long is None else min(left, too_long - clocks.awake())
-
-
 class Children:
     """The processes of all teammates.
 
     Args:
         run: what a child does: gets name, bell and heartbeat, returns its exit code.
+        roster: told of every change.
         restart_limit: returns the limit in force now.
         blame: gets name, pid and exit code of each ended process, before the next one starts.
         private: the supervisor's own descriptors, which no child may keep.

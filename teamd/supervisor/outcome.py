@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from teamd.approvals.approval import Verdict
 from teamd.errors import ExitCode
-from teamd.store.question import Verdict
 
 if TYPE_CHECKING:
-    from teamd.store.question import Question
+    from teamd.approvals.approval import Approval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +52,15 @@ def down(name: str) -> Outcome:
     return Outcome(name=name, text=f"{name} is shut down")
 
 
-def answered(question: Question) -> Outcome:
+def answered(approval: Approval) -> Outcome:
     """Return the outcome that a teammate's own answer leads to."""
-    name, reason = question.to, question.reason
-    if question.status is Verdict.APPROVED:
+    name, reason = approval.to, approval.reason
+    if approval.status is Verdict.APPROVED:
         text, code = f"{name} approved and is shut down", ExitCode.DONE
     else:
         text, code = f"{name} rejected the shutdown and goes on", ExitCode.REFUSED
     text += f": {reason}" if reason else ""
-    return Outcome(name=name, text=text, exit_code=code, verdict=question.status, reason=reason)
+    return Outcome(name=name, text=text, exit_code=code, verdict=approval.status, reason=reason)
 
 
 def overdue(name: str, seconds: float) -> Outcome:

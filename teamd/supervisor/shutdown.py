@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from teamd.approvals.approval import Approval, Verdict
+from teamd.approvals.store import NoSuchApproval
 from teamd.clocks import Deadline
 from teamd.errors import StoreError, TeamError
 from teamd.states import Status
-from teamd.store.approvals import NoSuchQuestion
-from teamd.store.question import Question, Verdict
 from teamd.supervisor import outcome
 from teamd.supervisor.lifecycle import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.approvals.store import Approvals
     from teamd.journal import Journal
-    from teamd.store.approvals import Approvals
     from teamd.supervisor.children import Children
     from teamd.supervisor.outcome import Outcome
     from teamd.supervisor.roster_writer import RosterWriter
@@ -150,13 +150,13 @@ class Shutdown:
             return
         left = self.due.left
         running = self.context.children.state(self.name) in ALIVE
-        verdict, question = self._verdict(expire=left <= 0)
-        if verdict is Verdict.APPROVED and question and (self.answered or not running or left <= 0):
+        verdict, approval = self._verdict(expire=left <= 0)
+        if verdict is Verdict.APPROVED and approval and (self.answered or not running or left <= 0):
             seconds = max(left, FORCE_AFTER_SECONDS)
-            self.step(ShutdownEvent.APPROVED, outcome.answered(question), seconds)
-        elif verdict is Verdict.REJECTED and question:
-            self.context.journal.note("shutdown rejected", name=self.name, reason=question.reason)
-            self.step(ShutdownEvent.REJECTED, outcome.answered(question))
+            self.step(ShutdownEvent.APPROVED, outcome.answered(approval), seconds)
+        elif verdict is Verdict.REJECTED and approval:
+            self.context.journal.note("shutdown rejected", name=self.name, reason=approval.reason)
+            self.step(ShutdownEvent.REJECTED, outcome.answered(approval))
         elif verdict is Verdict.EXPIRED:
             late = outcome.overdue(self.name, self.seconds)
             self.step(ShutdownEvent.EXPIRED, late, FORCE_AFTER_SECONDS)
@@ -188,15 +188,15 @@ class Shutdown:
         elif seconds < self.due.left:
             self.due, self.seconds = from_now(seconds), seconds
 
-    def _verdict(self, *, expire: bool) -> tuple[Verdict, Question | None]:
+    def _verdict(self, *, expire: bool) -> tuple[Verdict, Approval | None]:
         """Return how the request stands; where nobody is there to answer it expires at once."""
         expire = expire or self.context.children.state(self.name) is State.ABSENT
-        question = self.context.approvals.find(self.id)
-        if question is None:  # somebody has removed it: nobody can answer until it is due
+        approval = self.context.approvals.find(self.id)
+        if approval is None:  # somebody has removed it: nobody can answer until it is due
             return (Verdict.EXPIRED if expire else Verdict.OPEN), None
-        if question.is_open and expire:
-            question = self.context.approvals.expire(self.id)
-        return question.status, question
+        if approval.is_open and expire:
+            approval = self.context.approvals.expire(self.id)
+        return approval.status, approval
 
     def _end(self, wanted: Outcome, seconds: float) -> None:
         """End the process; the outcome is the wanted one, unless that takes force."""
@@ -216,7 +216,7 @@ class Shutdown:
         self, wanted: Outcome, seconds: float, then: Callable[[bool], None] | None = None
     ) -> None:
         if self.id:
-            with suppress(StoreError, NoSuchQuestion):  # a new spawn expires it as well
+            with suppress(StoreError, NoSuchApproval):  # a new spawn expires it as well
                 self.context.approvals.expire(self.id)
         self.context.journal.note("shutting down", name=self.name, seconds=seconds, why=wanted.text)
         self.context.children.stop(self.name, seconds=seconds, then=then)
@@ -230,7 +230,7 @@ class Shutdown:
         """Write down that it has ended, the roster first."""
         try:
             self.context.roster.publish()
-            with suppress(NoSuchQuestion):
+            with suppress(NoSuchApproval):
                 self.context.approvals.settle(self.id, final.text)
         except TeamError as error:
             self.context.journal.error("handshake not settled", error, name=self.name)

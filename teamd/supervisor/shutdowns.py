@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from teamd.approvals.approval import Approval, Kind, Verdict
+from teamd.approvals.store import NoSuchApproval
 from teamd.errors import TeamError
 from teamd.states import Status
-from teamd.store.approvals import NoSuchQuestion
-from teamd.store.question import Kind, Question, Verdict
 from teamd.supervisor import outcome
 from teamd.supervisor.shutdown import (
     AGAIN_SECONDS,
@@ -69,7 +69,7 @@ class Shutdowns:
             self._join(known, seconds, then, listeners)
             return
         now = time.time()
-        question = Question(
+        approval = Approval(
             type=Kind.SHUTDOWN,
             asker=asker,
             to=name,
@@ -80,13 +80,13 @@ class Shutdowns:
         )
         one = Shutdown(self._context, name, from_now(seconds), seconds, waiting=[then])
         if self._context.children.state(name) in ALIVE:
-            self._ask(question)
-            one.id = question.id
+            self._ask(approval)
+            one.id = approval.id
             self._known[name] = one
             self._journal.note("asked to shut down", name=name, id=one.id, seconds=seconds)
             return
         if listeners:
-            over = replace(question, status=Verdict.EXPIRED, answered=now, told=True)
+            over = replace(approval, status=Verdict.EXPIRED, answered=now, told=True)
             one.id = self._approvals.ask(over).id
             self._known[name] = one
         one.step(ShutdownEvent.EXPIRED, outcome.down(name), seconds)
@@ -115,9 +115,9 @@ class Shutdowns:
         Raises:
             StoreError: that cannot be written.
         """
-        for question in self._unfinished():
-            if question.to == name:
-                self._withdraw(question, "it was spawned again")
+        for approval in self._unfinished():
+            if approval.to == name:
+                self._withdraw(approval, "it was spawned again")
 
     def resume(self) -> None:
         """Take up what a dead supervisor left, before any teammate is started.
@@ -127,8 +127,8 @@ class Shutdowns:
         """
         try:
             self._approvals.sweep()
-            for question in self._unfinished():
-                self._resume(question)
+            for approval in self._unfinished():
+                self._resume(approval)
         except TeamError as error:  # a full disk, say: `look` takes up what is left
             self._journal.error("handshakes not resumed", error)
 
@@ -162,57 +162,57 @@ class Shutdowns:
         one = self._known.get(name)
         return None if one is None or one.state is ShutdownState.CLOSED else one
 
-    def _ask(self, question: Question) -> None:
+    def _ask(self, approval: Approval) -> None:
         """Write the request down and send it; once it stands, its mail may be sent later.
 
         Raises:
             StoreError: it does not stand.
         """
         try:
-            self._approvals.ask(question)
+            self._approvals.ask(approval)
         except TeamError as error:
-            if self._approvals.find(question.id) is None:
+            if self._approvals.find(approval.id) is None:
                 raise
-            self._journal.error("not sent yet", error, id=question.id, name=question.to)
+            self._journal.error("not sent yet", error, id=approval.id, name=approval.to)
             self._repeat_soon()
 
     def _join(self, one: Shutdown, seconds: float, then: Then, listeners: tuple[str, ...]) -> None:
-        with suppress(NoSuchQuestion):  # somebody has removed it: the teammate is ended
+        with suppress(NoSuchApproval):  # somebody has removed it: the teammate is ended
             for listener in listeners:
                 self._approvals.join(one.id, listener)
         one.join(seconds, then)
 
-    def _unfinished(self) -> list[Question]:
+    def _unfinished(self) -> list[Approval]:
         return [
-            question
-            for question in self._approvals.all()
-            if question.type == Kind.SHUTDOWN and (question.is_open or question.owes_end)
+            approval
+            for approval in self._approvals.all()
+            if approval.type == Kind.SHUTDOWN and (approval.is_open or approval.owes_end)
         ]
 
-    def _resume(self, question: Question) -> None:
-        member = self._context.roster.team.find(question.to)
+    def _resume(self, approval: Approval) -> None:
+        member = self._context.roster.team.find(approval.to)
         wanted = member is not None and member.status.wants_process
-        left, seconds = _time_left(question)
-        if _never_sent(question, left):
-            self._withdraw(question, "it was not asked")
+        left, seconds = _time_left(approval)
+        if _never_sent(approval, left):
+            self._withdraw(approval, "it was not asked")
             return
-        if question.is_open and left > 0 and wanted:
-            self._take_up(question)
+        if approval.is_open and left > 0 and wanted:
+            self._take_up(approval)
             return
-        self._approvals.expire(question.id)
-        self._context.roster.change(question.to, status=Status.SHUTDOWN, reason=None)
+        self._approvals.expire(approval.id)
+        self._context.roster.change(approval.to, status=Status.SHUTDOWN, reason=None)
         self._context.roster.publish()
-        final = outcome.down(question.to)
+        final = outcome.down(approval.to)
         if wanted and left <= 0:
-            final = outcome.overdue(question.to, seconds)
-        self._approvals.settle(question.id, final.text)
+            final = outcome.overdue(approval.to, seconds)
+        self._approvals.settle(approval.id, final.text)
 
     def _repeat_mail(self) -> None:
         self._unsent = False
         try:
             self._adopt()
-            for question in self._approvals.repeat():
-                self._journal.note("mail repeated", id=question.id, status=str(question.status))
+            for approval in self._approvals.repeat():
+                self._journal.note("mail repeated", id=approval.id, status=str(approval.status))
         except TeamError as error:
             self._repeat_soon()
             self._journal.error("mail not repeated", error)
@@ -226,35 +226,35 @@ class Shutdowns:
 
         A teammate that has agreed reads no mail until it is ended; one never asked is left alone.
         """
-        for question in self._unfinished():
-            if self.pending(question.to):
+        for approval in self._unfinished():
+            if self.pending(approval.to):
                 continue
-            if _never_sent(question, _time_left(question)[0]):
-                self._withdraw(question, "it was not asked")
+            if _never_sent(approval, _time_left(approval)[0]):
+                self._withdraw(approval, "it was not asked")
                 continue
-            one = self._take_up(question)
-            one.answered, one.retry = not question.is_open, from_now(0.0)
+            one = self._take_up(approval)
+            one.answered, one.retry = not approval.is_open, from_now(0.0)
 
-    def _take_up(self, question: Question) -> Shutdown:
-        left, seconds = _time_left(question)
+    def _take_up(self, approval: Approval) -> Shutdown:
+        left, seconds = _time_left(approval)
         one = Shutdown(
-            self._context, question.to, from_now(max(left, 0.0)), seconds, id=question.id
+            self._context, approval.to, from_now(max(left, 0.0)), seconds, id=approval.id
         )
-        self._known[question.to] = one
+        self._known[approval.to] = one
         return one
 
-    def _withdraw(self, question: Question, why: str) -> None:
-        self._approvals.expire(question.id)
-        self._approvals.settle(question.id, f"{question.to} goes on: {why}")
+    def _withdraw(self, approval: Approval, why: str) -> None:
+        self._approvals.expire(approval.id)
+        self._approvals.settle(approval.id, f"{approval.to} goes on: {why}")
 
 
-def _time_left(question: Question) -> tuple[float, float]:
+def _time_left(approval: Approval) -> tuple[float, float]:
     """Return the seconds that are left for an answer, and those that there were."""
-    deadline = question.deadline or 0.0
-    seconds = max(0.0, deadline - question.asked)
+    deadline = approval.deadline or 0.0
+    seconds = max(0.0, deadline - approval.asked)
     return min(deadline - time.time(), seconds), seconds  # the clock may be set back
 
 
-def _never_sent(question: Question, left: float) -> bool:
+def _never_sent(approval: Approval, left: float) -> bool:
     """Return whether its receiver was never asked, and can be asked no more."""
-    return question.is_open and not question.sent and left <= 0
+    return approval.is_open and not approval.sent and left <= 0

@@ -19,12 +19,12 @@ from teamd.agent.loop import Loop
 from teamd.agent.outside import Outside
 from teamd.agent.plans import Plans
 from teamd.agent.pulse import Pulse
+from teamd.approvals.store import Approvals
 from teamd.heartbeat import Heartbeat
 from teamd.identity import Identity
 from teamd.models import Ask, Reply, Usage
 from teamd.protocol import STATE_TYPE, TEAMD, Message
 from teamd.states import Status
-from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post

@@ -1,4 +1,4 @@
-"""One question and its answer, as they stand in a file of `.team/requests/`."""
+"""An approval that one member asks of another, as it stands in a file of `.team/requests/`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ID_BYTES: Final = 6  # short enough to be typed, long enough for one team
 
 
 class Kind(StrEnum):
-    """What is asked; the set is open, these are those that teamd knows what to do about."""
+    """What is asked for. The set is open; these are the kinds that teamd acts on."""
 
     SHUTDOWN = SHUTDOWN_TYPE
     PLAN = PLAN_TYPE
 
 
 class Verdict(StrEnum):
-    """How a question stands."""
+    """The state of an approval."""
 
     OPEN = "open"
     APPROVED = "approved"
@@ -37,12 +37,12 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Something that one member asks another to approve or to reject.
+class Approval:
+    """Something that one member asks another to approve: a plan, or a shutdown.
 
     Attributes:
-        asker: who asked, and is told the answer; `from` in JSON.
-        to: the only one that may answer.
+        asker: the member that asked and is told the answer; `from` in JSON.
+        to: the only member that may answer.
         asked: seconds since the epoch, as are `deadline` and `answered`.
         sent: whether it stands in the inbox of `to`.
         told: whether the answer stands in the asker's.
@@ -88,7 +88,7 @@ class Question:
         return not self.told or bool(self.listeners)
 
     def to_json(self) -> dict[str, Any]:
-        """The question as its file and `--json` show it."""
+        """Return the approval as its file and `--json` show it."""
         return {
             **self.extra,
             "id": self.id,
@@ -109,12 +109,12 @@ class Question:
         }
 
     def encode(self) -> bytes:
-        """The content of its file."""
+        """Return the content of its file."""
         return json.dumps(self.to_json(), indent=1).encode() + b"\n"
 
     @classmethod
-    def decode(cls, content: bytes) -> Question | None:
-        """Read a file; `None` where it holds no question: somebody wrote into it."""
+    def decode(cls, content: bytes) -> Approval | None:
+        """Read a file; return `None` where it holds no approval: somebody wrote into it."""
         try:
             fields = json.loads(content)
             asked, answered, deadline = (
@@ -145,5 +145,5 @@ class Question:
 
 
 def id_of(key: str) -> str:
-    """The id of the question that one very tool call asks, also when it is repeated."""
+    """Return the id of the approval that a tool call asks for, the same when it is repeated."""
     return sha256(key.encode()).hexdigest()[: 2 * _ID_BYTES]
