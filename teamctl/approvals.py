@@ -10,9 +10,8 @@ from teamctl import output
 from teamctl.input import text_or_stdin
 from teamd.approvals.approval import Kind
 from teamd.approvals.store import Approvals
-from teamd.errors import ExitCode, TeamError
+from teamd.errors import ExitCode
 from teamd.protocol import LEAD
-from teamd.store import places
 from teamd.store.post import Post
 
 if TYPE_CHECKING:
@@ -42,14 +41,3 @@ def answer(choice: Choice, beginning: str, *, approve: bool, reason: str | None)
     what = WORDS.get(answered.type, answered.type)  # type: ignore[call-overload] # a type is a text
     click.echo(f"{answered.status} the {what} of {output.plain(answered.asker)} ({answered.id})")
     return ExitCode.DONE
-
-
-def open_ids(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
-    """Return the ids of open approvals that begin so, for the shell's completion."""
-    named = context.find_root().params.get("team_dir")
-    try:
-        team = places.existing(named)
-        found = Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()
-    except TeamError:
-        return []  # whoever presses Tab wants no error
-    return [q.id for q in found if q.to == LEAD and q.id.startswith(begun.lower())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -140,9 +141,7 @@ def _ready(team: TeamPaths, ready_fd: int | None) -> None:
 
 
 def _summary(team: Team) -> str:
-    counts: dict[str, int] = {}
-    for member in team.members:
-        counts[str(member.status)] = counts.get(str(member.status), 0) + 1
+    counts = Counter(member.status for member in team.members)
     return ", ".join(f"{count} {word}" for word, count in counts.items()) or "nobody in it yet"
 
 

@@ -135,22 +135,8 @@ class Seconds(click.ParamType[float]):
 pass_choice = click.make_pass_decorator(Choice, ensure=True)
 
 
-def print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 -- click's callback
-    """Print the version and end."""
-    if wanted and not context.resilient_parsing:
-        from importlib.metadata import version  # noqa: PLC0415 -- 20 ms that no command needs
-
-        click.echo(f"{context.find_root().info_name} {version('teamd')}")
-        context.exit()
-
-
-version_option = click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=print_version,
-    help="Print the version.",
+version_option = click.version_option(
+    package_name="teamd", message="%(prog)s %(version)s", help="Print the version."
 )
 
 

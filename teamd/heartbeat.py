@@ -42,10 +42,6 @@ class Heartbeat:
         """The moment of the last heartbeat, by the clock `awake`."""
         return abs(self._read())
 
-    def close(self) -> None:
-        """Release the memory."""
-        self._memory.close()
-
     def _read(self) -> float:
         value: float
         (value,) = _CELL.unpack_from(self._memory, 0)

@@ -63,16 +63,9 @@ def command(
     check_name(name)
     paths = choice.existing()
     prompt = text_or_stdin(prompt)
-    arguments = {
-        "name": name,
-        "role": role,
-        "prompt": prompt,
-        "model": model,
-        "fresh": fresh,
-        "plan": plan,
-    }
-    facts = {"name": name, "role": role, "prompt": prompt, "model": model, "plan": plan or False}
-    saved = _saved(choice, paths, **facts) if save else b""
+    facts = {"name": name, "role": role, "prompt": prompt, "model": model}
+    arguments = {**facts, "fresh": fresh, "plan": plan}
+    saved = _saved(choice, paths, **facts, plan=plan or False) if save else b""
     reply = control.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
     reply.raise_unless_done()
     choice.done = reply.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
@@ -89,24 +89,12 @@ class Approval:
 
     def to_json(self) -> dict[str, Any]:
         """Return the approval as its file and `--json` show it."""
-        return {
-            **self.extra,
-            "id": self.id,
-            "type": self.type,
-            "from": self.asker,
-            "to": self.to,
-            "content": self.content,
-            "asked": self.asked,
-            "deadline": self.deadline,
-            "status": str(self.status),
-            "answered": self.answered,
-            "reason": self.reason,
-            "sent": self.sent,
-            "told": self.told,
-            "settled": self.settled,
-            "task": self.task,
-            "listeners": list(self.listeners),
+        values = {
+            "from" if field.name == "asker" else field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "extra"
         }
+        return {**self.extra, **values, "listeners": list(self.listeners)}
 
     def encode(self) -> bytes:
         """Return the content of its file."""

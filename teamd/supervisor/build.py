@@ -12,7 +12,6 @@ from teamd.store.board import Board
 from teamd.store.ledger import Ledger
 from teamd.store.post import Post
 from teamd.store.rebuilding import mended
-from teamd.store.roster import Roster
 from teamd.store.terms import terms_of
 from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import orphans
@@ -104,13 +103,7 @@ def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> Roste
     """Open the roster, and end the processes that a dead supervisor left to its members."""
     paths = settings.paths
     trouble = mended(paths, journal)
-    roster = RosterWriter(
-        roster=Roster(paths),
-        post=post,
-        journal=journal,
-        team_name=paths.own_name or settings.now.team.name,
-        log_of=paths.log,
-    )
+    roster = RosterWriter(post, journal, team_name=paths.own_name or settings.now.team.name)
     if trouble is not None:
         roster.tell_lead(trouble)
     # What the roster says may be of an earlier boot, or edited: a teammate holds its life's lock.

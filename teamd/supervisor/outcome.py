@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from teamd.approvals.approval import Verdict
 from teamd.errors import ExitCode
@@ -26,16 +26,6 @@ class Outcome:
     exit_code: ExitCode = ExitCode.DONE
     verdict: Verdict | None = None
     reason: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the outcome as the data of a reply hold it."""
-        return {
-            "name": self.name,
-            "text": self.text,
-            "exit_code": int(self.exit_code),
-            "verdict": None if self.verdict is None else str(self.verdict),
-            "reason": self.reason,
-        }
 
     def with_force(self) -> Outcome:
         """Return the same outcome for a process that did not end in time and was killed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import settings
@@ -155,6 +156,6 @@ def _seconds(request: ControlRequest) -> float:
 
 def _summarize(outcomes: list[Outcome]) -> ControlReply:
     worst = max((outcome.exit_code for outcome in outcomes), key=_WORSE.index)
-    members = [outcome.to_json() for outcome in outcomes]
+    members = [asdict(outcome) for outcome in outcomes]
     text = "\n".join(outcome.text for outcome in outcomes)
     return ControlReply(text=text, exit_code=worst, data={"members": members})

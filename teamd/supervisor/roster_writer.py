@@ -15,17 +15,16 @@ from teamd.errors import DamagedRoster, StoreError, TeamError
 from teamd.protocol import LEAD, TEAMD, Message, new_id
 from teamd.remedies import again
 from teamd.states import Status
-from teamd.store.roster import COLOURS, Member, Team
+from teamd.store.roster import COLOURS, Member, Roster, Team
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from teamd.identity import Identity
     from teamd.journal import Journal
     from teamd.store.post import Post
-    from teamd.store.roster import Roster
 
+_NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": None}
 _MOST_UNTOLD: Final = 100
 _TELL_AGAIN_SECONDS: Final = 5.0
 
@@ -37,24 +36,16 @@ class RosterWriter:
         team: the members, with all changes that are still to be written.
     """
 
-    def __init__(
-        self,
-        *,
-        roster: Roster,
-        post: Post,
-        journal: Journal,
-        team_name: str,
-        log_of: Callable[[str], Path],
-    ) -> None:
-        self._log_of = log_of
-        self._roster = roster
+    def __init__(self, post: Post, journal: Journal, *, team_name: str) -> None:
+        self._log_of = post.paths.log
+        self._roster = Roster(post.paths)
         self._post = post
         self._journal = journal
         self._untold: list[Message] = []
         self._tell_again = Deadline.after(0.0)
         self._changes: list[Callable[[Team], Team]] = []
         self._seen: object = None
-        self.team = roster.update(lambda team: replace(team, name=team_name))
+        self.team = self._roster.update(lambda team: replace(team, name=team_name))
 
     def change(self, name: str, **values: Any) -> None:
         """Change a member from the next `publish` on."""
@@ -132,12 +123,12 @@ class RosterWriter:
 
     def ended(self, name: str) -> None:
         """Record that a teammate has no process any more, as was wanted."""
-        self.change(name, pid=None, started=None, since=None)
+        self.change(name, **_NO_PROCESS)
 
     def crashed(self, name: str, reason: str) -> None:
         """Record that a teammate has no process for a moment, and starts again."""
         self._journal.warn("crashed", name=name, reason=reason)
-        self.change(name, pid=None, started=None, since=None, reason=f"{reason}; starting again")
+        self.change(name, **_NO_PROCESS, reason=f"{reason}; starting again")
 
     def hindered(self, name: str, reason: str) -> None:
         """Report that a teammate has trouble with its files, and is tried again and again."""
@@ -150,7 +141,7 @@ class RosterWriter:
     def failed(self, name: str, reason: str) -> None:
         """Record and report that a teammate has crashed too often, or for good, and is given up."""
         self._journal.warn("failed", name=name, reason=reason)
-        self.change(name, status=Status.FAILED, pid=None, started=None, since=None, reason=reason)
+        self.change(name, **_NO_PROCESS, status=Status.FAILED, reason=reason)
         self.tell_lead(
             f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {again(name)} "
             "lets it go on",

@@ -92,11 +92,7 @@ SHUTDOWN_TABLE: Final[dict[tuple[ShutdownState, ShutdownEvent], ShutdownStep]] =
         expired=(_S.ENDING, _A.END),
         forced=(_S.ENDING, _A.END),
     ),
-    **_row(
-        _S.ENDING,
-        forced=(_S.ENDING, _A.HURRY),
-        stopped=(_S.ENDED, _A.TELL_AND_SETTLE),
-    ),
+    **_row(_S.ENDING, forced=(_S.ENDING, _A.HURRY), stopped=(_S.ENDED, _A.TELL_AND_SETTLE)),
     **_row(
         _S.ENDED,
         forced=(_S.ENDED, _A.TELL),

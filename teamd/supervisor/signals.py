@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 
 class Signals:
-    """Catches signals until closed. It is readable while a signal has not been taken."""
+    """Catches signals. It is readable while a signal has not been taken."""
 
     def __init__(self, *caught: signal.Signals) -> None:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
-        self._previous = {number: signal.signal(number, _remember) for number in caught}
+        for number in caught:
+            signal.signal(number, _remember)
         # The interpreter writes each signal's number here, even in the middle of a system call.
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
@@ -36,14 +37,6 @@ class Signals:
         with suppress(BlockingIOError):
             return [signal.Signals(number) for number in os.read(self._reader, 4096)]
         return []
-
-    def close(self) -> None:
-        """Restore the handlers that were in force before."""
-        signal.set_wakeup_fd(-1)
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        os.close(self._reader)
-        os.close(self._writer)
 
 
 def _remember(number: int, frame: FrameType | None) -> None:

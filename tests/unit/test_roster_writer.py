@@ -10,7 +10,7 @@ import pytest
 from teamd.journal import Journal
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
-from teamd.store.roster import Roster, Team
+from teamd.store.roster import Team
 from teamd.supervisor.roster_writer import RosterWriter
 from tests.unit.life import enrol
 
@@ -30,9 +30,7 @@ def test_of_trouble_somebody_is_told_who_can_read_it(
     paths.create()
     post = Post(paths, durable=False, max_bytes=1000)
     with closing(Journal(paths.log("teamd"), "teamd")) as journal:
-        writer = RosterWriter(
-            roster=Roster(paths), post=post, journal=journal, team_name="default", log_of=paths.log
-        )
+        writer = RosterWriter(post, journal, team_name="default")
         for member in ("lead", "bob"):
             writer.admit(member, "r", None)
         writer.publish()
@@ -63,9 +61,7 @@ def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_i
     paths.create()
     post = Post(paths, durable=False, max_bytes=1000)
     with closing(Journal(paths.log("teamd"), "teamd")) as journal:
-        writer = RosterWriter(
-            roster=Roster(paths), post=post, journal=journal, team_name="web", log_of=paths.log
-        )
+        writer = RosterWriter(post, journal, team_name="web")
         if led:
             writer.admit("lead", "lead", None)
         writer.admit("bob", "r", None, spawned_by=spawned_by)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,18 +12,13 @@ from teamd.heartbeat import Heartbeat
 from teamd.supervisor.watchdog import LONGEST_BEAT_SECONDS, HeartbeatPolicy, Watchdog
 from tests.waiting import until
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 TEN = HeartbeatPolicy(seconds=10.0, restart=False)
 OFF = HeartbeatPolicy(seconds=0.0, restart=False)
 
 
 @pytest.fixture
-def heartbeat() -> Iterator[Heartbeat]:
-    made = Heartbeat()
-    yield made
-    made.close()
+def heartbeat() -> Heartbeat:
+    return Heartbeat()
 
 
 def test_silence_is_too_long_after_its_time_and_not_before(heartbeat: Heartbeat) -> None:
