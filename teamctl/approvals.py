@@ -15,7 +15,7 @@ from teamd.protocol import LEAD
 from teamd.store.post import Post
 
 if TYPE_CHECKING:
-    from teamd.commandline import Choice
+    from teamd.cli import Choice
 
 WORDS = {Kind.PLAN: "plan", Kind.SHUTDOWN: "shutdown"}
 

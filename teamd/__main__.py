@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from teamd import commandline, control
-from teamd.commandline import Choice, Seconds, pass_choice, team_options, version_option
+from teamd import control
+from teamd.cli import Choice, Seconds, pass_choice, run, team_options, version_option
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.service import READY, leave_terminal, notify, start_in_background
 from teamd.service import stop as stop_service
@@ -147,7 +147,7 @@ def _summary(team: Team) -> str:
 
 def main() -> None:
     """The entry point of `teamd`."""
-    commandline.run(cli, "teamd")
+    run(cli, "teamd")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from teamd.store.post import Post
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
-    from teamd.commandline import Choice
+    from teamd.cli import Choice
     from teamd.store.paths import TeamPaths
 
 _SECONDS: Final = 30.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from teamd import control
-from teamd.commandline import Choice, Seconds, pass_choice, team_options
+from teamd.cli import Choice, Seconds, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.store import teams
 from teamd.store.places import project

@@ -6,7 +6,7 @@ import click
 
 from teamctl.approvals import answer
 from teamctl.completion import approvals
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 
 
 @click.command()

@@ -8,7 +8,7 @@ import click
 
 from teamctl import output
 from teamctl.approvals import approvals
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 
 if TYPE_CHECKING:

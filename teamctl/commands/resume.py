@@ -9,7 +9,7 @@ import click
 from teamctl import output
 from teamctl.completion import teammates
 from teamd import control
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 
 REQUEST_SECONDS: Final = 30.0

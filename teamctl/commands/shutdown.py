@@ -9,7 +9,7 @@ import click
 from teamctl import output
 from teamctl.completion import teammates
 from teamd import control
-from teamd.commandline import INTERRUPTED, Choice, Seconds, pass_choice, team_options
+from teamd.cli import INTERRUPTED, Choice, Seconds, pass_choice, team_options
 from teamd.errors import ExitCode
 
 if TYPE_CHECKING:
