@@ -15,7 +15,7 @@ _CELL: Final = struct.Struct("@d")  # eight aligned bytes: written and read in o
 
 
 class Heartbeat:
-    """When a process was last heard of, and whether it has anything to do.
+    """The moment of a process's last heartbeat, and whether it has anything to do.
 
     Made before the fork; the child writes, the parent reads.
     """

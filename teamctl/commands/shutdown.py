@@ -65,7 +65,7 @@ def command(
 
 
 def _show(reply: ControlReply) -> None:
-    """A line for each teammate: on standard error unless all is well with it.
+    """Print a line for each teammate: on standard error unless it shut down as asked.
 
     Raises:
         TeamError: the request itself was refused.

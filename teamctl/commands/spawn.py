@@ -86,7 +86,7 @@ def command(
 
 
 def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
-    """What team.toml will say; made before anybody is spawned, so that a mistake costs nothing."""
+    """Return the new team.toml; made before the spawn, so that a mistake costs nothing."""
     from teamd.settings import Teammate, read_file  # noqa: PLC0415 -- only for --save
     from teamd.settings.writing import with_teammate  # noqa: PLC0415 -- the same
 
@@ -95,5 +95,5 @@ def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
 
 
 def _declaring(choice: Choice, paths: TeamPaths) -> Path:
-    """The file whose teammates are this team's: that of the project is not, for a team by name."""
+    """Return the file that declares this team's teammates; a team by name has its own."""
     return paths.own_settings if choice.config is None else choice.settings_file(paths)

@@ -1,4 +1,4 @@
-"""Put a supervisor together: one function, for the program and for its tests."""
+"""Builds the supervisor: one function, for the program and for its tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def build_supervisor(
     signals: Signals,
     rounds: Rounds,
 ) -> Supervisor:
-    """Put a supervisor together; nothing of it runs yet.
+    """Build a supervisor; nothing of it runs yet.
 
     Args:
         settings: the team's.

@@ -1,4 +1,4 @@
-"""What the handlers of requests, the inbox and the loop work with."""
+"""The context that the handlers of requests, the inbox and the loop share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildProgram:
-    """What a forked child runs, and what is asked about it before a spawn.
+    """The program of the children, and what a spawn asks about it.
 
     Attributes:
         run: gets name, bell and heartbeat, returns the exit code.

@@ -1,4 +1,4 @@
-"""How a process ended: why, in words, and whether the mail that it had in hand may be to blame."""
+"""The ends of processes: described, and noted in the mail that may be to blame."""
 
 from __future__ import annotations
 

@@ -46,10 +46,10 @@ class LiveSettings:
         self.now = self.read()
 
     def read(self) -> Settings:
-        """Read the settings as they stand in the file. Those of the project spawn nobody elsewhere.
+        """Read the settings as they stand in the file.
 
-        A team by name that had no settings file of its own takes one that was made since, as those
-        do who send to it.
+        The teammates of the project's file belong to the project's own team only. A team by name
+        that had no file of its own takes one that was made since, as its senders do.
 
         Raises:
             SettingsError: with every mistake, or why the file cannot be read.
@@ -61,13 +61,13 @@ class LiveSettings:
 
     @property
     def restart_limit(self) -> RestartLimit:
-        """How many crashes are allowed in how much time."""
+        """The restart limit in force."""
         chosen = self.now.supervision
         return RestartLimit(intensity=chosen.crashes, period_seconds=chosen.within_seconds)
 
     @property
     def heartbeats(self) -> HeartbeatPolicy:
-        """How long a process may miss heartbeats, and whether to restart it."""
+        """The heartbeat policy in force."""
         chosen = self.now.supervision
         return HeartbeatPolicy(seconds=chosen.stuck_seconds, restart=chosen.stuck_restart)
 
@@ -77,7 +77,7 @@ class LiveSettings:
         return self.now.mail.durability == "disk"
 
     def accepted_bytes(self) -> int:
-        """Return how long mail may be that a reader accepts, whatever its own settings say.
+        """Return how long mail may be for a reader to accept it, whatever its own settings say.
 
         Senders read the settings file as it is now; and what was sent before the limit was lowered
         was acknowledged, mostly by the limit that holds where none is set.

@@ -1,4 +1,4 @@
-"""What teammates leave behind: processes, which are ended, and tasks, which are released."""
+"""The processes and tasks that teammates leave behind: ended, and released."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class OrphanedTasks:
 
     @property
     def recheck_seconds(self) -> float:
-        """How long to rely on that descriptor alone."""
+        """The seconds for which to rely on that descriptor alone."""
         return self._watch.recheck_seconds
 
     def board_changed(self) -> bool:

@@ -1,4 +1,4 @@
-"""How the shutdown of a teammate ended, in a sentence and an exit code."""
+"""The outcome of a shutdown, in a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How the shutdown of one teammate ended.
+    """The outcome of one teammate's shutdown.
 
     Attributes:
         verdict: what became of the request; `None` where nobody was asked.

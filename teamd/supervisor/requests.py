@@ -1,4 +1,4 @@
-"""What the supervisor does on request: one function for each command."""
+"""The handlers of control requests: one function for each command."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from teamd.control import ControlRequest
     from teamd.supervisor.context import Context
 
-    Reply = Callable[[ControlReply], None]
+    Send = Callable[[ControlReply], None]
 
 LONGEST_SECONDS: Final = 86_400
 # From what went well to what needs somebody most: a teammate that rejected still runs.
 _WORSE: Final = (ExitCode.DONE, ExitCode.DEADLINE, ExitCode.REFUSED)
 
 
-def carry_out(context: Context, request: ControlRequest, reply: Reply) -> None:
+def carry_out(context: Context, request: ControlRequest, reply: Send) -> None:
     """Do what is asked; `reply` is called once, now or when it is done.
 
     Raises:
@@ -110,7 +110,7 @@ def _reload_settings(context: Context) -> list[str]:
     return [f"{key} has changed: {when_it_counts(key)}" for key in changed]
 
 
-def _shut_down(context: Context, request: ControlRequest, reply: Reply) -> None:
+def _shut_down(context: Context, request: ControlRequest, reply: Send) -> None:
     """Shut down all that are named, at the same time; the reply comes when each has ended."""
     names = _names(context, request)
     seconds = _seconds(request)

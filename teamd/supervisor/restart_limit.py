@@ -1,4 +1,4 @@
-"""When a crashed teammate starts again, and when it is given up.
+"""The restart limit: when a crashed teammate starts again, and when it is given up.
 
 The rule is that of OTP's supervisors (`intensity` and `period`): more than so many crashes in so
 much time, and another restart is of no use. The delay in between grows as with systemd's
@@ -18,7 +18,7 @@ _MOST_DOUBLINGS: Final = 100  # far beyond the longest delay, and still a float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartLimit:
-    """How many crashes are allowed (`intensity`) in how much time (`period`)."""
+    """The number of crashes that are allowed (`intensity`) in how much time (`period`)."""
 
     intensity: int
     period_seconds: float

@@ -42,7 +42,7 @@ class ShutdownState(Enum):
 
 
 class ShutdownEvent(Enum):
-    """What can happen to it."""
+    """The events of a shutdown."""
 
     APPROVED = auto()
     REJECTED = auto()
@@ -54,7 +54,7 @@ class ShutdownEvent(Enum):
 
 
 class ShutdownAction(Enum):
-    """What the supervisor does about it."""
+    """The supervisor's answer to an event."""
 
     NOTHING = auto()
     END = auto()  # end the process, politely at first
@@ -105,7 +105,7 @@ SHUTDOWN_TABLE: Final[dict[tuple[ShutdownState, ShutdownEvent], ShutdownStep]] =
 
 @dataclass(frozen=True, slots=True)
 class ShutdownContext:
-    """What a shutdown works with."""
+    """The stores and processes that a shutdown works with."""
 
     approvals: Approvals
     children: Children

@@ -1,4 +1,4 @@
-"""How a teammate comes to be at work: checked, admitted, prompted, started; or left as it was."""
+"""Spawning: a teammate is checked, admitted, prompted and started; or all is left as it was."""
 
 from __future__ import annotations
 

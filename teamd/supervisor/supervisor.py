@@ -28,7 +28,7 @@ _RELOAD_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """How long a round may last, and what is called after each: the service manager's watchdog."""
+    """The longest time of a round, and the report to the service manager after each."""
 
     seconds: float
     report: Callable[[], None]
@@ -70,9 +70,9 @@ class Supervisor:
         self._stopping = False
 
     def resume(self) -> None:
-        """Begin: answer what a dead supervisor left, start who was at work or idle, spawn others.
+        """Begin: answer what a dead supervisor left, start its teammates, spawn declared ones.
 
-        The others are those of `team.toml` that the roster does not know yet.
+        Those are the teammates of `team.toml` that the roster does not know yet.
         """
         self._inbox.refuse_leftovers()
         self._shutdowns.resume()

@@ -18,7 +18,7 @@ _LATE_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatPolicy:
-    """How long a process may miss heartbeats, and whether to restart it.
+    """The time for which a process may miss heartbeats, and whether to restart it then.
 
     Attributes:
         seconds: how long it may be silent; 0: for ever.
