@@ -46,11 +46,7 @@ class NoSuchApproval(TeamError):
 
 
 class AlreadyAnswered(TeamError):
-    """The approval is no longer open.
-
-    Attributes:
-        approval: as it stands.
-    """
+    """The approval is no longer open; `approval` is as it stands."""
 
     def __init__(self, approval: Approval) -> None:
         self.approval = approval
@@ -65,7 +61,6 @@ class Approvals:
     """All approvals of one team.
 
     Args:
-        paths: the team.
         post: delivers requests and answers.
     """
 
@@ -224,7 +219,6 @@ class Approvals:
     def _send(self, approval: Approval) -> Approval:
         if approval.sent or not approval.is_open:
             return approval
-        extra = {"request_id": approval.id}
         self._deliver(
             Message(
                 id=approval.id,
@@ -233,7 +227,7 @@ class Approvals:
                 to=approval.to,
                 content=approval.content,
                 timestamp=approval.asked,
-                extra=extra,
+                extra={"request_id": approval.id},
             )
         )
         return self._change(approval.id, lambda found: replace(found, sent=True))
