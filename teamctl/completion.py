@@ -1,8 +1,8 @@
-"""Names of teammates, and ids of tasks, for the shell's completion."""
+"""Names of teammates, and ids of tasks and approvals, for the shell's completion."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from teamd.errors import TeamError
 from teamd.protocol import LEAD, TEAMD
@@ -11,41 +11,43 @@ from teamd.store.board_files import ids_in
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     import click
 
+    from teamd.store.paths import TeamPaths
 
-def teammates(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
-    """The teammates whose names begin so."""
-    return [name for name in _members(context) if name.lower().startswith(begun.lower())]
-
-
-def boxes(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
-    """Those who have an inbox."""
-    return [name for name in (*_members(context), LEAD) if name.startswith(begun)]
+    Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def logs(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
-    """Those who have a log."""
-    return [name for name in (*_members(context), TEAMD) if name.startswith(begun)]
+def _completing(find: Callable[[TeamPaths], Iterable[str]]) -> Complete:
+    """Return click's callback for what `find` finds in the team that is meant."""
+
+    def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
+        options = context.find_root().params
+        try:
+            found = list(find(places.existing(options.get("team_dir"), options.get("team"))))
+        except TeamError:
+            return []  # whoever presses Tab wants no error
+        return [name for name in found if name.lower().startswith(begun.lower())]
+
+    return complete
 
 
-def tasks(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
-    """The ids of the board that begin so."""
-    named = context.find_root().params.get("team_dir")
-    try:
-        return [task for task in ids_in(places.existing(named).tasks) if task.startswith(begun)]
-    except TeamError:
-        return []
+def _members(team: TeamPaths) -> list[str]:
+    return [member.name for member in Roster(team).read().members]
 
 
-def _members(context: click.Context) -> list[str]:
-    options = context.find_root().params
-    try:
-        return [
-            member.name
-            for member in Roster(places.existing(options.get("team_dir"), options.get("team")))
-            .read()
-            .members
-        ]
-    except TeamError:
-        return []  # whoever presses Tab wants no error
+def _open_approvals(team: TeamPaths) -> Iterable[str]:
+    from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only for ids of approvals
+    from teamd.store.post import Post  # noqa: PLC0415 -- the same
+
+    found = Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()
+    return (approval.id for approval in found if approval.to == LEAD)
+
+
+teammates = _completing(_members)
+boxes = _completing(lambda team: (*_members(team), LEAD))
+logs = _completing(lambda team: (*_members(team), TEAMD))
+tasks = _completing(lambda team: ids_in(team.tasks))
+approvals = _completing(_open_approvals)

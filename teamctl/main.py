@@ -7,8 +7,7 @@ from typing import Final
 
 import click
 
-from teamd import commandline
-from teamd.commandline import team_options, version_option
+from teamd.cli import run, team_options, version_option
 
 # In the order of a day's work. The help is shown without loading any of them.
 COMMANDS: Final = {
@@ -85,4 +84,4 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point of `teamctl`."""
-    commandline.run(cli, "teamctl")
+    run(cli, "teamctl")

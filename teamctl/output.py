@@ -1,4 +1,4 @@
-"""How things look: tables, mail, colours only on a terminal, JSON for programs."""
+"""The looks of output: tables, mail, colours only on a terminal, JSON for programs."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def print_json(document: Any) -> None:
-    """One document on standard output, and nothing else."""
+    """Print one document on standard output, and nothing else."""
     click.echo(json.dumps(document, ensure_ascii=False, indent=1))
 
 
 def warn(text: str) -> None:
-    """A line on standard error that is no failure."""
+    """Print a line on standard error that is no failure."""
     click.echo(click.style("warning: ", fg="yellow") + text, err=True)
 
 
 def plain(text: str) -> str:
-    """Text from elsewhere with nothing in it that a terminal would obey: it is shown instead."""
+    """Return text from elsewhere with control characters shown, so that no terminal obeys them."""
     return "".join(
         character if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf")
         else f"\\x{ord(character):02x}"
@@ -57,7 +57,7 @@ def plain(text: str) -> str:
 
 
 def console() -> Console:
-    """Where tables are drawn: as wide as the terminal, and unbounded elsewhere."""
+    """Return a console for tables: as wide as the terminal, and unbounded elsewhere."""
     from rich.console import Console  # noqa: PLC0415 -- 20 ms, only where something is drawn
 
     terminal = sys.stdout.isatty()
@@ -65,7 +65,7 @@ def console() -> Console:
 
 
 def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
-    """A table without lines, as `docker ps` and `systemctl list-units` have them."""
+    """Return a table without lines, as `docker ps` and `systemctl list-units` have them."""
     from rich.table import Table  # noqa: PLC0415 -- see `console`
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -76,7 +76,7 @@ def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
 
 
 def show_message(message: Message) -> None:
-    """One message of the mail, as a person reads it."""
+    """Print one message of the mail, as a person reads it."""
     when = datetime.fromtimestamp(message.timestamp).astimezone().strftime("%H:%M:%S")
     kind = "" if message.type == "message" else f" [{plain(message.type)}]"
     about = f" — {plain(message.summary)}" if message.summary else ""
@@ -89,7 +89,7 @@ def show_message(message: Message) -> None:
 
 
 def _of_request(message: Message) -> str:
-    """How a request was answered, and the id by which `teamctl approve` knows it."""
+    """Return how a request was answered, and the id by which `teamctl approve` knows it."""
     request, approve = message.extra.get("request_id"), message.extra.get("approve")
     verdict = (" approved" if approve else " rejected") if isinstance(approve, bool) else ""
     if not isinstance(request, str):
@@ -100,13 +100,13 @@ def _of_request(message: Message) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A time since the epoch as `2026-03-24 17:05:09.123`, where the reader is."""
+    """Return a time since the epoch as `2026-03-24 17:05:09.123`, where the reader is."""
     local = datetime.fromtimestamp(seconds).astimezone()
     return local.replace(tzinfo=None).isoformat(" ", timespec="milliseconds")
 
 
 def duration(seconds: float) -> str:
-    """Seconds as `42s`, `12m`, `3h05m` or `4d02h`."""
+    """Return seconds as `42s`, `12m`, `3h05m` or `4d02h`."""
     whole = max(0, int(seconds))
     if whole < _MINUTE:
         return f"{whole}s"
@@ -118,18 +118,18 @@ def duration(seconds: float) -> str:
 
 
 def ago(moment: float | None) -> str:
-    """How long ago a moment was, in seconds since the epoch."""
+    """Return how long ago a moment was that is given in seconds since the epoch."""
     return "-" if moment is None else duration(time.time() - moment)
 
 
 def known_usd(account: Account) -> float | None:
-    """What it has cost as far as that is known; `None` where nothing of it is."""
+    """Return the cost as far as it is known; `None` where nothing of it is."""
     unknown = account.unpriced_calls and not account.usd
     return None if unknown else float(account.usd)
 
 
 def cost(account: Account) -> str:
-    """A cost as `$12.30` or `$0.0042`; `?` where it is not known, `>$1.00` where only a part is."""
+    """Return a cost as `$12.30` or `$0.0042`; `?` if unknown, `>$1.00` if only a part is known."""
     usd = known_usd(account)
     if usd is None:
         return "?"
@@ -138,7 +138,7 @@ def cost(account: Account) -> str:
 
 
 def count(number: float) -> str:
-    """A number in at most five characters: `950`, `12.3k`, `4.5M`."""
+    """Return a number in at most five characters: `950`, `12.3k`, `4.5M`."""
     for unit in ("", "k", "M", "G"):
         if number < _THOUSAND or unit == "G":
             digits = 1 if unit and number < _TEN * _TEN else 0

@@ -9,7 +9,7 @@ import click
 
 from teamctl import output
 from teamctl.following import Growing
-from teamd.commandline import Seconds
+from teamd.cli import Seconds
 from teamd.errors import TeamError
 from teamd.protocol import Message
 from teamd.store import files, running

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from teamd import commandline
-from teamd.commandline import Choice, Seconds, pass_choice, team_options, version_option
-from teamd.errors import DeadlinePassed, ExitCode, TeamError
+from teamd import control
+from teamd.cli import Choice, Seconds, pass_choice, run, team_options, version_option
+from teamd.errors import DeadlinePassed, ExitCode
 from teamd.service import READY, leave_terminal, notify, start_in_background
 from teamd.service import stop as stop_service
-from teamd.store import files, requests, running
+from teamd.store import files, running
 from teamd.store.roster import Roster, Team
 
 if TYPE_CHECKING:
@@ -100,10 +101,8 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
 @pass_choice
 def reload(choice: Choice) -> int:
     """Read team.toml again, and say what changed and what waits for a restart."""
-    answer = requests.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
-    if answer.exit_code != ExitCode.DONE:
-        raise TeamError(answer.text)
-    click.echo(answer.text)
+    reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
+    click.echo(reply.raise_unless_done().text)
     return ExitCode.DONE
 
 
@@ -142,15 +141,13 @@ def _ready(team: TeamPaths, ready_fd: int | None) -> None:
 
 
 def _summary(team: Team) -> str:
-    counts: dict[str, int] = {}
-    for member in team.members:
-        counts[str(member.status)] = counts.get(str(member.status), 0) + 1
+    counts = Counter(member.status for member in team.members)
     return ", ".join(f"{count} {word}" for word, count in counts.items()) or "nobody in it yet"
 
 
 def main() -> None:
     """The entry point of `teamd`."""
-    commandline.run(cli, "teamd")
+    run(cli, "teamd")
 
 
 if __name__ == "__main__":

@@ -5,32 +5,49 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from teamd.assembly import assembled
-from teamd.errors import StoreError, TeamError
+from teamd.agent.pulse import Pulse
+from teamd.errors import StoreError
 from teamd.journal import Journal
-from teamd.parts import Parts, newcomer, settings_of
 from teamd.protocol import TEAMD
-from teamd.service import notify, watchdog_seconds
+from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.store import debris, locks, running, teams
 from teamd.store.watch import SLOW_SECONDS
-from teamd.supervisor import kernel
+from teamd.supervisor.build import build_supervisor
+from teamd.supervisor.context import ChildProgram
+from teamd.supervisor.fork import become_subreaper
+from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.signals import Signals
+from teamd.supervisor.supervisor import Rounds
 from teamd.teammate import Teammate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from teamd.assembly import Assembled, Worker
-    from teamd.settings import Settings
+    from teamd.heartbeat import Heartbeat
     from teamd.store.paths import TeamPaths
 
+_CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
-Prepare: TypeAlias = "Callable[[TeamPaths, Callable[[], Settings], Callable[[], int]], Worker]"
 
-_CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+def agent_program(settings: LiveSettings) -> ChildProgram:
+    """Return what the children run; what is slow to load of it is loaded before the first fork.
+
+    Args:
+        settings: followed by each child that is forked from now on.
+    """
+    teammate = Teammate(settings.paths, lambda: settings.now, settings.accepted_bytes)
+    beat_seconds = settings.heartbeats.beat_seconds  # for good: the watchdogs expect no other
+
+    def run(name: str, bell: int, heartbeat: Heartbeat) -> int:
+        return teammate.live(name, bell, Pulse(heartbeat, every_seconds=beat_seconds))
+
+    return ChildProgram(
+        run=run, load=teammate.load, warning=teammate.caution, check_role=teammate.role
+    )
 
 
 def serve(
@@ -38,7 +55,7 @@ def serve(
     settings_file: Path,
     *,
     ready: Callable[[], None],
-    prepare: Prepare = Teammate,
+    prepare: Callable[[LiveSettings], ChildProgram] = agent_program,
 ) -> None:
     """Supervise a team until a signal says to stop.
 
@@ -52,14 +69,14 @@ def serve(
         TeamError: the settings are wrong, another supervisor runs, files cannot be written, locks
             exclude nobody.
     """
-    chosen = settings_of(paths, settings_file)
-    teams.check_own_name(paths, chosen.team.name, settings_file)
+    settings = LiveSettings(paths, settings_file)
+    teams.check_own_name(paths, settings.now.team.name, settings_file)
     paths.create()
     locks.check(paths.root)  # where they exclude nobody, nothing here is safe
     claim = running.claim(paths)
     journal = Journal(paths.log(TEAMD), TEAMD)
     try:
-        _serve(Parts(paths, settings_file, chosen, journal, claim), ready, prepare)
+        _serve(settings, claim, journal, ready, prepare)
     except Exception as error:
         journal.error("teamd failed", error)
         raise
@@ -69,25 +86,44 @@ def serve(
         os.close(claim)
 
 
-def _serve(parts: Parts, ready: Callable[[], None], prepare: Prepare) -> None:
-    _sweep(parts.paths, parts.journal)
-    kernel.become_subreaper()
-    made = assembled(
-        parts,
-        prepare(parts.paths, lambda: parts.settings, parts.granted_bytes),
-        Signals(*_CAUGHT),
-        alive=lambda: notify("WATCHDOG=1"),
-        round_seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,
+def _serve(
+    settings: LiveSettings,
+    claim: int,
+    journal: Journal,
+    ready: Callable[[], None],
+    prepare: Callable[[LiveSettings], ChildProgram],
+) -> None:
+    _sweep(settings.paths, journal)
+    become_subreaper()
+    supervisor = build_supervisor(
+        settings,
+        _detached(settings.paths, prepare(settings)),
+        journal=journal,
+        claim=claim,
+        signals=Signals(*_CAUGHT),
+        rounds=Rounds(
+            seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,
+            report=lambda: notify("WATCHDOG=1"),
+        ),
     )
-    made.supervisor.resume()
-    _spawn_declared(parts, made)
-    parts.journal.note("ready", pid=os.getpid(), team=str(parts.paths.root))
+    supervisor.resume()
+    journal.note("ready", pid=os.getpid(), team=str(settings.paths.root))
     ready()
-    made.teammates.begin()  # requests that come meanwhile stand in the inbox
+    supervisor.begin()  # requests that come meanwhile stand in the inbox
     notify("WATCHDOG=1")  # it may have taken seconds
-    made.supervisor.run()
+    supervisor.run()
     notify("STOPPING=1")
-    parts.journal.note("stopped")
+    journal.note("stopped")
+
+
+def _detached(paths: TeamPaths, program: ChildProgram) -> ChildProgram:
+    """Return a program whose children leave the terminal: they may be forked before `ready`."""
+
+    def run(name: str, bell: int, heartbeat: Heartbeat) -> int:
+        leave_terminal(paths)  # it would outlive whoever waits for the start
+        return program.run(name, bell, heartbeat)
+
+    return replace(program, run=run)
 
 
 def _sweep(paths: TeamPaths, journal: Journal) -> None:
@@ -97,14 +133,3 @@ def _sweep(paths: TeamPaths, journal: Journal) -> None:
             journal.note("swept", files=[str(path) for path in swept])
     except StoreError as error:  # it takes space, no more: the team is served all the same
         journal.error("not swept", error)
-
-
-def _spawn_declared(parts: Parts, made: Assembled) -> None:
-    """Spawn those of `team.toml` that the roster does not know yet."""
-    for declared in parts.settings.teammates:
-        try:
-            made.spawning.enlist(newcomer(declared))
-        except TeamError as error:
-            parts.journal.error("not spawned", error, name=declared.name)
-    with suppress(StoreError):  # the next round writes it
-        made.register.publish()

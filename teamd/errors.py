@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status means, the same for `teamd` and `teamctl`."""
+    """The exit status of a command, the same for `teamd` and `teamctl`."""
 
     DONE = 0
     REFUSED = 1
@@ -26,7 +26,7 @@ class TeamError(Exception):
     exit_code = ExitCode.REFUSED
 
     def for_person(self) -> str:
-        """The same for one who has commands, where an agent has tools."""
+        """Return the sentence for a person, who has commands where an agent has tools."""
         return str(self)
 
 
@@ -88,13 +88,13 @@ class NoTeamd(TeamError):
 
 
 class DeadlinePassed(TeamError):
-    """What was asked for was not done in time; whether it still happens is not known."""
+    """A request was not done in time; whether it still happens is not known."""
 
     exit_code = ExitCode.DEADLINE
 
 
 class SettingsError(TeamError):
-    """Everything that is wrong in a settings file, in one go."""
+    """The mistakes in a settings file, in one go."""
 
     def __init__(self, path: Path, mistakes: Sequence[str]) -> None:
         self.path = path

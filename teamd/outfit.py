@@ -19,13 +19,13 @@ from teamd.agent.partial import Audible
 from teamd.agent.prompts import render_job, subagent_prompt
 from teamd.agent.subagent import Subagent
 from teamd.agent.turnstile import Turnstile
+from teamd.approvals.store import Approvals
 from teamd.identity import Identity
 from teamd.models.retry import Patience, Retrying
 from teamd.models.scripted import Scripted
 from teamd.protocol import LEAD
 from teamd.settings import skills
 from teamd.store import files, teams
-from teamd.store.approvals import Approvals
 from teamd.store.board import Board
 from teamd.store.ledger import Ledger
 from teamd.store.places import all_teams

@@ -1,4 +1,4 @@
-"""Commands that a sentence tells its reader to type."""
+"""Hints: the commands that a sentence tells its reader to type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COMMAND: Final = re.compile(r"`(teamctl|teamd) (?=[a-z])(?!(?:create|delete|dem
 
 
 def again(name: str, *options: str) -> str:
-    """The command that calls a teammate again, in backquotes; nobody spawns who leads.
+    """Return the command that starts a teammate again, in backquotes; for the lead that is `chat`.
 
     Args:
         name: the teammate's; empty for a subagent, which no command calls.
@@ -25,7 +25,7 @@ def again(name: str, *options: str) -> str:
 
 
 def addressed(text: str, team: str | None) -> str:
-    """The text, with `--team` in each command between backquotes that has none yet.
+    """Return the text with `--team` in each command between backquotes that has none yet.
 
     Args:
         text: a sentence of ours.

@@ -48,7 +48,7 @@ def notify(state: str) -> None:
 
 
 def watchdog_seconds() -> float | None:
-    """How often the service manager wants a sign of life, see sd_watchdog_enabled(3)."""
+    """Return how often the service manager wants a notice, see sd_watchdog_enabled(3)."""
     try:
         seconds = int(os.environ["WATCHDOG_USEC"]) / 1_000_000
     except (KeyError, ValueError):
@@ -58,7 +58,7 @@ def watchdog_seconds() -> float | None:
 
 
 def start_in_background(paths: TeamPaths, config: Path | None) -> int:
-    """Start a supervisor that outlives this terminal; returns once it serves requests.
+    """Start a supervisor that outlives this terminal; return once it serves requests.
 
     Returns:
         The exit code to end with: 0 when it is ready, else its own. It says on this process's
@@ -84,7 +84,7 @@ def start_in_background(paths: TeamPaths, config: Path | None) -> int:
 
 
 def leave_terminal(paths: TeamPaths) -> None:
-    """Let go of whoever started this process: from now on standard error goes to a file.
+    """Detach from the terminal: from now on standard error goes to a file.
 
     It gets what Python prints when all else fails. Otherwise the terminal, the `ssh` or the pipe
     behind it would wait for as long as this process lives.
@@ -121,7 +121,7 @@ def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
 
 
 def _spared(root: Identity, paths: TeamPaths) -> set[int]:
-    """The supervisors of other teams; where they cannot be told, all that is under this one.
+    """Return the supervisors of other teams; where those cannot be read, all pids under this one.
 
     It ends all the same: its teammates die with it, and their commands with them.
     """
@@ -143,7 +143,7 @@ def _kill_tree(root: Identity, spare: set[int]) -> None:
     """Kill a process that does not listen, and everything under it but the spared and theirs."""
     under = [root, *_descendants(root, spare)]
     for process in under:
-        process.signal(signal.SIGSTOP)  # who is stopped forks no more
+        process.signal(signal.SIGSTOP)  # a stopped process forks no more
     under = [*_descendants(root, spare), *under]
     for process in under:
         process.signal(signal.SIGKILL)

@@ -20,6 +20,7 @@ from teamd.agent.loop import Loop
 from teamd.agent.outside import Outside
 from teamd.agent.plans import Plans
 from teamd.agent.prompts import system_prompt
+from teamd.approvals.store import Approvals
 from teamd.errors import StoreError, TeamError
 from teamd.identity import Identity
 from teamd.journal import Journal
@@ -27,7 +28,6 @@ from teamd.outfit import Outfit
 from teamd.protocol import LEAD, TEAMD
 from teamd.settings import roles
 from teamd.states import ChildExit
-from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.post import Post
 from teamd.store.roster import Roster

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from teamctl.turns import held
-from teamd.errors import ExitCode, TeamError
+from teamd import control
+from teamd.control import ControlRequest
 from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.states import Status
-from teamd.store import requests
 from teamd.store.post import Post
-from teamd.store.requests import Request
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
-    from teamd.commandline import Choice
+    from teamd.cli import Choice
     from teamd.store.paths import TeamPaths
 
 _SECONDS: Final = 30.0
@@ -50,11 +49,10 @@ class Lead:
             TeamError: it is at work, and would have to begin anew or with another model.
         """
         arguments = {"fresh": self._fresh, "model": self._model}
-        answer = requests.ask(self.paths, LEAD, arguments, timeout_seconds=_SECONDS)
-        if answer.exit_code != ExitCode.DONE:
-            raise TeamError(answer.text)
-        warning = answer.data.get("warning")
-        if scripted and answer.data["member"]["status"] == Status.PAUSED:
+        reply = control.ask(self.paths, LEAD, arguments, timeout_seconds=_SECONDS)
+        reply.raise_unless_done()
+        warning = reply.data.get("warning")
+        if scripted and reply.data["member"]["status"] == Status.PAUSED:
             return None
         return None if warning is None else str(warning)
 
@@ -76,4 +74,6 @@ class Lead:
         Raises:
             NoTeamd: nobody could.
         """
-        requests.submit(self.paths, Request.within(_SECONDS, "interrupt", arguments={"name": LEAD}))
+        control.submit(
+            self.paths, ControlRequest.within(_SECONDS, "interrupt", arguments={"name": LEAD})
+        )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from teamctl.checks import Finding, Level
+from teamd import damaged
 from teamd.errors import TeamError
-from teamd.store import damaged, running
+from teamd.store import running
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from teamctl.questions import answer, open_ids
-from teamd.commandline import Choice, pass_choice, team_options
+from teamctl.approvals import answer
+from teamctl.completion import approvals
+from teamd.cli import Choice, pass_choice, team_options
 
 
 @click.command()
-@click.argument("request_id", metavar="ID", shell_complete=open_ids)
+@click.argument("request_id", metavar="ID", shell_complete=approvals)
 @click.option("--feedback", help="What the teammate should keep in mind; - reads standard input.")
 @team_options
 @pass_choice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from teamctl.input import text_or_stdin
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import Message
 from teamd.store.post import Post

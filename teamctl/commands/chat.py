@@ -12,7 +12,7 @@ from teamctl.chat.lead import Lead
 from teamctl.input import text_or_stdin
 from teamctl.receipts import timeout_option
 from teamctl.turns import last_words
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import LEAD
 

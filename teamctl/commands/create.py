@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import TEAM_FOLDER
 from teamd.store import running, teams

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from teamd.commandline import Choice, Seconds, pass_choice, team_options
+from teamd import control
+from teamd.cli import Choice, Seconds, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
-from teamd.store import requests, teams
+from teamd.store import teams
 from teamd.store.places import project
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ def command(choice: Choice, name: str, *, force: bool, timeout: float) -> int:
 
 
 def _ask(paths: TeamPaths, seconds: float) -> None:
-    answer = requests.ask(
+    reply = control.ask(
         paths,
         "shutdown",
         {"all": True, "seconds": seconds},
         timeout_seconds=seconds + _MARGIN_SECONDS,
     )
-    if answer.exit_code == ExitCode.REFUSED:
-        raise TeamError(f"{answer.text}; the team stays, or --force")
-    click.echo(answer.text)
+    if reply.exit_code == ExitCode.REFUSED:
+        raise TeamError(f"{reply.text}; the team stays, or --force")
+    click.echo(reply.text)

@@ -16,9 +16,9 @@ from teamctl.demo.stage import opened
 from teamctl.demo.story import Story
 from teamctl.demo.telling import Teller
 from teamctl.roster_table import drawn
+from teamd import control
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import LEAD
-from teamd.store import requests
 from teamd.store.mailbox import Mailbox
 from teamd.store.roster import Roster
 
@@ -98,9 +98,7 @@ class _Play:
         for part in self._story.parts:
             self._check()
             facts = {"name": part.name, "role": part.role, "prompt": part.prompt}
-            given = requests.ask(
-                self._stage.paths, "spawn", facts, timeout_seconds=_REQUEST_SECONDS
-            )
+            given = control.ask(self._stage.paths, "spawn", facts, timeout_seconds=_REQUEST_SECONDS)
             if given.exit_code != ExitCode.DONE:
                 raise self._failure(f"lead spawns {part.name}", given.text)
             self._teller.colours[part.name] = given.data["member"]["color"]

@@ -13,7 +13,7 @@ from teamctl.checks.files import files
 from teamctl.checks.machine import machine
 from teamctl.checks.model import model
 from teamctl.checks.texts import texts
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from teamctl import output
 from teamctl.completion import boxes
 from teamctl.following import Growing
 from teamctl.unseen import Unseen
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, LockTimeout, TeamError
 from teamd.protocol import USER, moment_of
 from teamd.store import locks

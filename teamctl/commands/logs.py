@@ -9,7 +9,7 @@ import click
 
 from teamctl import completion, output
 from teamctl.following import lines
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 from teamd.protocol import TEAMD
 from teamd.store.roster import Roster

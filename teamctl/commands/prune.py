@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from teamctl import output
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
+from teamd.control import KEPT_SECONDS
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import NAME, RESERVED
 from teamd.store import debris, files, locks, trouble
-from teamd.store.requests import KEPT_SECONDS
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:

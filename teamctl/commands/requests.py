@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from teamctl import output
-from teamctl.questions import approvals
-from teamd.commandline import Choice, pass_choice, team_options
+from teamctl.approvals import approvals
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 
 if TYPE_CHECKING:
-    from teamd.store.question import Question
+    from teamd.approvals.approval import Approval
 
 
 @click.command()
@@ -24,20 +24,20 @@ def command(choice: Choice, *, as_json: bool) -> int:
 
     `teamctl approve ID` and `teamctl reject ID` answer those that are addressed to lead.
     """
-    questions = approvals(choice).open_ones()
+    found = approvals(choice).open_ones()
     if as_json:
-        output.print_json({"requests": [question.to_json() for question in questions]})
+        output.print_json({"requests": [approval.to_json() for approval in found]})
         return ExitCode.DONE
-    for question in questions:
-        _show(question)
-    if not questions:
+    for approval in found:
+        _show(approval)
+    if not found:
         click.echo("no open requests")
     return ExitCode.DONE
 
 
-def _show(question: Question) -> None:
-    who = f"{output.plain(question.asker)} → {output.plain(question.to)}"
-    about = f"[{output.plain(question.type)}] {output.ago(question.asked)} ago"
-    click.echo(f"{click.style(output.plain(question.id), bold=True)} {who} {about}")
-    for line in output.plain(question.content).splitlines():
+def _show(approval: Approval) -> None:
+    who = f"{output.plain(approval.asker)} → {output.plain(approval.to)}"
+    about = f"[{output.plain(approval.type)}] {output.ago(approval.asked)} ago"
+    click.echo(f"{click.style(output.plain(approval.id), bold=True)} {who} {about}")
+    for line in output.plain(approval.content).splitlines():
         click.echo(f"  {line}")

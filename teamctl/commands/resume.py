@@ -8,9 +8,9 @@ import click
 
 from teamctl import output
 from teamctl.completion import teammates
-from teamd.commandline import Choice, pass_choice, team_options
-from teamd.errors import ExitCode, TeamError
-from teamd.store import requests
+from teamd import control
+from teamd.cli import Choice, pass_choice, team_options
+from teamd.errors import ExitCode
 
 REQUEST_SECONDS: Final = 30.0
 
@@ -22,13 +22,12 @@ REQUEST_SECONDS: Final = 30.0
 @pass_choice
 def command(choice: Choice, name: str, *, as_json: bool) -> int:
     """Read team.toml again, then let NAME go on where it was paused."""
-    answer = requests.ask(
+    reply = control.ask(
         choice.existing(), "resume", {"name": name}, timeout_seconds=REQUEST_SECONDS
     )
-    if answer.exit_code != ExitCode.DONE:
-        raise TeamError(answer.text)
+    reply.raise_unless_done()
     if as_json:
-        output.print_json(dict(answer.data))
+        output.print_json(dict(reply.data))
     else:
-        click.echo(answer.text)
+        click.echo(reply.text)
     return ExitCode.DONE

@@ -10,7 +10,7 @@ from teamctl import output
 from teamctl.completion import boxes
 from teamctl.input import text_or_stdin
 from teamctl.receipts import Receipt, timeout_option, wait_for_conversation
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.protocol import Message, new_id
 from teamd.store.post import Post

@@ -8,12 +8,12 @@ import click
 
 from teamctl import output
 from teamctl.completion import teammates
-from teamd.commandline import INTERRUPTED, Choice, Seconds, pass_choice, team_options
-from teamd.errors import ExitCode, TeamError
-from teamd.store import requests
+from teamd import control
+from teamd.cli import INTERRUPTED, Choice, Seconds, pass_choice, team_options
+from teamd.errors import ExitCode
 
 if TYPE_CHECKING:
-    from teamd.store.requests import Answer
+    from teamd.control import ControlReply
 
 GRACE_SECONDS: Final = 10.0
 _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
@@ -45,7 +45,7 @@ def command(
         raise click.UsageError("name a teammate, or give --all")
     arguments = {"all": True} if everybody else {"name": name}
     try:
-        answer = requests.ask(
+        reply = control.ask(
             choice.existing(),
             "shutdown",
             {**arguments, "seconds": timeout, "force": force},
@@ -60,21 +60,20 @@ def command(
             err=True,
         )
         return INTERRUPTED
-    choice.done = "the shutdown is done" if answer.exit_code == ExitCode.DONE else ""
-    _show(answer)
-    return answer.exit_code
+    choice.done = "the shutdown is done" if reply.exit_code == ExitCode.DONE else ""
+    _show(reply)
+    return reply.exit_code
 
 
-def _show(answer: Answer) -> None:
-    """A line for each teammate: on standard error unless all is well with it.
+def _show(reply: ControlReply) -> None:
+    """Print a line for each teammate: on standard error unless it shut down as asked.
 
     Raises:
         TeamError: the request itself was refused.
     """
-    members = answer.data.get("members")
-    if members is None and answer.exit_code != ExitCode.DONE:
-        raise TeamError(answer.text)
-    for member in members or ():
-        click.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)
+    members = reply.data.get("members")
     if members is None:
-        click.echo(answer.text)
+        click.echo(reply.raise_unless_done().text)
+        return
+    for member in members:
+        click.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)

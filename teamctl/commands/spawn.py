@@ -11,10 +11,11 @@ from teamctl.completion import teammates
 from teamctl.input import text_or_stdin
 from teamctl.receipts import timeout_option
 from teamctl.turns import last_words
-from teamd.commandline import Choice, pass_choice, team_options
-from teamd.errors import ExitCode, TeamError
+from teamd import control
+from teamd.cli import Choice, pass_choice, team_options
+from teamd.errors import ExitCode
 from teamd.protocol import check_name
-from teamd.store import files, requests
+from teamd.store import files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,38 +66,30 @@ def command(
     check_name(name)
     paths = choice.existing()
     prompt = text_or_stdin(prompt)
-    arguments = {
-        "name": name,
-        "role": role,
-        "prompt": prompt,
-        "model": model,
-        "fresh": fresh,
-        "plan": plan,
-    }
-    facts = {"name": name, "role": role, "prompt": prompt, "model": model, "plan": plan or False}
-    saved = _saved(choice, paths, **facts) if save else b""
-    answer = requests.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
-    if answer.exit_code != ExitCode.DONE:
-        raise TeamError(answer.text)
-    choice.done = answer.text
-    if answer.data["warning"]:
-        output.warn(paths.addressed(answer.data["warning"]))
+    facts = {"name": name, "role": role, "prompt": prompt, "model": model}
+    arguments = {**facts, "fresh": fresh, "plan": plan}
+    saved = _saved(choice, paths, **facts, plan=plan or False) if save else b""
+    reply = control.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
+    reply.raise_unless_done()
+    choice.done = reply.text
+    if reply.data["warning"]:
+        output.warn(paths.addressed(reply.data["warning"]))
     if saved:
         file = _declaring(choice, paths)
         mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE
         files.replace(file, saved, mode=mode)
     said = None
     if wait:
-        said = last_words(paths, answer.data["member"]["name"], answer.data["message_id"], timeout)
+        said = last_words(paths, reply.data["member"]["name"], reply.data["message_id"], timeout)
     if as_json:
-        output.print_json({**answer.data, "text": said})
+        output.print_json({**reply.data, "text": said})
     else:
-        click.echo(answer.text if said is None else output.plain(said))
+        click.echo(reply.text if said is None else output.plain(said))
     return ExitCode.DONE
 
 
 def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
-    """What team.toml will say; made before anybody is spawned, so that a mistake costs nothing."""
+    """Return the new team.toml; made before the spawn, so that a mistake costs nothing."""
     from teamd.settings import Teammate, read_file  # noqa: PLC0415 -- only for --save
     from teamd.settings.writing import with_teammate  # noqa: PLC0415 -- the same
 
@@ -105,5 +98,5 @@ def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
 
 
 def _declaring(choice: Choice, paths: TeamPaths) -> Path:
-    """The file whose teammates are this team's: that of the project is not, for a team by name."""
+    """Return the file that declares this team's teammates; a team by name has its own."""
     return paths.own_settings if choice.config is None else choice.settings_file(paths)

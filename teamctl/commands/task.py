@@ -10,7 +10,7 @@ from teamctl import output
 from teamctl.completion import boxes
 from teamctl.completion import tasks as task_ids
 from teamctl.input import text_or_stdin
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 from teamd.protocol import LEAD
 from teamd.store.board import Board

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from teamctl import output
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 from teamd.store.board_files import read_all
 from teamd.store.tasks import TaskStatus

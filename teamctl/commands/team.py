@@ -10,7 +10,7 @@ import click
 
 from teamctl import output
 from teamctl.roster_table import costs, drawn, rows
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 from teamd.store.roster import Roster
 from teamd.store.watch import watch

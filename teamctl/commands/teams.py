@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from teamctl import output
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 from teamd.store.places import project
 from teamd.store.teams import teams

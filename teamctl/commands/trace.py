@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from teamctl import output
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 from teamd.protocol import USER
 from teamd.store.trace import Stage, trace

@@ -11,7 +11,7 @@ import click
 from teamctl import output
 from teamctl.completion import teammates
 from teamctl.following import lines
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import USER, Message
 from teamd.store.roster import Roster

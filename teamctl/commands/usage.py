@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from teamctl import output
-from teamd.commandline import Choice, pass_choice, team_options
+from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 from teamd.store.entries import NOTHING, Account, Reservation
 from teamd.store.ledger import Ledger

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from teamd.agent import prompts
+from teamd.approvals.approval import Kind, Verdict
 from teamd.errors import TeamError
 from teamd.protocol import SHUTDOWN_TYPE
 from teamd.states import Status
-from teamd.store.question import Kind, Verdict
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     from teamd.agent.conversation import Conversation
-    from teamd.store.approvals import Approvals
-    from teamd.store.question import Question
+    from teamd.approvals.approval import Approval
+    from teamd.approvals.store import Approvals
 
     class Outside(Protocol):
         """Whom a leaving teammate tells."""
@@ -111,13 +111,13 @@ class Leaving:
         if fresh:
             self._conversation.add_note(words.format(ids=", ".join(fresh)), closes=fresh)
 
-    def _open(self) -> list[Question]:
+    def _open(self) -> list[Approval]:
         return [question for question in self._questions() if question.is_open]
 
-    def _approved(self) -> list[Question]:
+    def _approved(self) -> list[Approval]:
         return [question for question in self._questions() if question.owes_end]
 
-    def _questions(self) -> list[Question]:
+    def _questions(self) -> list[Approval]:
         """The real ones among the requests it has read."""
         found = []
         for request in self._conversation.standing.requests:

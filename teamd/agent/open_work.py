@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from teamd.store.approvals import Approvals
+    from teamd.approvals.store import Approvals
     from teamd.store.board import Board
     from teamd.store.roster import Roster
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from teamd.approvals.approval import Kind, Verdict
 from teamd.protocol import (
     COMPACT_TYPE,
     LEAD,
@@ -13,15 +14,14 @@ from teamd.protocol import (
     SHUTDOWN_TYPE,
     TEAMD,
 )
-from teamd.store.question import Kind, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from teamd.agent.conversation import Conversation
+    from teamd.approvals.approval import Approval
+    from teamd.approvals.store import Approvals
     from teamd.protocol import Message
-    from teamd.store.approvals import Approvals
-    from teamd.store.question import Question
     from teamd.store.roster import Team
 
 ACTING: Final = frozenset({"bash", "write_file", "edit_file", "background_run"})
@@ -109,7 +109,7 @@ class Plans:
             return False
         return sender == LEAD or self._team().find(sender) is None
 
-    def _mine(self) -> list[Question]:
+    def _mine(self) -> list[Approval]:
         return [
             question
             for question in self._approvals.all()
@@ -121,7 +121,7 @@ def _tells_of_a_claim(message: Message) -> bool:
     return message.sender == TEAMD and "task_id" in message.extra
 
 
-def _remedy(plans: list[Question]) -> str:
+def _remedy(plans: list[Approval]) -> str:
     if not plans:
         return "read what you need, then call submit_plan"
     last = plans[-1]

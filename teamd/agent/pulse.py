@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from teamd.vitals import Vitals
+    from teamd.heartbeat import Heartbeat
 
 
 class Pulse:
@@ -24,7 +24,7 @@ class Pulse:
         vitals: where the supervisor looks.
     """
 
-    def __init__(self, vitals: Vitals, *, every_seconds: float) -> None:
+    def __init__(self, vitals: Heartbeat, *, every_seconds: float) -> None:
         self._vitals = vitals
         self._every_seconds = every_seconds
         self._next: asyncio.TimerHandle | None = None

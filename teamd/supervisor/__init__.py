@@ -1,1 +1,1 @@
-"""Forks teammates, watches them, and does what it is asked in its inbox."""
+"""The supervisor: it forks teammates, watches them, and carries out the requests in its inbox."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class State(Enum):
-    """How a teammate's process is."""
+    """The state of a teammate's process."""
 
     ABSENT = auto()
     RUNNING = auto()
@@ -18,7 +18,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What can happen to it."""
+    """The events of its life."""
 
     WANTED = auto()
     UNWANTED = auto()
@@ -30,7 +30,7 @@ class Event(Enum):
 
 
 class Action(Enum):
-    """What the supervisor does about it."""
+    """The supervisor's answer to an event."""
 
     NOTHING = auto()
     FORK = auto()

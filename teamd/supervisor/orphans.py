@@ -1,4 +1,4 @@
-"""What ended teammates left behind: a supervisor adopts it (see `kernel`) and ends it."""
+"""The processes and tasks that teammates leave behind: ended, and released."""
 
 from __future__ import annotations
 
@@ -11,20 +11,28 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from teamd.errors import StoreError
+from teamd.states import Status
+from teamd.store.board_files import id_in
+from teamd.store.task_owners import gone_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from teamd.identity import Identity
     from teamd.journal import Journal
+    from teamd.store.board import Board
+    from teamd.store.roster import Team
+    from teamd.store.watch import Watch
 
+BOARD_PATIENCE_SECONDS: Final = 1.0  # a stopped writer must not stop the supervisor
 _PATIENCE_SECONDS: Final = 5.0
 _REAPERS_SECONDS: Final = 0.25  # what is above a tool's program ends all under it by itself
 _PAUSE_SECONDS: Final = 0.01
+_GONE: Final = (Status.SHUTDOWN, Status.FAILED)
 
 
 def end_former(processes: Iterable[Identity], *, seconds: float, journal: Journal) -> None:
-    """End what a supervisor that was killed left running; politely, then by force."""
+    """End the processes that a killed supervisor left running; politely, then by force."""
     left = [process for process in processes if process.alive]
     for process in left:
         journal.warn("former process ended", pid=process.pid)
@@ -37,12 +45,12 @@ def end_former(processes: Iterable[Identity], *, seconds: float, journal: Journa
         time.sleep(_PAUSE_SECONDS)
 
 
-class Orphans:
-    """This process's children that it did not fork itself.
+class OrphanedProcesses:
+    """The children of this process that it did not fork itself: as a subreaper it adopts them.
 
     Args:
-        others: the supervisors of other teams: one that an agent started is adopted, too, and
-            leads a life of its own. It may raise a `StoreError`.
+        others: returns the supervisors of other teams: one that an agent started is adopted, too,
+            and goes on. It may raise a `StoreError`.
     """
 
     def __init__(self, journal: Journal, others: Callable[[], set[int]]) -> None:
@@ -87,3 +95,58 @@ class Orphans:
             with suppress(ChildProcessError):
                 if os.waitpid(child.pid, os.WNOHANG)[0] == 0:
                     yield child
+
+
+class OrphanedTasks:
+    """The tasks of members that are gone: looked for when one has gone, and now and then.
+
+    Args:
+        board: in the hands of `teamd`.
+        watch: of the tasks' folder.
+        round_seconds: how long to rely on having seen everything.
+    """
+
+    def __init__(
+        self, board: Board, watch: Watch, journal: Journal, *, round_seconds: float
+    ) -> None:
+        self._board = board
+        self._watch = watch
+        self._journal = journal
+        self._round_seconds = round_seconds
+        self._gone: set[str] = set()
+        self._due_at = 0.0
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when the board may have changed."""
+        return self._watch.fileno()
+
+    @property
+    def recheck_seconds(self) -> float:
+        """The seconds for which to rely on that descriptor alone."""
+        return self._watch.recheck_seconds
+
+    def board_changed(self) -> bool:
+        """Return whether a task may have changed since the last call."""
+        names = self._watch.changed()
+        return names is None or any(map(id_in, names))  # without names only a look can tell
+
+    def look_soon(self) -> None:
+        """Look at the next opportunity: a process has ended, maybe in the middle of telling."""
+        self._due_at = 0.0
+
+    def release(self, team: Team) -> None:
+        """Release the tasks of members that are gone, and send news that was left unsent."""
+        gone = {member.name for member in team.members if member.status in _GONE}
+        if gone <= self._gone and time.monotonic() < self._due_at:
+            self._gone = gone
+            return
+        self._gone = gone
+        try:
+            for task in self._board.release(gone_from(team)):
+                self._journal.note("task released", task=task.id, reason=task.notes[-1])
+            self._board.flush()
+        except StoreError as error:  # it stands in the files: a later look finds it again
+            self._journal.error("board not seen to", error)
+            self._due_at = time.monotonic() + BOARD_PATIENCE_SECONDS
+        else:
+            self._due_at = time.monotonic() + self._round_seconds

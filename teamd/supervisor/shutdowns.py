@@ -1,92 +1,259 @@
-"""The request `shutdown`: whom it means, and one answer about all of them."""
+"""The shutdowns of one team: asked for, forced, looked at, and taken up after a kill.
+
+What was asked and answered stands in the store; here is only who waits for it and until when. So a
+supervisor that follows a killed one goes on with the same shutdowns.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from teamd.errors import ExitCode, NotAMessage, StoreError
-from teamd.protocol import USER
+from teamd.approvals.approval import Approval, Kind, NoSuchApproval, Verdict
+from teamd.errors import TeamError
 from teamd.states import Status
-from teamd.store.requests import Answer
-from teamd.supervisor.outcome import Outcome
+from teamd.supervisor import outcome
+from teamd.supervisor.shutdown import (
+    AGAIN_SECONDS,
+    ALIVE,
+    Shutdown,
+    ShutdownEvent,
+    ShutdownState,
+    from_now,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from teamd.supervisor.shutdown import ShutdownContext, Then
 
-    from teamd.store.requests import Request
-    from teamd.supervisor.handshakes import Handshakes
-    from teamd.supervisor.register import Register
-
-    Reply = Callable[[Answer], None]
-
-LONGEST_SECONDS: Final = 86_400
-# From what went well to what needs somebody most: who rejected still runs.
-_WORSE: Final = (ExitCode.DONE, ExitCode.DEADLINE, ExitCode.REFUSED)
+SLOW_SECONDS: Final = 30.0  # only a kill between two steps leaves what this finds
+_REQUEST: Final = (
+    "Please shut down. Answer with shutdown_response and this request_id: approve, or reject with "
+    "a reason. Without an answer you are ended in {seconds:g} s."
+)
 
 
 class Shutdowns:
-    """Carries out requests to shut down."""
+    """All shutdowns of one team; a teammate is asked once at a time."""
 
-    def __init__(self, handshakes: Handshakes, register: Register) -> None:
-        self._handshakes = handshakes
-        self._register = register
+    def __init__(self, context: ShutdownContext) -> None:
+        self._context = context
+        self._approvals = context.approvals
+        self._journal = context.journal
+        self._known: dict[str, Shutdown] = {}
+        self._repeat = from_now(0.0)
+        self._unsent = False  # mail waits to be sent again at that moment
 
-    def answer(self, request: Request, reply: Reply) -> None:
-        """Shut down whom it names, all at the same time; `reply` is called when each has ended.
+    def ask(
+        self, name: str, *, asker: str, seconds: float, then: Then, by_mail: bool = False
+    ) -> None:
+        """Ask a teammate to shut down; `then` is called once, with how that ended.
+
+        A teammate that has no process to answer is shut down at once.
+
+        Args:
+            name: the teammate's.
+            asker: who wants it.
+            seconds: that it has for its answer.
+            then: gets the outcome.
+            by_mail: whether the asker is an agent that reads of the outcome in its mail, also where
+                the teammate gave no answer.
 
         Raises:
-            TeamError: there is no such teammate, or the request is none.
+            StoreError: the request cannot be written; nobody was asked.
         """
-        names = self._who(request.arguments)
-        seconds = _seconds(request.arguments)
-        force = request.arguments.get("force") is True
-        asker = self._register.team.person if request.sender == USER else request.sender
-        outcomes: dict[str, Outcome] = {}
+        listeners = (asker,) if by_mail else ()
+        if (known := self._find(name)) is not None:
+            self._join(known, seconds, then, listeners)
+            return
+        now = time.time()
+        approval = Approval(
+            type=Kind.SHUTDOWN,
+            asker=asker,
+            to=name,
+            content=_REQUEST.format(seconds=seconds),
+            asked=now,
+            deadline=now + seconds,
+            listeners=listeners,
+        )
+        one = Shutdown(self._context, name, from_now(seconds), seconds, waiting=[then])
+        if self._context.children.state(name) in ALIVE:
+            self._ask(approval)
+            one.id = approval.id
+            self._known[name] = one
+            self._journal.note("asked to shut down", name=name, id=one.id, seconds=seconds)
+            return
+        if listeners:
+            over = replace(approval, status=Verdict.EXPIRED, answered=now, told=True)
+            one.id = self._approvals.ask(over).id
+            self._known[name] = one
+        one.step(ShutdownEvent.EXPIRED, outcome.down(name), seconds)
 
-        def note(outcome: Outcome) -> None:
-            outcomes[outcome.name] = outcome
-            if len(outcomes) == len(names):
-                reply(_answer([outcomes[name] for name in names]))
+    def force(self, name: str, *, then: Then) -> None:
+        """End a teammate at once, without asking; one that was asked is not waited for."""
+        one = self._find(name) or Shutdown(self._context, name, from_now(0.0), 0.0)
+        one.waiting.append(then)
+        alive = self._context.children.process(name) is not None
+        one.step(ShutdownEvent.FORCED, outcome.forced(name) if alive else outcome.down(name))
 
-        for name in names:
-            if force:
-                self._handshakes.force(name, then=note)
-                continue
+    def note_answer(self, name: str) -> None:
+        """Note that a teammate says that it has answered; whether it has, the store tells."""
+        if (one := self._find(name)) is not None:
+            one.answered = True
+        else:
+            self._repeat = from_now(0.0)  # the store may hold what nobody waits for
+
+    def pending(self, name: str) -> bool:
+        """Return whether a teammate is asked at the moment, or ends because it was."""
+        return self._find(name) is not None
+
+    def forget(self, name: str) -> None:
+        """End what a teammate was once asked: it is wanted again.
+
+        Raises:
+            StoreError: that cannot be written.
+        """
+        for approval in self._unfinished():
+            if approval.to == name:
+                self._withdraw(approval, "it was spawned again")
+
+    def resume(self) -> None:
+        """Take up what a dead supervisor left, before any teammate is started.
+
+        A teammate that agreed or was too late is shut down; one that still has time goes on being
+        asked.
+        """
+        try:
+            self._approvals.sweep()
+            for approval in self._unfinished():
+                self._resume(approval)
+        except TeamError as error:  # a full disk, say: `look` takes up what is left
+            self._journal.error("handshakes not resumed", error)
+
+    def look(self) -> None:
+        """See who has answered, whose time is over, and what mail a killed process left unsent."""
+        for one in self._under_way():
             try:
-                self._handshakes.ask(
-                    name, asker=asker, seconds=seconds, then=note, by_mail=request.by_mail
-                )
-            except StoreError as error:
-                text = f"{name} could not be asked: {error}"
-                if request.by_mail:
-                    self._register.tell_lead(text, to=asker, key=request.id)
-                note(Outcome(name=name, text=text, exit_code=ExitCode.REFUSED))
-        if not names:
-            reply(Answer(text="nobody is running"))
+                one.look()
+            except TeamError as error:  # a full disk, say
+                self._journal.error("handshake stuck", error, name=one.name)
+                one.retry = from_now(AGAIN_SECONDS)
+        if self._repeat.left <= 0:
+            self._repeat = from_now(SLOW_SECONDS)
+            self._repeat_mail()
 
-    def _who(self, arguments: Mapping[str, Any]) -> list[str]:
-        team = self._register.team
-        if arguments.get("all") is True:
-            return [m.name for m in team.members if m.status is not Status.SHUTDOWN]
-        name = arguments.get("name")
-        if not isinstance(name, str) or not name.strip():
-            raise NotAMessage("a name is needed, as a text that is not empty")
-        return [team.get(name).name]
+    def next_due_seconds(self) -> float | None:
+        """Return the seconds until `look` has something to do."""
+        waiting = [one for one in self._under_way() if one.state is not ShutdownState.ENDING]
+        moments = [one.retry or one.due for one in waiting]
+        if self._unsent:
+            moments.append(self._repeat)
+        return max(0.0, min(moment.left for moment in moments)) if moments else None
+
+    def _under_way(self) -> list[Shutdown]:
+        closed = [n for n, one in self._known.items() if one.state is ShutdownState.CLOSED]
+        for name in closed:
+            del self._known[name]
+        return list(self._known.values())
+
+    def _find(self, name: str) -> Shutdown | None:
+        one = self._known.get(name)
+        return None if one is None or one.state is ShutdownState.CLOSED else one
+
+    def _ask(self, approval: Approval) -> None:
+        """Write the request down and send it; once it stands, its mail may be sent later.
+
+        Raises:
+            StoreError: it does not stand.
+        """
+        try:
+            self._approvals.ask(approval)
+        except TeamError as error:
+            if self._approvals.find(approval.id) is None:
+                raise
+            self._journal.error("not sent yet", error, id=approval.id, name=approval.to)
+            self._repeat_soon()
+
+    def _join(self, one: Shutdown, seconds: float, then: Then, listeners: tuple[str, ...]) -> None:
+        with suppress(NoSuchApproval):  # somebody has removed it: the teammate is ended
+            for listener in listeners:
+                self._approvals.join(one.id, listener)
+        one.join(seconds, then)
+
+    def _unfinished(self) -> list[Approval]:
+        return [
+            approval
+            for approval in self._approvals.all()
+            if approval.type == Kind.SHUTDOWN and (approval.is_open or approval.owes_end)
+        ]
+
+    def _resume(self, approval: Approval) -> None:
+        member = self._context.roster.team.find(approval.to)
+        wanted = member is not None and member.status.wants_process
+        left, seconds = _time_left(approval)
+        if _never_sent(approval, left):
+            self._withdraw(approval, "it was not asked")
+            return
+        if approval.is_open and left > 0 and wanted:
+            self._take_up(approval)
+            return
+        self._approvals.expire(approval.id)
+        self._context.roster.change(approval.to, status=Status.SHUTDOWN, reason=None)
+        self._context.roster.publish()
+        final = outcome.down(approval.to)
+        if wanted and left <= 0:
+            final = outcome.overdue(approval.to, seconds)
+        self._approvals.settle(approval.id, final.text)
+
+    def _repeat_mail(self) -> None:
+        self._unsent = False
+        try:
+            self._adopt()
+            for approval in self._approvals.repeat():
+                self._journal.note("mail repeated", id=approval.id, status=str(approval.status))
+        except TeamError as error:
+            self._repeat_soon()
+            self._journal.error("mail not repeated", error)
+
+    def _repeat_soon(self) -> None:
+        self._unsent = True
+        self._repeat = from_now(AGAIN_SECONDS)
+
+    def _adopt(self) -> None:
+        """Take up what stands in the store and nobody waits for, as where it could not be sent.
+
+        A teammate that has agreed reads no mail until it is ended; one never asked is left alone.
+        """
+        for approval in self._unfinished():
+            if self.pending(approval.to):
+                continue
+            if _never_sent(approval, _time_left(approval)[0]):
+                self._withdraw(approval, "it was not asked")
+                continue
+            one = self._take_up(approval)
+            one.answered, one.retry = not approval.is_open, from_now(0.0)
+
+    def _take_up(self, approval: Approval) -> Shutdown:
+        left, seconds = _time_left(approval)
+        one = Shutdown(
+            self._context, approval.to, from_now(max(left, 0.0)), seconds, id=approval.id
+        )
+        self._known[approval.to] = one
+        return one
+
+    def _withdraw(self, approval: Approval, why: str) -> None:
+        self._approvals.expire(approval.id)
+        self._approvals.settle(approval.id, f"{approval.to} goes on: {why}")
 
 
-def _answer(outcomes: list[Outcome]) -> Answer:
-    worst = max((outcome.exit_code for outcome in outcomes), key=_WORSE.index)
-    members = [outcome.to_json() for outcome in outcomes]
-    text = "\n".join(outcome.text for outcome in outcomes)
-    return Answer(text=text, exit_code=worst, data={"members": members})
+def _time_left(approval: Approval) -> tuple[float, float]:
+    """Return the seconds that are left for an answer, and those that there were."""
+    deadline = approval.deadline or 0.0
+    seconds = max(0.0, deadline - approval.asked)
+    return min(deadline - time.time(), seconds), seconds  # the clock may be set back
 
 
-def _seconds(arguments: Mapping[str, Any]) -> float:
-    value = arguments.get("seconds")
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value <= LONGEST_SECONDS
-    ):
-        raise NotAMessage(f"a shutdown takes 0 to {LONGEST_SECONDS} seconds")
-    return float(value)
+def _never_sent(approval: Approval, left: float) -> bool:
+    """Return whether its receiver was never asked, and can be asked no more."""
+    return approval.is_open and not approval.sent and left <= 0

@@ -12,38 +12,31 @@ if TYPE_CHECKING:
 
 
 class Signals:
-    """Catches signals until closed; readable while one has not been looked at."""
+    """Catches signals. It is readable while a signal has not been taken."""
 
     def __init__(self, *caught: signal.Signals) -> None:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
-        self._previous = {number: signal.signal(number, _remember) for number in caught}
+        for number in caught:
+            signal.signal(number, _remember)
         # The interpreter writes each signal's number here, even in the middle of a system call.
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
     def fileno(self) -> int:
-        """The descriptor to wait for."""
+        """Return the descriptor to wait for."""
         return self._reader
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """What a forked child has to close."""
+        """The descriptors that a forked child must close."""
         return (self._reader, self._writer)
 
     def take(self) -> list[signal.Signals]:
-        """The signals since the last call, in the order in which they came."""
+        """Return the signals since the last call, in the order in which they came."""
         with suppress(BlockingIOError):
             return [signal.Signals(number) for number in os.read(self._reader, 4096)]
         return []
-
-    def close(self) -> None:
-        """Restore what was before."""
-        signal.set_wakeup_fd(-1)
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        os.close(self._reader)
-        os.close(self._writer)
 
 
 def _remember(number: int, frame: FrameType | None) -> None:

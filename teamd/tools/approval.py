@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
+from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, Verdict, id_of
 from teamd.errors import StoreError
 from teamd.protocol import LEAD, new_id
-from teamd.store.approvals import AlreadyAnswered
-from teamd.store.question import Kind, Question, Verdict, id_of
 from teamd.tools import Input, Tool, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from teamd.store.approvals import Approvals
+    from teamd.approvals.store import Approvals
 
 
 class SubmitPlanInput(Input):
@@ -62,7 +61,7 @@ class SubmitPlan(Tool[SubmitPlanInput]):
         if not arguments.plan.strip():
             raise ToolError("a plan is needed; this one is empty")
         asked = self._approvals.ask(
-            Question(
+            Approval(
                 id=id_of(key or new_id()),
                 type=Kind.PLAN,
                 asker=self._name,
@@ -98,7 +97,7 @@ class ShutdownResponse(Tool[VerdictInput]):
         "reply, and remember everything when you are woken again. Otherwise reject with a reason."
     )
     Input = VerdictInput
-    repeatable: ClassVar[bool] = True  # a question is answered once
+    repeatable: ClassVar[bool] = True  # an approval is answered once
 
     def __init__(self, approvals: Approvals, name: str, ring: Callable[[str], None]) -> None:
         self._approvals = approvals
@@ -115,7 +114,7 @@ class ShutdownResponse(Tool[VerdictInput]):
         try:
             self._approvals.answer(request, by=self._name, approve=approve, reason=reason)
         except AlreadyAnswered as error:
-            if not _is_same(error.question, approve=approve, reason=reason):
+            if not _is_same(error.approval, approve=approve, reason=reason):
                 raise
         if approve:
             return "approved; you are shut down now"
@@ -146,7 +145,7 @@ class ReviewPlan(Tool[ReviewPlanInput]):
         "The teammate is told by mail, and works only once its plan is approved."
     )
     Input = ReviewPlanInput
-    repeatable: ClassVar[bool] = True  # a question is answered once
+    repeatable: ClassVar[bool] = True  # an approval is answered once
 
     def __init__(
         self,
@@ -169,9 +168,9 @@ class ReviewPlan(Tool[ReviewPlanInput]):
         try:
             answered = approvals.answer(request, by=by, approve=approve, reason=feedback)
         except AlreadyAnswered as error:
-            if not _is_same(error.question, approve=approve, reason=feedback):
+            if not _is_same(error.approval, approve=approve, reason=feedback):
                 raise
-            answered = error.question
+            answered = error.approval
         return f"{answered.status}; {answered.asker} is told"
 
     def _whose(self, request: str) -> tuple[Approvals, str]:
@@ -188,7 +187,7 @@ class ReviewPlan(Tool[ReviewPlanInput]):
         return self._approvals, LEAD
 
 
-def _is_same(question: Question, *, approve: bool, reason: str) -> bool:
+def _is_same(approval: Approval, *, approve: bool, reason: str) -> bool:
     """Whether the answer that stands is this very one: the call is repeated after a crash."""
     verdict = Verdict.APPROVED if approve else Verdict.REJECTED
-    return (question.status, question.reason) == (verdict, reason)
+    return (approval.status, approval.reason) == (verdict, reason)

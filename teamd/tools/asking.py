@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd import control
+from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import new_id
-from teamd.store import requests
-from teamd.store.requests import Answer, Request
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -35,7 +35,7 @@ class Asking:
         key: str,
         timeout_seconds: float = 30.0,
         enough: Container[ExitCode] = (ExitCode.DONE,),
-    ) -> Answer:
+    ) -> ControlReply:
         """Have something done and wait for the answer.
 
         Args:
@@ -49,9 +49,9 @@ class Asking:
             TeamError: it was refused, or there was no answer in time.
         """
         request = self._request(command, arguments, key, timeout_seconds)
-        found = requests.collect(self._paths, request.id)
+        found = control.collect(self._paths, request.id)
         if found is None:
-            requests.submit(self._paths, request)
+            control.submit(self._paths, request)
             found = await self._collected(request, timeout_seconds)
         if found.exit_code not in enough:
             raise TeamError(found.text)
@@ -65,21 +65,21 @@ class Asking:
         Raises:
             NoTeamd: there is nobody to ask.
         """
-        requests.submit(self._paths, self._request(command, arguments, key, seconds))
+        control.submit(self._paths, self._request(command, arguments, key, seconds))
 
     def _request(
         self, command: str, arguments: Mapping[str, Any], key: str, seconds: float
-    ) -> Request:
-        return Request.within(
+    ) -> ControlRequest:
+        return ControlRequest.within(
             seconds, command, arguments=arguments, id=key or new_id(), sender=self._sender
         )
 
-    async def _collected(self, request: Request, seconds: float) -> Answer:
+    async def _collected(self, request: ControlRequest, seconds: float) -> ControlReply:
         pause = _FIRST_PAUSE_SECONDS
         until = time.monotonic() + seconds
-        while (found := requests.collect(self._paths, request.id)) is None:
+        while (found := control.collect(self._paths, request.id)) is None:
             if time.monotonic() > until:
-                raise requests.overdue(seconds)
+                raise control.overdue(seconds)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         return found

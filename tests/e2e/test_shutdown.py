@@ -8,9 +8,9 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from teamd.store.approvals import Approvals
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
 from teamd.store.post import Post
-from teamd.store.question import Kind, Question
 from tests.children import holding
 from tests.e2e.handshakes import answering, at_work
 from tests.strict.replies import say, use
@@ -190,7 +190,7 @@ def test_whoever_agreed_to_what_nobody_waits_for_is_ended(project: Project) -> N
     project.wait_for("ines", "idle")
     now = time.time()
     Approvals(project.paths, Post(project.paths, durable=False, max_bytes=10_000)).ask(
-        Question(
+        Approval(
             type=Kind.SHUTDOWN, asker="lead", to="ines", content="", asked=now, deadline=now + 60
         )
     )

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from teamd import control
 from teamd.errors import ExitCode, TeamError
-from teamd.store import requests
 from teamd.store.paths import TeamPaths
 from teamd.tools.teams import DeleteTeam, TeamInput
 from tests.strict.replies import decline, say, use
@@ -146,7 +146,7 @@ def test_the_leads_tool_removes_a_team_one_of_which_had_to_be_ended(
     two: Project, code: ExitCode, *, stays: bool
 ) -> None:
     """As `teamctl delete` does. The answer stands there already: the real one takes a minute."""
-    requests.answer(web(two), "k", requests.Answer(text="what became of w", exit_code=code))
+    control.reply(web(two), "k", control.ControlReply(text="what became of w", exit_code=code))
     deleting = DeleteTeam(two.paths, "lead").call_once(TeamInput(name="web"), "k")
     if stays:
         with pytest.raises(TeamError, match="what became of w"):

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
 from teamd.states import Status
-from teamd.store.approvals import Approvals
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
-from teamd.store.question import Kind, Question
 from tests.strict.replies import say, use
 from tests.unit.life import enrol
 from tests.waiting import wait_until
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 ACTS = """
 import os, sys, time
 from pathlib import Path
-from teamd.store.approvals import Approvals
+from teamd.approvals.store import Approvals
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
-from teamd.store.question import Kind, Question
+from teamd.approvals.approval import Kind, Approval
 team, step, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
 paths = TeamPaths(Path(team))
 approvals = Approvals(paths, Post(paths, durable=True, max_bytes=10_000))
-question = Question(id="f00df00d", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0)
+question = Approval(id="f00df00d", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0)
 armed = False
 def die(event, arguments):
     global left
@@ -72,7 +72,7 @@ def test_who_asks_or_answers_is_killed_before_every_operation_on_a_file(
         enrol(paths, bob=Status.IDLE)
         post = Post(paths, durable=False, max_bytes=10_000)
         approvals = Approvals(paths, post)
-        question = Question(
+        question = Approval(
             id="f00df00d", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0
         )
         if step == "answer":

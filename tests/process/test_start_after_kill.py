@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from teamd.control import ControlRequest
 from teamd.protocol import TEAMD
 from teamd.store.mailbox import Mailbox
-from teamd.store.requests import Request
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -44,8 +44,10 @@ def test_what_a_killed_supervisor_had_in_hand_is_answered_and_not_done_again(
     """It may have been done. An id that is a path is nobody's: no answer leaves its folder."""
     project.enlist("ann")
     control = Mailbox(project.paths, TEAMD)
-    asked = [Request.within(60, "spawn", id=name, arguments={}) for name in ("one", "../two")]
-    control.put(*(request.message() for request in asked))
+    asked = [
+        ControlRequest.within(60, "spawn", id=name, arguments={}) for name in ("one", "../two")
+    ]
+    control.put(*(request.encode() for request in asked))
     control.take()
     project.start()
     answer = project.paths.replies / "one.json"

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.children import said
 from tests.strict.replies import say
 from tests.strict.server import StrictServer
@@ -38,27 +40,24 @@ from pathlib import Path
 from teamd import daemon
 from teamd.store.paths import TeamPaths
 from teamd.store.roster import Roster
+from teamd.supervisor.context import ChildProgram
 
 paths = TeamPaths(Path(sys.argv[1]) / ".team")
 supervisor = os.getpid()
 
-class Worker:
-    def load(self):
-        print("load", flush=True)
-    def caution(self):
-        pass
-    def role(self, _):
-        pass
-    def live(self, name, bell, pulse):
-        print("live", name, flush=True)
-        os.kill(supervisor, signal.SIGTERM)
-        signal.pause()
+def run(name, bell, heartbeat):
+    print("live", name, flush=True)
+    os.kill(supervisor, signal.SIGTERM)
+    signal.pause()
+
+program = ChildProgram(run=run, load=lambda: print("load", flush=True), warning=lambda: None,
+                       check_role=lambda _: None)
 
 def ready():
     ann = Roster(paths).read().get("ann")
     print("ready", ann.status, ann.process, paths.inbox("ann").read_text().count("Go."), flush=True)
 
-daemon.serve(paths, paths.settings, ready=ready, prepare=lambda *_: Worker())
+daemon.serve(paths, paths.settings, ready=ready, prepare=lambda _: program)
 """
 DECLARED = '[[teammate]]\nname = "ann"\nrole = "clerk"\nprompt = "Go."\n'
 SCRIPT = '{"turns": {"ann": [{"say": "Done."}]}}'
@@ -74,6 +73,7 @@ def test_a_start_is_ready_before_anything_slow_is_loaded_and_that_before_a_child
     assert lines == ["ready working None 1", "load", "load", "live ann"]  # again at each fork
 
 
+@pytest.mark.installed  # a forked supervisor has what the tests' server has loaded
 def test_a_start_loads_the_sdk_only_where_no_script_answers(project: Project) -> None:
     """Settings that are read again may want it all the same: then the next fork waits for it."""
     project.write("script.json", SCRIPT)

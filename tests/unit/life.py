@@ -19,11 +19,12 @@ from teamd.agent.loop import Loop
 from teamd.agent.outside import Outside
 from teamd.agent.plans import Plans
 from teamd.agent.pulse import Pulse
+from teamd.approvals.store import Approvals
+from teamd.heartbeat import Heartbeat
 from teamd.identity import Identity
 from teamd.models import Ask, Reply, Usage
 from teamd.protocol import STATE_TYPE, TEAMD, Message
 from teamd.states import Status
-from teamd.store.approvals import Approvals
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
@@ -31,7 +32,6 @@ from teamd.store.roster import Member, Roster, Team
 from teamd.store.transcript import Transcript
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan
-from teamd.vitals import Vitals
 from tests.strict.issued import Issued
 from tests.strict.replies import Answer, say
 from tests.strict.rules import VERSION, Terms, check_create
@@ -52,7 +52,7 @@ NEVER_SECONDS = 3600.0
 
 def quiet_pulse() -> Pulse:
     """A pulse that nobody feels."""
-    return Pulse(Vitals(), every_seconds=NEVER_SECONDS)
+    return Pulse(Heartbeat(), every_seconds=NEVER_SECONDS)
 
 
 def replied(answer: Answer) -> Reply:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict, id_of
+from teamd.approvals.store import Approvals
 from teamd.errors import StoreError, TeamError
 from teamd.states import Status
-from teamd.store.approvals import AlreadyAnswered, Approvals, NoSuchQuestion
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
-from teamd.store.question import Kind, Question, Verdict, id_of
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def approvals(paths: TeamPaths, post: Post) -> Approvals:
     return Approvals(paths, post)
 
 
-def asked(approvals: Approvals, kind: tuple[str, str, Kind] = PLAN, **facts: Any) -> Question:
+def asked(approvals: Approvals, kind: tuple[str, str, Kind] = PLAN, **facts: Any) -> Approval:
     asker, to, what = kind
-    question = Question(
+    question = Approval(
         asker=asker, to=to, type=what, content="First this.", asked=time.time(), **facts
     )
     return approvals.ask(question)
@@ -82,7 +82,7 @@ def test_only_the_one_that_was_asked_can_answer(
         answered = approvals.answer(question.id, by=by, approve=True)
         assert answered.status is Verdict.APPROVED
         return
-    with pytest.raises(NoSuchQuestion, match=f"is for {question.to} to answer, not for {by}"):
+    with pytest.raises(NoSuchApproval, match=f"is for {question.to} to answer, not for {by}"):
         approvals.answer(question.id, by=by, approve=True)
     assert approvals.find(question.id) == question
 
@@ -239,13 +239,13 @@ def test_an_answer_to_a_team_that_is_gone_is_no_failure_of_who_answers(
 def test_an_unknown_id_is_refused_with_the_open_ones_that_may_be_answered(
     approvals: Approvals,
 ) -> None:
-    with pytest.raises(NoSuchQuestion, match="no request 'abcd' to answer; none is open"):
+    with pytest.raises(NoSuchApproval, match="no request 'abcd' to answer; none is open"):
         approvals.match("abcd")
     plan, shutdown = asked(approvals), asked(approvals, SHUTDOWN)
-    with pytest.raises(NoSuchQuestion) as caught:
+    with pytest.raises(NoSuchApproval) as caught:
         approvals.match("xyz")
     assert f"open are: {plan.id} (plan_approval_request of bob)" in str(caught.value)
-    with pytest.raises(NoSuchQuestion) as caught:
+    with pytest.raises(NoSuchApproval) as caught:
         approvals.answer("xyz", by="bob", approve=True)
     assert f"open are: {shutdown.id} (shutdown_request of lead)" in str(caught.value)
 
@@ -254,9 +254,9 @@ def test_the_beginning_of_an_id_is_enough_unless_two_begin_so(approvals: Approva
     one, two = asked(approvals, id="abcd11"), asked(approvals, id="abcd22")
     assert approvals.match("abcd1") == one
     assert approvals.match("ABCD2") == two
-    with pytest.raises(NoSuchQuestion, match="several requests begin with 'abcd': abcd11, abcd22"):
+    with pytest.raises(NoSuchApproval, match="several requests begin with 'abcd': abcd11, abcd22"):
         approvals.match("abcd")
-    with pytest.raises(NoSuchQuestion, match="no request 'abc'"):
+    with pytest.raises(NoSuchApproval, match="no request 'abc'"):
         approvals.match("abc")
 
 
@@ -281,14 +281,14 @@ def test_no_id_leads_out_of_the_folder(
 @given(content=st.binary() | st.text().map(str.encode) | st.just(b'{"id": 3}'))
 def test_a_file_that_holds_no_question_is_passed_over(content: bytes) -> None:
     """Somebody may write anything there; `teamctl requests` shows the rest."""
-    assert Question.decode(content) is None
+    assert Approval.decode(content) is None
 
 
 def test_a_question_comes_back_from_its_file() -> None:
-    question = Question(
+    question = Approval(
         type=Kind.PLAN, asker="bob", to="lead", content="ä\ud800", asked=1.5, reason="r", task="t"
     )
-    assert Question.decode(question.encode()) == question
+    assert Approval.decode(question.encode()) == question
 
 
 def test_only_ended_handshakes_are_swept(approvals: Approvals, paths: TeamPaths) -> None:
@@ -299,7 +299,7 @@ def test_only_ended_handshakes_are_swept(approvals: Approvals, paths: TeamPaths)
     approvals.answer(ended.id, by="bob", approve=True)
     approvals.settle(ended.id)
     for path in paths.requests.glob("*.json"):
-        old = Question.decode(path.read_bytes())
+        old = Approval.decode(path.read_bytes())
         assert old is not None
         if old.answered is not None:
             document = {**old.to_json(), "answered": old.answered - 90 * 86_400}

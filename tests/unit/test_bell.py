@@ -10,7 +10,7 @@ import pytest
 
 from teamd.agent.bell import Bell, SupervisorGoneError
 from teamd.agent.pulse import Pulse
-from teamd.vitals import Vitals
+from teamd.heartbeat import Heartbeat
 from tests.unit.life import NEVER_SECONDS, quiet_pulse
 from tests.waiting import until
 
@@ -55,7 +55,7 @@ def test_a_ring_before_the_waiting_counts(pipe: list[int]) -> None:
 
 def test_who_waits_for_a_ring_rests(pipe: list[int]) -> None:
     """Otherwise an idle teammate would compute, and its silence be taken for a hang."""
-    vitals = Vitals()
+    vitals = Heartbeat()
 
     async def scenario() -> None:
         pulse = Pulse(vitals, every_seconds=NEVER_SECONDS)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd import damaged
 from teamd.protocol import TEAMD, Message
-from teamd.store import damaged
 from teamd.store.entries import Terms
 from teamd.store.ledger import Ledger
 from teamd.store.mailbox import EMPTY, Mailbox

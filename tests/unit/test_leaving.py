@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from teamd.approvals.approval import Approval, Kind, Verdict
 from teamd.models import UnusableError
 from teamd.protocol import SHUTDOWN_ANSWER_TYPE, TEAMD
 from teamd.store.mailbox import Mailbox
-from teamd.store.question import Kind, Question, Verdict
 from tests.strict.replies import say, use
 from tests.unit.life import Do, Life
 from tests.waiting import until
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def ask(life: Life, **facts: Any) -> str:
     """Ask alice to shut down, as the supervisor does; returns the request's id."""
     to = facts.pop("to", "alice")
-    question = Question(
+    question = Approval(
         type=Kind.SHUTDOWN, asker="lead", to=to, content="Please.", asked=time.time(), **facts
     )
     life.approvals.ask(question)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from teamd.agent.plans import ACTING
+from teamd.approvals.approval import Kind, Verdict
 from teamd.protocol import Message
 from teamd.states import Status
-from teamd.store.question import Kind, Verdict
 from teamd.store.roster import Member, Roster, Team
 from teamd.tools import Toolbox
 from tests.strict.replies import say, use
@@ -21,7 +21,7 @@ from tests.unit.life import Do, Life, Player, enrol
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.store.question import Question
+    from teamd.approvals.approval import Approval
 
 SUBMIT = ("submit_plan", {"plan": "First this, then that."})
 
@@ -50,13 +50,13 @@ def lives(life: Life, *plays: Any, calls: int) -> None:
     life.live(calls=calls)
 
 
-def submitted(life: Life) -> Question:
+def submitted(life: Life) -> Approval:
     """Let her submit a plan and end her turn; returns the question."""
     lives(life, use(SUBMIT), say("I wait."), calls=2)
     return [q for q in life.approvals.all() if q.type == Kind.PLAN][-1]
 
 
-def approved(life: Life) -> Question:
+def approved(life: Life) -> Approval:
     """Let her submit a plan, have it approved, and let her read that."""
     plan = submitted(life)
     life.approvals.answer(plan.id, by="lead", approve=True, reason="Good.")

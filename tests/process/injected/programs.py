@@ -16,6 +16,7 @@ from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.roster import Roster
 from teamd.store.transcript import Transcript
+from teamd.supervisor.context import ChildProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,22 +46,15 @@ def update(paths: TeamPaths) -> None:
     Roster(paths).update(one_more)
 
 
-class Idle:
-    """A teammate that does nothing, for as long as there is a supervisor."""
+def idle(*_: object) -> int:
+    """Be a teammate that does nothing, for as long as there is a supervisor."""
+    while True:
+        signal.pause()
 
-    def live(self, *_: object) -> int:
-        """Wait for the signal that ends it."""
-        while True:
-            signal.pause()
 
-    def load(self) -> None:
-        """Nothing is slow to load."""
-
-    def caution(self) -> None:
-        """Nothing is to be said."""
-
-    def role(self, _: str) -> None:
-        """No role has a file."""
+IDLE: Final = ChildProgram(
+    run=idle, load=lambda: None, warning=lambda: None, check_role=lambda _: None
+)
 
 
 def supervise(paths: TeamPaths) -> None:
@@ -77,7 +71,7 @@ def supervise(paths: TeamPaths) -> None:
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
 
     try:
-        daemon.serve(paths, paths.settings, ready=ready, prepare=lambda *_: Idle())
+        daemon.serve(paths, paths.settings, ready=ready, prepare=lambda _: IDLE)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 

@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode
 from teamd.protocol import TEAMD
 from teamd.states import Status
 from teamd.store import files
 from teamd.store.mailbox import Mailbox
-from teamd.store.requests import Answer, Request
 from teamd.store.roster import Roster
 from tests.process.injected.injections import Injection, clean, program
 from tests.process.injected.operations import enlist
@@ -86,14 +86,14 @@ def ask(paths: TeamPaths, name: str) -> None:
     """Ask for a teammate; the request has its name as id, and so has its prompt."""
     arguments = {"name": name, "role": "clerk", "prompt": "Go."}
     deadline = time.time() + _LONG_SECONDS
-    request = Request(command="spawn", arguments=arguments, deadline=deadline, id=name)
-    Mailbox(paths, TEAMD, durable=False).put(request.message())
+    request = ControlRequest(command="spawn", arguments=arguments, deadline=deadline, id=name)
+    Mailbox(paths, TEAMD, durable=False).put(request.encode())
 
 
-def answer(paths: TeamPaths, name: str) -> Answer | None:
+def answer(paths: TeamPaths, name: str) -> ControlReply | None:
     """What the supervisor said."""
     content = files.read(paths.replies / f"{name}.json")
-    return None if content is None else Answer.decode(content)
+    return None if content is None else ControlReply.decode(content)
 
 
 def left(paths: TeamPaths) -> list[int]:

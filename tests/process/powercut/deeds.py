@@ -93,11 +93,11 @@ def enlist(paths: TeamPaths) -> None:
 
 def ask(paths: TeamPaths) -> None:
     """Have bob submit a plan."""
-    from teamd.store.approvals import Approvals
+    from teamd.approvals.approval import Approval, Kind
+    from teamd.approvals.store import Approvals
     from teamd.store.post import Post
-    from teamd.store.question import Kind, Question
 
-    plan = Question(id="abcdef", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0)
+    plan = Approval(id="abcdef", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0)
     Approvals(paths, Post(paths, durable=True, max_bytes=_LONG)).ask(plan)
 
 
@@ -173,7 +173,7 @@ def damage(paths: TeamPaths) -> None:
 
 def mend(paths: TeamPaths) -> None:
     """Put damaged files aside, as a start does."""
-    from teamd.store.damaged import repair
+    from teamd.damaged import repair
 
     assert list(repair(paths, lambda *_: None))
 

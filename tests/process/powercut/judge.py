@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.approvals.store import Approvals
+from teamd.damaged import repair
 from teamd.errors import TeamError
 from teamd.protocol import LEAD, TEAMD, USER
 from teamd.states import Status
-from teamd.store.approvals import Approvals
 from teamd.store.board import Board
-from teamd.store.damaged import repair
 from teamd.store.ledger import Ledger
 from teamd.store.mailbox import EMPTY, Mailbox
 from teamd.store.paths import TeamPaths

@@ -1,4 +1,4 @@
-"""One forked process: the only module that forks."""
+"""One forked process: the only module that forks, and that calls prctl(2)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import sys
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from teamd.identity import Identity
 from teamd.states import ChildExit
-from teamd.supervisor import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_RESET: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Child:
             os.kill(self.identity.pid, number)
 
     def reap(self) -> int | None:
-        """The exit code if it has ended (negative: the signal), `None` while it lives.
+        """Return the exit code if it has ended (negative: the signal), `None` while it lives.
 
         Afterwards the child is gone and its bell closed.
         """
@@ -59,7 +60,7 @@ def fork(run: Callable[[int], int], *, close: Iterable[int]) -> Child:
     Args:
         run: gets the reading end of its bell, non-blocking.
         close: the descriptors that are the parent's alone: a lock or the writing end of another
-            bell that lived on in a child would outlive its owner.
+            bell that stayed open in a child would outlive its owner.
 
     Raises:
         OSError: there are no processes or descriptors left.
@@ -103,10 +104,35 @@ def _live(
             os.close(fd)
         os.setsid()  # a Ctrl-C in the supervisor's terminal is the supervisor's
         # Not SIGTERM: one that is stopped would never hear it, and live on with all under it.
-        kernel.die_with_parent(signal.SIGKILL, parent)
-        kernel.become_subreaper()
+        _die_with_parent(signal.SIGKILL, parent)
+        become_subreaper()
         code = run(bell)
     except BaseException:  # noqa: BLE001 -- nothing may return into the parent's code
         traceback.print_exc(file=sys.stderr)
     finally:
         os._exit(code)
+
+
+def become_subreaper() -> None:
+    """Adopt descendants whose parents end, so that none gets away by double forking. Linux only."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _die_with_parent(number: signal.Signals, parent: int) -> None:
+    """Be sent a signal when the parent ends, also when it has ended already.
+
+    Elsewhere than on Linux the end of file in the bell's pipe tells the same.
+    """
+    _prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform != "linux":
+        return
+    import ctypes  # noqa: PLC0415 -- not needed elsewhere
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")

@@ -1,16 +1,17 @@
-"""One question and its answer, as they stand in a file of `.team/requests/`."""
+"""An approval that one member asks of another, as it stands in a file of `.team/requests/`."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.errors import TeamError
 from teamd.protocol import PLAN_TYPE, SHUTDOWN_TYPE, is_moment
 
 if TYPE_CHECKING:
@@ -21,14 +22,14 @@ _ID_BYTES: Final = 6  # short enough to be typed, long enough for one team
 
 
 class Kind(StrEnum):
-    """What is asked; the set is open, these are those that teamd knows what to do about."""
+    """What is asked for. The set is open; these are the kinds that teamd acts on."""
 
     SHUTDOWN = SHUTDOWN_TYPE
     PLAN = PLAN_TYPE
 
 
 class Verdict(StrEnum):
-    """How a question stands."""
+    """The state of an approval."""
 
     OPEN = "open"
     APPROVED = "approved"
@@ -37,12 +38,12 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Something that one member asks another to approve or to reject.
+class Approval:
+    """Something that one member asks another to approve: a plan, or a shutdown.
 
     Attributes:
-        asker: who asked, and is told the answer; `from` in JSON.
-        to: the only one that may answer.
+        asker: the member that asked and is told the answer; `from` in JSON.
+        to: the only member that may answer.
         asked: seconds since the epoch, as are `deadline` and `answered`.
         sent: whether it stands in the inbox of `to`.
         told: whether the answer stands in the asker's.
@@ -88,33 +89,21 @@ class Question:
         return not self.told or bool(self.listeners)
 
     def to_json(self) -> dict[str, Any]:
-        """The question as its file and `--json` show it."""
-        return {
-            **self.extra,
-            "id": self.id,
-            "type": self.type,
-            "from": self.asker,
-            "to": self.to,
-            "content": self.content,
-            "asked": self.asked,
-            "deadline": self.deadline,
-            "status": str(self.status),
-            "answered": self.answered,
-            "reason": self.reason,
-            "sent": self.sent,
-            "told": self.told,
-            "settled": self.settled,
-            "task": self.task,
-            "listeners": list(self.listeners),
+        """Return the approval as its file and `--json` show it."""
+        values = {
+            "from" if field.name == "asker" else field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "extra"
         }
+        return {**self.extra, **values, "listeners": list(self.listeners)}
 
     def encode(self) -> bytes:
-        """The content of its file."""
+        """Return the content of its file."""
         return json.dumps(self.to_json(), indent=1).encode() + b"\n"
 
     @classmethod
-    def decode(cls, content: bytes) -> Question | None:
-        """Read a file; `None` where it holds no question: somebody wrote into it."""
+    def decode(cls, content: bytes) -> Approval | None:
+        """Read a file; return `None` where it holds no approval: somebody wrote into it."""
         try:
             fields = json.loads(content)
             asked, answered, deadline = (
@@ -145,5 +134,21 @@ class Question:
 
 
 def id_of(key: str) -> str:
-    """The id of the question that one very tool call asks, also when it is repeated."""
+    """Return the id of the approval that a tool call asks for, the same when it is repeated."""
     return sha256(key.encode()).hexdigest()[: 2 * _ID_BYTES]
+
+
+class NoSuchApproval(TeamError):
+    """No approval has that id, or it is for another member to answer."""
+
+
+class AlreadyAnswered(TeamError):
+    """The approval is no longer open; `approval` is as it stands."""
+
+    def __init__(self, approval: Approval) -> None:
+        self.approval = approval
+        if approval.status is Verdict.EXPIRED:
+            why = "is no longer open: nobody waits for its answer"
+        else:
+            why = f"was {approval.status} already"
+        super().__init__(f"request {approval.id} {why}")

@@ -1,4 +1,4 @@
-"""What both commands share: the options that name a team, and the edge where errors end."""
+"""The part that both commands share: options that name a team, and the edge where errors end."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ INTERRUPTED: Final = 130  # 128 + SIGINT, as shells say it
 
 @dataclass(slots=True)
 class Choice:
-    """What one call of a command is about.
+    """The team and settings that one call of a command is about.
 
     Attributes:
         team_dir: a team directory; this and the others are `None` for that of the current folder.
         team: or a team's name.
         config: the settings file.
-        done: what has been done that cannot be taken back, for whoever cannot read the output.
+        done: what has been done and cannot be undone, in case the output cannot be written.
     """
 
     team_dir: str | None = None
@@ -48,7 +48,7 @@ class Choice:
     done: str = ""
 
     def addressed(self, text: str) -> str:
-        """A sentence of ours, with the commands that it names reaching the team that is meant."""
+        """Return a sentence of ours with `--team` in the commands that it names, where needed."""
         try:
             chosen = places.named(self.team_dir, self.team)
         except TeamError:  # no team can have that name
@@ -56,15 +56,15 @@ class Choice:
         return text if chosen is None else chosen.addressed(text)
 
     def existing(self) -> TeamPaths:
-        """The team that is meant, which must be there."""
+        """Return the team that is meant, which must be there."""
         return places.existing(self.team_dir, self.team)
 
     def existing_or_here(self) -> TeamPaths:
-        """The team that is meant, or the place for a new one."""
+        """Return the team that is meant, or the place for a new one."""
         return places.existing_or_here(self.team_dir, self.team)
 
     def settings_file(self, team: TeamPaths) -> Path:
-        """The file whose settings apply; it may be missing unless `--config` names it.
+        """Return the file whose settings apply; it may be missing unless `--config` names it.
 
         Raises:
             SettingsError: the file that is named is not there.
@@ -77,7 +77,7 @@ class Choice:
         return file
 
     def settings(self, team: TeamPaths) -> Settings:
-        """The settings that apply to a team."""
+        """Return the settings that apply to a team."""
         from teamd.settings import load  # noqa: PLC0415 -- 15 ms, only where settings count
 
         return load(self.settings_file(team), folder=team.home)
@@ -114,7 +114,7 @@ def team_options(command: F) -> F:
 
 
 class Seconds(click.ParamType[float]):
-    """A time in seconds that something may take: finite, and zero only where that means `now`."""
+    """A time limit in seconds: finite, and zero only where that means `now`."""
 
     name = "seconds"
 
@@ -124,7 +124,7 @@ class Seconds(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read it, or fail with a sentence."""
+        """Return the seconds, or fail with a sentence."""
         try:
             seconds = float(value)
         except ValueError:
@@ -137,22 +137,8 @@ class Seconds(click.ParamType[float]):
 pass_choice = click.make_pass_decorator(Choice, ensure=True)
 
 
-def print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 -- click's callback
-    """Print the version and end."""
-    if wanted and not context.resilient_parsing:
-        from importlib.metadata import version  # noqa: PLC0415 -- 20 ms that no command needs
-
-        click.echo(f"{context.find_root().info_name} {version('teamd')}")
-        context.exit()
-
-
-version_option = click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=print_version,
-    help="Print the version.",
+version_option = click.version_option(
+    package_name="teamd", message="%(prog)s %(version)s", help="Print the version."
 )
 
 
@@ -187,7 +173,7 @@ def _open_standard_streams() -> None:
 
 
 def _explain(error: BaseException, name: str, choice: Choice) -> int:
-    """Say on standard error what a person should know of an error; returns the exit code."""
+    """Explain an error on standard error; return the exit code."""
     match error:
         case click.exceptions.Exit():
             code = int(error.exit_code)

@@ -1,4 +1,4 @@
-"""Answering a question that a teammate has asked you."""
+"""Answers to what a teammate asks you to approve."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import click
 
 from teamctl import output
 from teamctl.input import text_or_stdin
-from teamd.errors import ExitCode, TeamError
+from teamd.approvals.approval import Kind
+from teamd.approvals.store import Approvals
+from teamd.errors import ExitCode
 from teamd.protocol import LEAD
-from teamd.store import places
-from teamd.store.approvals import Approvals
 from teamd.store.post import Post
-from teamd.store.question import Kind
 
 if TYPE_CHECKING:
-    from teamd.commandline import Choice
+    from teamd.cli import Choice
 
 WORDS = {Kind.PLAN: "plan", Kind.SHUTDOWN: "shutdown"}
 
 
 def approvals(choice: Choice) -> Approvals:
-    """The team's questions."""
+    """Return the team's approvals."""
     team = choice.existing()
     mail = choice.settings(team).mail
     post = Post(team, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
@@ -30,26 +29,15 @@ def approvals(choice: Choice) -> Approvals:
 
 
 def answer(choice: Choice, beginning: str, *, approve: bool, reason: str | None) -> int:
-    """Answer the one whose id begins so, and say what was answered.
+    """Answer the approval whose id begins so, and say what was answered.
 
     Raises:
         TeamError: there is none, it is not yours to answer, or it is open no more.
     """
     asked = approvals(choice)
-    question = asked.match(beginning)
+    approval = asked.match(beginning)
     said = text_or_stdin(reason or "").strip()
-    answered = asked.answer(question.id, by=LEAD, approve=approve, reason=said)
+    answered = asked.answer(approval.id, by=LEAD, approve=approve, reason=said)
     what = WORDS.get(answered.type, answered.type)  # type: ignore[call-overload] # a type is a text
     click.echo(f"{answered.status} the {what} of {output.plain(answered.asker)} ({answered.id})")
     return ExitCode.DONE
-
-
-def open_ids(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
-    """The ids of open questions that begin so, for the shell's completion."""
-    named = context.find_root().params.get("team_dir")
-    try:
-        team = places.existing(named)
-        found = Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()
-    except TeamError:
-        return []  # whoever presses Tab wants no error
-    return [q.id for q in found if q.to == LEAD and q.id.startswith(begun.lower())]

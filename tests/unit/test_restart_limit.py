@@ -5,20 +5,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.supervisor.restarts import LONGEST_DELAY_SECONDS, Crashes, Tolerance
+from teamd.supervisor.restart_limit import LONGEST_DELAY_SECONDS, Crashes, RestartLimit
 
-TOLERANCE = Tolerance(crashes=5, within_seconds=60)
+LIMIT = RestartLimit(intensity=5, period_seconds=60)
 
 
 def test_the_first_restart_comes_at_once_and_each_later_one_later() -> None:
     crashes = Crashes()
-    delays = [crashes.note(float(moment), TOLERANCE) for moment in range(5)]
+    delays = [crashes.note(float(moment), LIMIT) for moment in range(5)]
     assert delays == [0.1, 0.2, 0.4, 0.8, 1.6]
 
 
 def test_one_crash_more_than_is_borne_is_too_many() -> None:
     crashes = Crashes()
-    delays = [crashes.note(10.0, TOLERANCE) for _ in range(6)]
+    delays = [crashes.note(10.0, LIMIT) for _ in range(6)]
     assert None not in delays[:5]
     assert delays[5] is None
 
@@ -26,23 +26,23 @@ def test_one_crash_more_than_is_borne_is_too_many() -> None:
 def test_old_crashes_count_no_more() -> None:
     """A teammate that crashes once an hour goes on for ever."""
     crashes = Crashes()
-    assert {crashes.note(hour * 3600.0, TOLERANCE) for hour in range(100)} == {0.1}
+    assert {crashes.note(hour * 3600.0, LIMIT) for hour in range(100)} == {0.1}
 
 
 def test_any_number_of_crashes_can_be_borne() -> None:
     """The figure is a setting, and the delay doubles with each: a float ends at 2 ** 1024."""
     crashes = Crashes()
-    tolerance = Tolerance(crashes=1_000_000, within_seconds=60)
-    delays = [crashes.note(1.0, tolerance) for _ in range(2000)]
+    limit = RestartLimit(intensity=1_000_000, period_seconds=60)
+    delays = [crashes.note(1.0, limit) for _ in range(2000)]
     assert delays[-1] == LONGEST_DELAY_SECONDS
 
 
 def test_a_person_who_asks_for_another_try_gets_all_of_them() -> None:
     crashes = Crashes()
     for _ in range(6):
-        crashes.note(1.0, TOLERANCE)
+        crashes.note(1.0, LIMIT)
     crashes.forgive()
-    assert crashes.note(1.0, TOLERANCE) == 0.1
+    assert crashes.note(1.0, LIMIT) == 0.1
 
 
 @given(
@@ -53,12 +53,12 @@ def test_a_person_who_asks_for_another_try_gets_all_of_them() -> None:
 def test_it_is_given_up_exactly_when_too_many_fall_into_the_window(
     gaps: list[float], crashes: int, within: float
 ) -> None:
-    tolerance = Tolerance(crashes=crashes, within_seconds=within)
+    limit = RestartLimit(intensity=crashes, period_seconds=within)
     noted, moments, now = Crashes(), [], 0.0
     for gap in gaps:
         now += gap
         moments.append(now)
         recent = [moment for moment in moments if now - moment <= within]
-        delay = noted.note(now, tolerance)
+        delay = noted.note(now, limit)
         assert (delay is None) == (len(recent) > crashes)
         assert delay is None or 0.1 <= delay <= LONGEST_DELAY_SECONDS

@@ -10,8 +10,8 @@ import pytest
 from teamd.journal import Journal
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
-from teamd.store.roster import Roster, Team
-from teamd.supervisor.register import Register
+from teamd.store.roster import Team
+from teamd.supervisor.roster_writer import RosterWriter
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
@@ -30,14 +30,12 @@ def test_of_trouble_somebody_is_told_who_can_read_it(
     paths.create()
     post = Post(paths, durable=False, max_bytes=1000)
     with closing(Journal(paths.log("teamd"), "teamd")) as journal:
-        register = Register(
-            roster=Roster(paths), post=post, journal=journal, team_name="default", log_of=paths.log
-        )
+        writer = RosterWriter(post, journal, team_name="default")
         for member in ("lead", "bob"):
-            register.admit(member, "r", None)
-        register.publish()
-        register.stuck(name, "no progress", restart=False)
-        register.failed(name, "it crashed")
+            writer.admit(member, "r", None)
+        writer.publish()
+        writer.stuck(name, "no progress", restart=False)
+        writer.failed(name, "it crashed")
     stuck, failed = (message.content for message in post.mailbox(told).peek())
     assert stuck.startswith(f"{name} is stuck: no progress; ")
     assert stuck.endswith(f"{again} then lets it go on")
@@ -63,14 +61,12 @@ def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_i
     paths.create()
     post = Post(paths, durable=False, max_bytes=1000)
     with closing(Journal(paths.log("teamd"), "teamd")) as journal:
-        register = Register(
-            roster=Roster(paths), post=post, journal=journal, team_name="web", log_of=paths.log
-        )
+        writer = RosterWriter(post, journal, team_name="web")
         if led:
-            register.admit("lead", "lead", None)
-        register.admit("bob", "r", None, spawned_by=spawned_by)
-        register.publish()
-        register.failed("bob", "it crashed")
+            writer.admit("lead", "lead", None)
+        writer.admit("bob", "r", None, spawned_by=spawned_by)
+        writer.publish()
+        writer.failed("bob", "it crashed")
     assert post.above("bob") == told
     (news,) = post.inbox(told).peek()
     assert news.content.startswith("bob has failed")

@@ -9,43 +9,44 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from teamd import clocks
 from teamd.clocks import Deadline
+from teamd.heartbeat import Heartbeat
 from teamd.states import ChildExit
-from teamd.supervisor.child import fork
-from teamd.supervisor.life import Life, how_it_ended, no_progress
+from teamd.supervisor.exits import describe_exit
+from teamd.supervisor.fork import fork
+from teamd.supervisor.life import Life
 from teamd.supervisor.lifecycle import TABLE, Action, Event, State
-from teamd.supervisor.vigil import Vigil
-from teamd.vitals import Vitals
+from teamd.supervisor.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from teamd.identity import Identity
     from teamd.journal import Journal
-    from teamd.supervisor.life import Register
-    from teamd.supervisor.restarts import Tolerance
-    from teamd.supervisor.vigil import Silence
+    from teamd.supervisor.restart_limit import RestartLimit
+    from teamd.supervisor.roster_writer import RosterWriter
+    from teamd.supervisor.watchdog import HeartbeatPolicy
 
 KILL_AGAIN_SECONDS: Final = 1.0
 # A full disk or a full process table is the machine's trouble: however long it lasts, the teammate
 # is not given up for it, and goes on once it is over.
 TROUBLE_SECONDS: Final = 5.0
-_HEALTHY_SECONDS: Final = 60.0  # who has lived for so long was not hindered from the start
+_HEALTHY_SECONDS: Final = 60.0  # a process that lived for so long could read its files
 _HINDRANCES: Final = 3  # in a row, and somebody is told: it may not pass by itself
 _SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
+_ENDING: Final = (State.STOPPING, State.KILLED)
 
-Run: TypeAlias = Callable[[str, int, Vitals], int]
+Run: TypeAlias = Callable[[str, int, Heartbeat], int]
 
 
-class Teammates:
-    """All of them.
+class Children:
+    """The processes of all teammates.
 
     Args:
-        run: what a child does: gets name, bell and vitals, returns its exit code.
-        load: loads what the next child needs, unless it is loaded; nobody is forked before `begin`.
-        register: told of every change.
-        tolerance: how many crashes of one teammate are borne.
-        blame: told of every end before the next start: name, pid and exit code.
-        silence: what is made of one that shows no sign of life.
+        run: what a child does: gets name, bell and heartbeat, returns its exit code.
+        load: loads what the next child needs; nobody is forked before `begin`.
+        roster: told of every change.
+        restart_limit: returns the limit in force now.
+        blame: gets name, pid and exit code of each ended process, before the next one starts.
         private: the supervisor's own descriptors, which no child may keep.
     """
 
@@ -54,20 +55,20 @@ class Teammates:
         *,
         run: Run,
         load: Callable[[], None],
-        register: Register,
+        roster: RosterWriter,
         journal: Journal,
-        tolerance: Callable[[], Tolerance],
+        restart_limit: Callable[[], RestartLimit],
         blame: Callable[[str, int, int], None],
-        silence: Silence,
+        heartbeats: HeartbeatPolicy,
         private: list[int],
     ) -> None:
         self._run = run
         self._load = load
         self._begun = False
-        self._register = register
-        self._tolerance = tolerance
+        self._roster = roster
+        self._restart_limit = restart_limit
         self._blame = blame
-        self._silence = silence
+        self._heartbeats = heartbeats
         self._journal = journal
         self._private = private
         self._lives: dict[str, Life] = {}
@@ -79,13 +80,13 @@ class Teammates:
 
     def start(self, name: str) -> None:
         """Give a teammate a process, unless it has one; earlier crashes count no more."""
-        life = self._lives.setdefault(name, Life(name))
+        life = self._life(name)
         life.forgive()
         self._step(life, Event.WANTED)
 
     def restart(self, name: str, *, seconds: float) -> None:
         """Give a teammate a new process; a `stop` that comes meanwhile is the last word."""
-        self._lives.setdefault(name, Life(name)).forgive()
+        self._life(name).forgive()
         self.stop(name, seconds=seconds, again=True)
 
     def stop(
@@ -96,21 +97,17 @@ class Teammates:
         then: Callable[[bool], None] | None = None,
         again: bool = False,
     ) -> None:
-        """End a teammate's process: politely, and by force when the time is over.
+        """End a teammate's process: politely, and by force `seconds` from now.
 
-        Args:
-            name: the teammate's.
-            seconds: until force is used, from now; an earlier bound stays.
-            then: called when it has ended, with whether it took force.
-            again: whether to start it then.
+        An earlier bound stays. When the process has ended, `then` is called with whether that took
+        force, and with `again` another one starts.
         """
-        life = self._lives.setdefault(name, Life(name))
+        life = self._life(name)
         life.again = again
         if then is not None:
             life.when_ended.append(then)
         due = Deadline.after(seconds, clocks.awake)  # asleep, it could not end
-        already = life.state in (State.STOPPING, State.KILLED)
-        if not (already and life.due is not None and life.due.left < seconds):
+        if not (life.state in _ENDING and life.due is not None and life.due.left < seconds):
             life.due = due
         self._step(life, Event.UNWANTED)
 
@@ -124,12 +121,16 @@ class Teammates:
         """Wake those of the names that have a process."""
         for name in names:
             life = self._lives.get(name)
-            if life is not None and life.child is not None and life.vigil is not None:
+            if life is not None and life.child is not None and life.watchdog is not None:
                 life.child.ring()
-                life.vigil.ring(clocks.awake())
+                life.watchdog.ring(clocks.awake())
+
+    def ring_all(self) -> None:
+        """Wake everybody that has a process."""
+        self.ring(list(self._lives))
 
     def reap(self) -> bool:
-        """Take note of every process that has ended; returns whether there was one."""
+        """Take note of every process that has ended; return whether there was one."""
         ended = False
         for life in list(self._lives.values()):
             if life.child is not None and (code := life.child.reap()) is not None:
@@ -137,7 +138,7 @@ class Teammates:
                 self._journal.note("exited", name=life.name, code=code, pid=pid)
                 self._blame(life.name, pid, code)
                 life.child = None
-                life.vigil = None
+                life.watchdog = None
                 ended = True
                 self._crash(life, code)
         return ended
@@ -149,70 +150,65 @@ class Teammates:
                 life.due = Deadline.after(KILL_AGAIN_SECONDS)
                 self._step(life, Event.DUE)
 
-    def look_after(self) -> None:
-        """See who shows no sign of life for too long, and who does so again."""
+    def check_heartbeats(self) -> None:
+        """See whose heartbeat has been missing for too long, and whose has come back."""
         now = clocks.awake()
         for life in self._lives.values():
-            if life.vigil is not None:
-                silent = life.vigil.silent(now, self._silence)
-                reason = no_progress(self._silence.seconds)
-                self._step(life, Event.SILENT if silent else Event.HEARD, reason)
+            if life.watchdog is not None:
+                event = Event.SILENT if life.watchdog.expired(now) else Event.HEARD
+                self._step(life, event, self._heartbeats.violation)
 
     def next_due_seconds(self) -> float | None:
-        """How long until `do_due` or `look_after` has something to do."""
-        left = min((life.left(self._silence) for life in self._lives.values()), default=math.inf)
+        """Return the seconds until `do_due` or `check_heartbeats` has something to do."""
+        beat = self._heartbeats.beat_seconds
+        left = min((life.left(beat) for life in self._lives.values()), default=math.inf)
         return None if left == math.inf else max(0.0, left)
-
-    def kill(self, name: str) -> None:
-        """Kill a teammate's process; it counts as a crash."""
-        life = self._lives.get(name)
-        if life is not None:
-            self._signal(life, signal.SIGKILL)
 
     def interrupt(self, name: str) -> None:
         """Have a teammate break off its turn; its process goes on."""
-        life = self._lives.get(name)
-        if life is not None:
-            self._signal(life, signal.SIGINT)
+        self._signal(self._life(name), signal.SIGINT)
 
     def process(self, name: str) -> Identity | None:
-        """The process of a teammate, if it has one."""
+        """Return the process of a teammate, if it has one."""
         life = self._lives.get(name)
         return life.child.identity if life is not None and life.child is not None else None
 
     def state(self, name: str) -> State:
-        """How the process of a teammate is."""
+        """Return the state of a teammate's process."""
         life = self._lives.get(name)
         return State.ABSENT if life is None else life.state
 
+    def ending(self, name: str) -> bool:
+        """Return whether a teammate's process is being ended."""
+        return self.state(name) in _ENDING
+
     def active(self) -> list[str]:
-        """Those that have a process, or are about to have one again."""
+        """Return the names of those that have a process, or are about to have one again."""
         return [life.name for life in self._lives.values() if life.state is not State.ABSENT]
 
-    def names(self) -> list[str]:
-        """Those that have a process."""
-        return [life.name for life in self._lives.values() if life.child is not None]
-
     def pids(self) -> set[int]:
-        """Their processes."""
+        """Return the pids of all processes."""
         return {life.child.identity.pid for life in self._lives.values() if life.child is not None}
 
+    def _life(self, name: str) -> Life:
+        return self._lives.setdefault(name, Life(name))
+
     def _crash(self, life: Life, code: int) -> None:
-        """A process ended by itself."""
+        """Count an end that nobody has asked for, and take the step that follows."""
         delay: float | None = None  # wrong settings are as wrong a second later
+        reason = describe_exit(code)
         lived = clocks.elapsed() - life.begun_at
         counts = code == ChildExit.IO and lived < _HEALTHY_SECONDS and life.state is State.RUNNING
         life.hindrances = life.hindrances + 1 if counts else 0
         if code == ChildExit.IO:
             delay = TROUBLE_SECONDS
             if life.hindrances == _HINDRANCES:
-                self._register.hindered(life.name, how_it_ended(code))
+                self._roster.hindered(life.name, reason)
         elif code != ChildExit.SETTINGS:
-            delay = life.crashes.note(clocks.elapsed(), self._tolerance())
-        event = Event.HOPELESS if delay is None else Event.CRASHED
-        reason = how_it_ended(code)
+            delay = life.crashes.note(clocks.elapsed(), self._restart_limit())
         if life.state is State.STUCK:
-            reason = f"{no_progress(self._silence.seconds)}, and {reason}"
+            reason = f"{self._heartbeats.violation}, and {reason}"
+        event = Event.HOPELESS if delay is None else Event.CRASHED
         self._step(life, event, reason, delay or 0.0)
 
     def _step(self, life: Life, event: Event, reason: str = "", delay: float = 0.0) -> None:
@@ -223,59 +219,60 @@ class Teammates:
                 self._fork(life)
             case Action.DELAY:
                 life.due = Deadline.after(delay)
-                self._register.crashed(life.name, reason)
+                self._roster.crashed(life.name, reason)
             case Action.TERMINATE | Action.KILL:
                 self._signal(life, _SIGNALS[action])
             case Action.SETTLE:
                 self._settle(life, forced=forced)
             case Action.FAIL:
                 life.due = None
-                self._register.failed(life.name, reason)
+                self._roster.failed(life.name, reason)
             case Action.REPORT | Action.RELIEVE:
-                self._tell_of(life, action, reason)
+                self._report(life, action, reason)
             case Action.NOTHING:
                 pass
 
     def _fork(self, life: Life) -> None:
         if not self._begun:
             life.state, life.due = State.WAITING, Deadline.after(0.0)
-            self._register.awaited(life.name)
+            self._roster.awaited(life.name)
             return
         bells = [other.child.bell for other in self._lives.values() if other.child is not None]
         name = life.name
         life.due = None
         self._load()  # settings that were read again may want more
         try:
-            vitals = Vitals()
+            heartbeat = Heartbeat()
             life.child = fork(
-                lambda bell: self._run(name, bell, vitals), close=self._private + bells
+                lambda bell: self._run(name, bell, heartbeat), close=self._private + bells
             )
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"
             self._step(life, Event.CRASHED, reason, TROUBLE_SECONDS)
             return
-        life.vigil = Vigil(vitals)
+        life.watchdog = Watchdog(heartbeat, self._heartbeats)
         life.begun_at = clocks.elapsed()
         self._journal.note("forked", name=name, pid=life.child.identity.pid)
-        self._register.begun(name, life.child.identity)
+        self._roster.begun(name, life.child.identity)
 
     def _signal(self, life: Life, number: signal.Signals) -> None:
         if life.child is not None:
             self._journal.note("signalled", name=life.name, signal=number.name)
             life.child.signal(number)
 
-    def _tell_of(self, life: Life, action: Action, reason: str) -> None:
-        """Somebody is stuck, or not any more."""
+    def _report(self, life: Life, action: Action, reason: str) -> None:
+        """Report that a teammate is stuck, or not any more."""
         life.due = None
         if action is Action.RELIEVE:
-            self._register.relieved(life.name)
+            self._roster.relieved(life.name)
             return
-        if self._silence.restart:
+        restart = self._heartbeats.restart
+        if restart:
             life.due = Deadline.after(0.0)
-        self._register.stuck(life.name, reason, restart=self._silence.restart)
+        self._roster.stuck(life.name, reason, restart=restart)
 
     def _settle(self, life: Life, *, forced: bool) -> None:
-        self._register.ended(life.name)
+        self._roster.ended(life.name)
         life.due = None
         waiting, life.when_ended = life.when_ended, []
         for then in waiting:

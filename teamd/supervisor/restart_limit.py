@@ -1,7 +1,8 @@
-"""When a crashed teammate is started again, and when it is given up.
+"""The restart limit: when a crashed teammate starts again, and when it is given up.
 
 The rule is that of OTP's supervisors (`intensity` and `period`): more than so many crashes in so
-much time, and it is of no use. The delay in between grows as systemd's `RestartSteps=` lets it.
+much time, and another restart is of no use. The delay in between grows as with systemd's
+`RestartSteps=`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ _MOST_DOUBLINGS: Final = 100  # far beyond the longest delay, and still a float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """How many crashes are borne in how much time; one more is too many."""
+class RestartLimit:
+    """The number of crashes that are allowed (`intensity`) in how much time (`period`)."""
 
-    crashes: int
-    within_seconds: float
+    intensity: int
+    period_seconds: float
 
 
 @dataclass(slots=True)
@@ -29,20 +30,20 @@ class Crashes:
 
     _moments: deque[float] = field(default_factory=deque)
 
-    def note(self, now: float, tolerance: Tolerance) -> float | None:
+    def note(self, now: float, limit: RestartLimit) -> float | None:
         """Count one more.
 
         Args:
             now: in seconds, by a clock that is never set back.
-            tolerance: how many are borne.
+            limit: how many are allowed.
 
         Returns:
-            After how many seconds to start again; `None` to give up.
+            The seconds after which to start again; `None` to give up.
         """
         self._moments.append(now)
-        while now - self._moments[0] > tolerance.within_seconds:
+        while now - self._moments[0] > limit.period_seconds:
             self._moments.popleft()
-        if len(self._moments) > tolerance.crashes:
+        if len(self._moments) > limit.intensity:
             return None
         doublings = min(len(self._moments) - 1, _MOST_DOUBLINGS)
         grown: float = FIRST_DELAY_SECONDS * 2**doublings

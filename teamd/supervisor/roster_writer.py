@@ -1,6 +1,6 @@
 """Changes to the roster: gathered while the supervisor works, written once a round.
 
-The supervisor is the only writer of the roster, and this its only pen.
+This is the only module that writes the roster while a supervisor runs.
 """
 
 from __future__ import annotations
@@ -15,46 +15,37 @@ from teamd.errors import DamagedRoster, StoreError, TeamError
 from teamd.protocol import LEAD, TEAMD, Message, new_id
 from teamd.remedies import again
 from teamd.states import Status
-from teamd.store.roster import COLOURS, Member, Team
+from teamd.store.roster import COLOURS, Member, Roster, Team
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from teamd.identity import Identity
     from teamd.journal import Journal
     from teamd.store.post import Post
-    from teamd.store.roster import Roster
 
+_NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": None}
 _MOST_UNTOLD: Final = 100
 _TELL_AGAIN_SECONDS: Final = 5.0
 
 
-class Register:
-    """The roster as the supervisor knows and keeps it.
+class RosterWriter:
+    """The roster as the supervisor knows it.
 
     Attributes:
-        team: what it says, with all that is still to be written.
+        team: the members, with all changes that are still to be written.
     """
 
-    def __init__(
-        self,
-        *,
-        roster: Roster,
-        post: Post,
-        journal: Journal,
-        team_name: str,
-        log_of: Callable[[str], Path],
-    ) -> None:
-        self._log_of = log_of
-        self._roster = roster
+    def __init__(self, post: Post, journal: Journal, *, team_name: str) -> None:
+        self._log_of = post.paths.log
+        self._roster = Roster(post.paths)
         self._post = post
         self._journal = journal
         self._untold: list[Message] = []
         self._tell_again = Deadline.after(0.0)
         self._changes: list[Callable[[Team], Team]] = []
         self._seen: object = None
-        self.team = roster.update(lambda team: replace(team, name=team_name))
+        self.team = self._roster.update(lambda team: replace(team, name=team_name))
 
     def change(self, name: str, **values: Any) -> None:
         """Change a member from the next `publish` on."""
@@ -71,24 +62,14 @@ class Register:
     ) -> None:
         """Add a member or give it a new role and model; it is at work from now on.
 
-        Args:
-            name: the member's.
-            role: its role.
-            model: its own, if any.
-            plan: whether it works by plan; `None` for as before.
-            spawned_by: the address of an agent of another team that wants it.
+        `plan` is `None` for as before; `spawned_by` is the address of an agent of another team.
         """
         self._apply(
             lambda team: _admitted(team, name, role, model, plan=plan, spawned_by=spawned_by)
         )
 
     def restore(self, name: str, before: Member | None) -> None:
-        """Take an admission back.
-
-        Args:
-            name: the member's.
-            before: what it was; `None` where it was none.
-        """
+        """Undo an admission; `before` is `None` for a name that was no member."""
         self._apply(lambda team: team.without(name) if before is None else team.with_member(before))
 
     def publish(self) -> None:
@@ -115,8 +96,8 @@ class Register:
             )
         self._changes = []
 
-    def look_again(self) -> None:
-        """Take note of what others have changed in it; of a damaged one the next writer tells."""
+    def refresh(self) -> None:
+        """Read what others have changed; the next `publish` reports a damaged roster."""
         version = self._roster.version()
         if version is None or version == self._seen:
             return
@@ -125,7 +106,7 @@ class Register:
             self._seen = version
 
     def check(self) -> None:
-        """See that the roster can be changed, before anything depends on it.
+        """Check that the roster can be changed, before anything depends on it.
 
         Raises:
             StoreError: it was made by a newer version, or cannot be read.
@@ -133,46 +114,46 @@ class Register:
         try:
             self._roster.read()
         except DamagedRoster:
-            return  # mended by the next `publish`
+            return  # the next `publish` repairs it
 
     def awaited(self, name: str) -> None:
-        """A teammate is about to have a process; whatever it had before is gone."""
+        """Record that a teammate is about to have a process; the one it had before is gone."""
         self.change(name, pid=None, started=None, since=time.time(), reason=None)
 
     def begun(self, name: str, process: Identity) -> None:
-        """A teammate has a process now."""
+        """Record that a teammate has a process now."""
         since = time.time()
         self.change(name, pid=process.pid, started=process.started, since=since, reason=None)
 
     def ended(self, name: str) -> None:
-        """A teammate has no process any more, as was wanted."""
-        self.change(name, pid=None, started=None, since=None)
+        """Record that a teammate has no process any more, as was wanted."""
+        self.change(name, **_NO_PROCESS)
 
     def crashed(self, name: str, reason: str) -> None:
-        """A teammate has no process for a moment, and is started again."""
+        """Record that a teammate has no process for a moment, and starts again."""
         self._journal.warn("crashed", name=name, reason=reason)
-        self.change(name, pid=None, started=None, since=None, reason=f"{reason}; starting again")
+        self.change(name, **_NO_PROCESS, reason=f"{reason}; starting again")
 
     def hindered(self, name: str, reason: str) -> None:
-        """A teammate cannot go on for trouble with its files, and is tried again and again."""
+        """Report that a teammate has trouble with its files, and is tried again and again."""
         self.tell_lead(
             f"{name} cannot go on: {reason}, several times in a row; it is started again every few "
             f"seconds. Its log is {self._log_of(name)}, and `teamctl doctor` names damaged files",
-            to=self._above(name),
+            to=self._leader(name),
         )
 
     def failed(self, name: str, reason: str) -> None:
-        """A teammate has crashed too often, or for good, and is given up."""
+        """Record and report that a teammate has crashed too often, or for good, and is given up."""
         self._journal.warn("failed", name=name, reason=reason)
-        self.change(name, status=Status.FAILED, pid=None, started=None, since=None, reason=reason)
+        self.change(name, **_NO_PROCESS, status=Status.FAILED, reason=reason)
         self.tell_lead(
             f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {again(name)} "
             "lets it go on",
-            to=self._above(name),
+            to=self._leader(name),
         )
 
     def stuck(self, name: str, reason: str, *, restart: bool) -> None:
-        """A teammate's process shows no sign of life, and is ended now or left to a person."""
+        """Record and report that a teammate misses heartbeats; it is killed or left to a person."""
         self._journal.warn("stuck", name=name, reason=reason)
         self.change(name, reason=reason)
         remedy = "it is killed and started again"
@@ -180,20 +161,17 @@ class Register:
             remedy = f"`teamctl shutdown {name} --force` ends it, {again(name)} then"
             remedy += " lets it go on"
         text = f"{name} is stuck: {reason}; its log is {self._log_of(name)}, and {remedy}"
-        self.tell_lead(text, to=self._above(name))
+        self.tell_lead(text, to=self._leader(name))
 
     def relieved(self, name: str) -> None:
-        """It does so again."""
+        """Record that a stuck teammate sends heartbeats again."""
         self._journal.note("not stuck any more", name=name)
         self.change(name, reason=None)
 
     def tell_lead(self, text: str, *, to: str = LEAD, key: str = "") -> None:
-        """Send the lead a line, now or as soon as it can be written.
+        """Send whoever leads a line, now or as soon as it can be written.
 
-        Args:
-            text: the line.
-            to: who leads.
-            key: of the request that it answers: the line is read once, however often it is sent.
+        With the id of a request as `key` the line is read once, however often it is sent.
         """
         message_id = f"{key}-answer" if key else new_id()
         text = self._post.paths.addressed(text)
@@ -205,7 +183,7 @@ class Register:
             self._tell()
 
     def _tell(self) -> None:
-        """Send what is owed; who cannot be reached now holds up nobody else."""
+        """Send what is owed; a receiver that cannot be reached now holds up no other."""
         waiting, self._untold = self._untold, []
         unreachable: set[str] = set()
         for message in waiting:
@@ -222,7 +200,7 @@ class Register:
                 continue
             self._untold.append(message)
 
-    def _above(self, name: str) -> str:
+    def _leader(self, name: str) -> str:
         try:
             return self._post.above(name)
         except StoreError:  # a folder of teams that cannot be read, say

@@ -16,14 +16,14 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.approvals.approval import Approval
+from teamd.control import ControlReply
 from teamd.errors import StoreError
 from teamd.protocol import TEAMD
 from teamd.store import files, lines, locks
 from teamd.store.board_files import read_all
 from teamd.store.entries import NOTHING, Account
 from teamd.store.ledger import Ledger
-from teamd.store.question import Question
-from teamd.store.requests import Answer
 from teamd.store.taken import Taken
 from teamd.store.transcript import Transcript
 from teamd.store.trouble import told
@@ -74,12 +74,12 @@ def find_damage(paths: TeamPaths) -> Iterator[Damage]:
                 else "the mail in it is delivered again, each message once",
             )
     for path in _listed(paths.requests, "*.json"):
-        if Question.decode(files.read(path) or b"") is None:
+        if Approval.decode(files.read(path) or b"") is None:
             yield Damage(path, "whoever asked has to ask again")
     for path in _listed(paths.replies, "*.json"):
         content = files.read(path) or b""
-        if _is_damaged(partial(Answer.decode, content)):
-            yield Damage(path, "nobody waits for this answer any more")
+        if _is_damaged(partial(ControlReply.decode, content)):
+            yield Damage(path, "nobody waits for this reply any more")
     if _is_damaged_ledger(paths):
         yield Damage(paths.ledger, "what was used is counted anew from the conversations")
 

@@ -1,4 +1,4 @@
-"""A teammate's sign of life: a number in memory that its process and its supervisor share.
+"""A process's heartbeat: a number in memory that it shares with its supervisor.
 
 It costs no system call, wakes nobody, and is readable whatever the process hangs in.
 """
@@ -14,8 +14,8 @@ from teamd import clocks
 _CELL: Final = struct.Struct("@d")  # eight aligned bytes: written and read in one piece
 
 
-class Vitals:
-    """When a process last showed that it goes on, and whether it has anything to do.
+class Heartbeat:
+    """The moment of a process's last heartbeat, and whether it has anything to do.
 
     Made before the fork; the child writes, the parent reads.
     """
@@ -25,26 +25,22 @@ class Vitals:
         self.beat()
 
     def beat(self) -> None:
-        """Be at work, and alive."""
+        """Show that the process works and is alive."""
         _CELL.pack_into(self._memory, 0, clocks.awake())
 
     def rest(self) -> None:
-        """Wait for mail from now on: silence means nothing until some comes."""
+        """Show that the process waits for mail: until some comes, silence means nothing."""
         _CELL.pack_into(self._memory, 0, -clocks.awake())
 
     @property
     def resting(self) -> bool:
-        """Whether the last sign was that it waits."""
+        """Whether the process said last that it waits."""
         return self._read() < 0
 
     @property
     def heard(self) -> float:
-        """The moment of the last sign, by the clock `awake`."""
+        """The moment of the last heartbeat, by the clock `awake`."""
         return abs(self._read())
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self._memory.close()
 
     def _read(self) -> float:
         value: float

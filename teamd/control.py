@@ -1,4 +1,4 @@
-"""Requests to the supervisor and its answers: mail in one direction, a file of its own back."""
+"""What a command asks of the supervisor: a request as mail to `teamd`, the reply as a file."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
     from teamd.store.paths import TeamPaths
 
-KEPT_SECONDS: Final = 3600.0  # an answer that nobody came for
+KEPT_SECONDS: Final = 3600.0  # a reply that nobody collects
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """Something that the supervisor is asked to do, at most once and not after its deadline.
+class ControlRequest:
+    """A request to the supervisor. It runs at most once, and not after its deadline.
 
     Attributes:
         deadline: seconds since the epoch.
-        boot: names the boot of the machine in which it was made, where known.
-        uptime: the deadline by that boot's clock `elapsed`: it holds whatever clock is set.
+        boot: identifies the boot of the machine in which it was made, where known.
+        uptime: the deadline by that boot's clock `elapsed`, which nobody can set.
     """
 
     command: str
@@ -45,30 +45,45 @@ class Request:
     sender: str = USER
 
     @classmethod
-    def within(cls, seconds: float, command: str, **facts: Any) -> Request:
-        """A request that is to be begun within so many seconds from now."""
+    def within(cls, seconds: float, command: str, **values: Any) -> ControlRequest:
+        """Make a request that must begin within so many seconds from now."""
         return cls(
             command=command,
             deadline=time.time() + seconds,
             boot=clocks.boot(),
             uptime=clocks.elapsed() + seconds,
-            **facts,
+            **values,
         )
 
     @property
     def late(self) -> bool:
-        """Whether its asker has given up."""
+        """Whether the deadline has passed, so that the sender waits no more."""
         if self.boot is not None and self.boot == clocks.boot():
             return clocks.elapsed() > self.uptime
         return time.time() > self.deadline
 
     @property
     def by_mail(self) -> bool:
-        """Whether its asker is an agent that goes on meanwhile and reads the answer as mail."""
-        return self.arguments.get("by_mail") is True and self.sender != USER
+        """Whether the sender is an agent that goes on meanwhile and reads the reply as mail."""
+        return self.flag("by_mail") and self.sender != USER
 
-    def message(self) -> Message:
-        """The request as mail to `teamd`."""
+    def flag(self, key: str) -> bool:
+        """Return whether an argument is `true`."""
+        return self.arguments.get(key) is True
+
+    def text(self, key: str) -> str:
+        """Return an argument that must be a text with something in it.
+
+        Raises:
+            NotAMessage: it is not.
+        """
+        value = self.arguments.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise NotAMessage(f"a {key} is needed, as a text that is not empty")
+        return value
+
+    def encode(self) -> Message:
+        """Return the request as mail to `teamd`."""
         extra: dict[str, Any] = {"arguments": dict(self.arguments), "deadline": self.deadline}
         if self.boot is not None:
             extra |= {"boot": self.boot, "uptime": self.uptime}
@@ -82,7 +97,7 @@ class Request:
         )
 
     @classmethod
-    def of(cls, message: Message) -> Request:
+    def decode(cls, message: Message) -> ControlRequest:
         """Read a request from mail.
 
         Raises:
@@ -109,7 +124,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ControlReply:
     """What became of a request: a sentence, an exit code, and data for `--json`."""
 
     text: str
@@ -117,17 +132,27 @@ class Answer:
     data: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def to_error(cls, error: TeamError) -> Answer:
-        """The answer that says what went wrong."""
+    def of_error(cls, error: TeamError) -> ControlReply:
+        """Make the reply that says what went wrong."""
         return cls(text=str(error), exit_code=ExitCode(error.exit_code))
 
+    def raise_unless_done(self) -> ControlReply:
+        """Return the reply itself.
+
+        Raises:
+            TeamError: the request was refused or failed.
+        """
+        if self.exit_code != ExitCode.DONE:
+            raise TeamError(self.text)
+        return self
+
     def encode(self) -> bytes:
-        """The content of a reply file."""
+        """Return the content of a reply file."""
         document = {"text": self.text, "exit_code": int(self.exit_code), "data": dict(self.data)}
         return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
     @classmethod
-    def decode(cls, content: bytes) -> Answer:
+    def decode(cls, content: bytes) -> ControlReply:
         """Read a reply file."""
         found = json.loads(content)
         return cls(text=found["text"], exit_code=ExitCode(found["exit_code"]), data=found["data"])
@@ -140,14 +165,14 @@ def ask(
     *,
     timeout_seconds: float,
     request_id: str | None = None,
-) -> Answer:
-    """Have the running supervisor do something and wait for its answer.
+) -> ControlReply:
+    """Send a request to the running supervisor and wait for its reply.
 
     Raises:
         NoTeamd: none runs.
-        DeadlinePassed: no answer came in time; the request will not be begun any more.
+        DeadlinePassed: no reply came in time; the request will not begin any more.
     """
-    request = Request.within(
+    request = ControlRequest.within(
         timeout_seconds, command, arguments=arguments, id=request_id or new_id()
     )
     submit(paths, request)
@@ -159,54 +184,54 @@ def ask(
     return found
 
 
-def submit(paths: TeamPaths, request: Request) -> None:
-    """Put a request where the running supervisor finds it.
+def submit(paths: TeamPaths, request: ControlRequest) -> None:
+    """Put a request into the inbox of the running supervisor.
 
     Raises:
         NoTeamd: none runs.
     """
     running.check(paths)
-    Mailbox(paths, TEAMD, durable=False).put(request.message())
+    Mailbox(paths, TEAMD, durable=False).put(request.encode())
 
 
-def collect(paths: TeamPaths, request_id: str) -> Answer | None:
-    """Take the answer to a request, `None` where there is none yet.
+def collect(paths: TeamPaths, request_id: str) -> ControlReply | None:
+    """Take the reply to a request; return `None` where there is none yet.
 
     Raises:
-        NoTeamd: the supervisor has died, so it is of no use to wait.
+        NoTeamd: the supervisor has died, so there is no use in waiting.
     """
-    reply = _reply(paths, request_id)
-    content = files.read(reply)
+    file = _reply_file(paths, request_id)
+    content = files.read(file)
     if content is None:
         running.check(paths)
         return None
-    files.remove(reply)
-    return Answer.decode(content)
+    files.remove(file)
+    return ControlReply.decode(content)
 
 
 def overdue(seconds: float) -> DeadlinePassed:
-    """The error of an answer that did not come in time."""
+    """Make the error of a reply that did not come in time."""
     return DeadlinePassed(
         f"teamd did not answer within {seconds:g} s; "
         "`teamctl logs teamd` shows what it does, `teamctl team` whether it was done"
     )
 
 
-def answer(paths: TeamPaths, request_id: str, given: Answer) -> None:
-    """Put the answer where its asker waits for it."""
-    files.replace(_reply(paths, request_id), given.encode(), durable=False)
+def reply(paths: TeamPaths, request_id: str, given: ControlReply) -> None:
+    """Write the reply where the sender of the request waits for it."""
+    files.replace(_reply_file(paths, request_id), given.encode(), durable=False)
 
 
 def sweep(paths: TeamPaths) -> None:
-    """Remove answers that nobody came for."""
+    """Remove old replies that nobody has collected."""
     with trouble.told(paths.replies):
         replies = list(paths.replies.glob("*.json"))
-    for reply in replies:
-        # Its asker may come for it after all, just now.
-        with trouble.told(reply), suppress(FileNotFoundError):
-            if time.time() - reply.stat().st_mtime > KEPT_SECONDS:
-                reply.unlink()
+    for file in replies:
+        # The sender may collect it just now.
+        with trouble.told(file), suppress(FileNotFoundError):
+            if time.time() - file.stat().st_mtime > KEPT_SECONDS:
+                file.unlink()
 
 
-def _reply(paths: TeamPaths, request_id: str) -> Path:
+def _reply_file(paths: TeamPaths, request_id: str) -> Path:
     return paths.replies / f"{request_id}.json"

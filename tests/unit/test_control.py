@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd import clocks
+from teamd import clocks, control
+from teamd.control import KEPT_SECONDS, ControlReply, ControlRequest
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, NoTeamd, UnknownTeammate
 from teamd.protocol import TEAMD, Message
-from teamd.store import requests, running
+from teamd.store import running
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
-from teamd.store.requests import KEPT_SECONDS, Answer, Request
 from tests.children import child
 from tests.waiting import wait_until
 
@@ -51,14 +51,14 @@ def served(paths: TeamPaths) -> Iterator[TeamPaths]:
     os.close(claim)
 
 
-def request(**changes: Any) -> Request:
-    return replace(Request(command="spawn", deadline=time.time() + 60), **changes)
+def request(**changes: Any) -> ControlRequest:
+    return replace(ControlRequest(command="spawn", deadline=time.time() + 60), **changes)
 
 
 def test_a_request_comes_back_from_mail() -> None:
     asked = request(arguments={"name": "alice", "fresh": True}, sender="lead")
-    message = Message.decode(asked.message().encode(), to=TEAMD)
-    assert Request.of(message) == asked
+    message = Message.decode(asked.encode().encode(), to=TEAMD)
+    assert ControlRequest.decode(message) == asked
 
 
 def test_a_request_is_late_when_its_deadline_has_passed() -> None:
@@ -69,11 +69,11 @@ def test_a_request_is_late_when_its_deadline_has_passed() -> None:
 
 def test_the_clock_of_the_boot_counts_before_that_of_the_wall() -> None:
     """The wall's may be set between the asking and the reading."""
-    in_time = Request.within(60, "spawn", id="a")
+    in_time = ControlRequest.within(60, "spawn", id="a")
     assert not replace(in_time, deadline=time.time() - 3600).late
-    assert Request.within(-0.001, "spawn", id="a").late
-    assert replace(Request.within(-0.001, "spawn", id="a"), deadline=time.time() + 3600).late
-    assert Request.of(in_time.message()) == in_time
+    assert ControlRequest.within(-0.001, "spawn", id="a").late
+    assert replace(ControlRequest.within(-0.001, "spawn", id="a"), deadline=time.time() + 3600).late
+    assert ControlRequest.decode(in_time.encode()) == in_time
 
 
 @pytest.mark.parametrize(
@@ -82,53 +82,53 @@ def test_the_clock_of_the_boot_counts_before_that_of_the_wall() -> None:
 )
 def test_without_the_clock_of_this_boot_that_of_the_wall_counts(more: dict[str, object]) -> None:
     """A foreign program knows the wall's only, and a request may have waited for a reboot."""
-    made = Request.within(60, "spawn", id="a").message()
+    made = ControlRequest.within(60, "spawn", id="a").encode()
     known = {"boot": clocks.boot(), "uptime": 0.0} if more else {}
     for deadline, late in ((time.time() + 60, False), (time.time() - 1, True)):
         extra = {"arguments": {}, "deadline": deadline, **known, **more}
-        assert Request.of(replace(made, extra=extra)).late is late
+        assert ControlRequest.decode(replace(made, extra=extra)).late is late
 
 
 @pytest.mark.parametrize("deadline", [None, "soon", True, -1, [], HUGE, float("nan"), 1e300])
 def test_what_has_no_deadline_is_no_request(deadline: object) -> None:
-    message = replace(request().message(), extra={"arguments": {}, "deadline": deadline})
+    message = replace(request().encode(), extra={"arguments": {}, "deadline": deadline})
     with pytest.raises(NotAMessage, match="a request needs a deadline"):
-        Request.of(message)
+        ControlRequest.decode(message)
     with pytest.raises(NotAMessage):
-        Request.of(replace(message, extra={}))
+        ControlRequest.decode(replace(message, extra={}))
 
 
 @pytest.mark.parametrize("arguments", [None, [], "x", 3])
 def test_what_has_no_arguments_is_no_request(arguments: object) -> None:
     extra = {"arguments": arguments, "deadline": time.time() + 60}
     with pytest.raises(NotAMessage, match="arguments"):
-        Request.of(replace(request().message(), extra=extra))
+        ControlRequest.decode(replace(request().encode(), extra=extra))
 
 
 @pytest.mark.parametrize("name", ["../config", "a/b", "..", ".x", "", "x" * 250, "a\nb"])
 def test_an_id_that_leads_elsewhere_is_none(name: str) -> None:
     """The answer goes to a file of that name; `../config` would be the roster."""
     with pytest.raises(NotAMessage, match="an id that can be a file's name"):
-        Request.of(replace(request().message(), id=name))
+        ControlRequest.decode(replace(request().encode(), id=name))
 
 
 def test_an_asker_gets_its_answer(served: TeamPaths) -> None:
-    given = Answer.to_error(UnknownTeammate("bbo", ["bob"]))
+    given = ControlReply.of_error(UnknownTeammate("bbo", ["bob"]))
     with ThreadPoolExecutor() as pool:
         asking = pool.submit(
-            requests.ask, served, "shutdown", {"name": "bbo"}, timeout_seconds=20, request_id="r1"
+            control.ask, served, "shutdown", {"name": "bbo"}, timeout_seconds=20, request_id="r1"
         )
         mailbox = Mailbox(served, TEAMD, durable=False)
         wait_until(mailbox.waiting, what="the request")
         (message,) = mailbox.take().messages
-        asked = Request.of(message)
+        asked = ControlRequest.decode(message)
         assert (asked.id, asked.command, dict(asked.arguments)) == (
             "r1",
             "shutdown",
             {"name": "bbo"},
         )
         assert not asked.late
-        requests.answer(served, asked.id, given)
+        control.reply(served, asked.id, given)
         assert asking.result(20) == given
     assert given.exit_code is ExitCode.REFUSED
     assert list(served.replies.iterdir()) == []
@@ -137,24 +137,24 @@ def test_an_asker_gets_its_answer(served: TeamPaths) -> None:
 def test_without_a_supervisor_nothing_is_asked(paths: TeamPaths) -> None:
     """A request that waits for the next start would come as a surprise."""
     with pytest.raises(NoTeamd, match="start it with `teamd start`") as caught:
-        requests.ask(paths, "spawn", {}, timeout_seconds=20)
+        control.ask(paths, "spawn", {}, timeout_seconds=20)
     assert caught.value.exit_code == 3
     assert not paths.inbox(TEAMD).exists()
 
 
 def test_no_answer_in_time_is_a_sentence(served: TeamPaths) -> None:
     with pytest.raises(DeadlinePassed, match=r"did not answer within 0\.1 s") as caught:
-        requests.ask(served, "spawn", {}, timeout_seconds=0.1)
+        control.ask(served, "spawn", {}, timeout_seconds=0.1)
     assert caught.value.exit_code == 4
     (message,) = Mailbox(served, TEAMD).take().messages
-    assert Request.of(message).late
+    assert ControlRequest.decode(message).late
 
 
 def test_nobody_waits_for_a_supervisor_that_has_died(paths: TeamPaths) -> None:
     with child(SERVES, paths.root) as supervisor, ThreadPoolExecutor() as pool:
         assert supervisor.stdout is not None
         assert supervisor.stdout.readline() == "claimed\n"
-        asking = pool.submit(requests.ask, paths, "spawn", {}, timeout_seconds=100)
+        asking = pool.submit(control.ask, paths, "spawn", {}, timeout_seconds=100)
         wait_until(lambda: paths.has_mail(TEAMD), what="the request")
         supervisor.kill()
         with pytest.raises(NoTeamd):
@@ -163,13 +163,13 @@ def test_nobody_waits_for_a_supervisor_that_has_died(paths: TeamPaths) -> None:
 
 def test_answers_that_nobody_came_for_are_swept(paths: TeamPaths) -> None:
     for name in ("old", "new"):
-        requests.answer(paths, name, Answer(text="done"))
+        control.reply(paths, name, ControlReply(text="done"))
     old = time.time() - KEPT_SECONDS - 1
     os.utime(paths.replies / "old.json", (old, old))
-    requests.sweep(paths)
+    control.sweep(paths)
     assert [reply.name for reply in paths.replies.iterdir()] == ["new.json"]
 
 
 def test_an_answer_keeps_what_it_says() -> None:
-    given = Answer(text="ä\ud800", exit_code=ExitCode.DEADLINE, data={"pid": 7})
-    assert Answer.decode(given.encode()) == replace(given, text="ä?")
+    given = ControlReply(text="ä\ud800", exit_code=ExitCode.DEADLINE, data={"pid": 7})
+    assert ControlReply.decode(given.encode()) == replace(given, text="ä?")

@@ -1,0 +1,299 @@
+"""The approvals of a team: one file each, answered once, told for certain.
+
+An approval is a file first and mail then; so is its answer. The file notes each step that is done,
+and a step that is not is repeated: mail under the same id is taken once. So a kill at any point
+leaves an approval that goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from teamd.approvals.approval import (
+    ID,
+    AlreadyAnswered,
+    Approval,
+    Kind,
+    NoSuchApproval,
+    Verdict,
+)
+from teamd.errors import (
+    BadName,
+    NotAMessage,
+    StoreError,
+    UnknownTeam,
+    UnknownTeammate,
+)
+from teamd.protocol import LEAD, TEAMD, USER, Message
+from teamd.store import files, locks
+from teamd.store.trouble import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from teamd.store.paths import TeamPaths
+    from teamd.store.post import Post
+
+SHORTEST_BEGINNING: Final = 4
+KEPT_SECONDS: Final = 30 * 86_400.0  # a shutdown that has ended
+_MOST_NAMED: Final = 5
+_LONGEST_REASON: Final = 10_000  # characters
+_LEADS: Final = frozenset({LEAD, USER})
+# Nobody can be told: the receiver has left the team, or the words can be no mail.
+_PROBLEMS: Final = (BadName, NotAMessage, UnknownTeam, UnknownTeammate)
+
+
+class Approvals:
+    """All approvals of one team.
+
+    Args:
+        post: delivers requests and answers.
+    """
+
+    def __init__(self, paths: TeamPaths, post: Post) -> None:
+        self._paths = paths
+        self._post = post
+
+    def ask(self, approval: Approval) -> Approval:
+        """Ask for an approval; the same id is asked once, whatever the second one says.
+
+        Raises:
+            StoreError: it cannot be written; ask again with the same id.
+        """
+        files.make_private_directory(self._paths.requests)
+        with locks.locked(self._paths.requests_lock):
+            there = self.find(approval.id)
+            if there is None:
+                self._write(approval)
+            else:
+                self.make_durable(there)
+        return self._send(there or approval)
+
+    def answer(self, approval_id: str, *, by: str, approve: bool, reason: str = "") -> Approval:
+        """Answer and tell the asker. An answer that nobody was told of is told when it is repeated.
+
+        Raises:
+            NoSuchApproval: there is none, or it is not for `by` to answer.
+            AlreadyAnswered: it was answered, or has expired; nothing is changed.
+        """
+        verdict = Verdict.APPROVED if approve else Verdict.REJECTED
+
+        def answered(approval: Approval) -> Approval:
+            if not _may_answer(approval, by):
+                raise NoSuchApproval(
+                    f"request {approval.id} is for {approval.to} to answer, not for {by}"
+                )
+            if approval.is_open:
+                words = reason.replace("\0", "\ufffd")[:_LONGEST_REASON]  # they become mail
+                return replace(approval, status=verdict, answered=time.time(), reason=words)
+            if approval.told or approval.status is not verdict:
+                raise AlreadyAnswered(approval)
+            return approval
+
+        return self._tell(self._change(approval_id, answered, by=by))
+
+    def join(self, approval_id: str, who: str) -> Approval:
+        """Have one more agent told how it ends; at once, where it is answered already.
+
+        Raises:
+            NoSuchApproval: there is none.
+        """
+
+        def joined(approval: Approval) -> Approval:
+            if who.lower() in map(str.lower, approval.listeners):
+                return approval
+            return replace(approval, listeners=(*approval.listeners, who))
+
+        return self._tell_if_owed(self._change(approval_id, joined))
+
+    def expire(self, approval_id: str) -> Approval:
+        """Take no answer any more, unless there is one; return the approval as it stands then.
+
+        Only its listeners are told of that, by `settle`.
+        """
+
+        def expired(approval: Approval) -> Approval:
+            if not approval.is_open:
+                return approval
+            return replace(approval, status=Verdict.EXPIRED, answered=time.time(), told=True)
+
+        return self._change(approval_id, expired)
+
+    def settle(self, approval_id: str, how: str = "") -> None:
+        """Note that what the answer asks for is done.
+
+        Args:
+            approval_id: which.
+            how: what became of one that was not answered, for whoever listens.
+        """
+
+        def settled(approval: Approval) -> Approval:
+            unanswered = approval.status is Verdict.EXPIRED
+            reason = how if unanswered else approval.reason
+            return replace(approval, settled=True, reason=reason)
+
+        self._tell_if_owed(self._change(approval_id, settled))
+
+    def withdraw(self, asker: str, kind: Kind, *, but: str = "") -> None:
+        """Expire all approvals of a kind that a member has asked for, except `but`."""
+        for approval in self.all():
+            asked = (approval.asker, approval.type) == (asker, kind)
+            if approval.is_open and asked and approval.id != but:
+                self.expire(approval.id)
+
+    def make_durable(self, approval: Approval) -> None:
+        """Make an approval that was found safe from a power cut, before anything is built on it."""
+        files.make_durable(self._paths.request(approval.id))
+
+    def find(self, approval_id: object) -> Approval | None:
+        """Return the approval of that very id, if there is one."""
+        if not isinstance(approval_id, str) or not ID.fullmatch(approval_id):
+            return None  # it would lead to another file
+        return self._read(self._paths.request(approval_id))
+
+    def match(self, beginning: str) -> Approval:
+        """Return the approval whose id is this or the only one that begins so, as git does.
+
+        Raises:
+            NoSuchApproval: there is none, or several; the sentence names open ones.
+        """
+        exact = self.find(beginning)
+        if exact is not None:
+            return exact
+        long_enough = len(beginning) >= SHORTEST_BEGINNING
+        found = [q for q in self.all() if long_enough and q.id.startswith(beginning.lower())]
+        if len(found) > 1:
+            names = ", ".join(approval.id for approval in found[:_MOST_NAMED])
+            raise NoSuchApproval(f"several requests begin with {beginning!r}: {names}; say more")
+        if not found:
+            raise self._unknown(beginning, LEAD)
+        return found[0]
+
+    def all(self) -> list[Approval]:
+        """Return every approval, in the order in which they were asked; skip other files."""
+        with told(self._paths.requests):
+            there = [p for p in self._paths.requests.glob("*.json") if not files.is_directory(p)]
+            found = [self._read(path) for path in there]
+        approvals = [approval for approval in found if approval is not None]
+        return sorted(approvals, key=lambda approval: (approval.asked, approval.id))
+
+    def open_ones(self) -> list[Approval]:
+        """Return the approvals that wait for an answer."""
+        return [approval for approval in self.all() if approval.is_open]
+
+    def repeat(self) -> Iterator[Approval]:
+        """Send again what a killed process may not have sent: requests and answers; yield those.
+
+        Raises:
+            StoreError: some of it could not be sent.
+        """
+        failure: StoreError | None = None
+        for approval in self.all():
+            try:
+                if (approval.is_open and not approval.sent) or approval.owes_mail:
+                    self.make_durable(approval)
+                if approval.is_open and not approval.sent:
+                    yield self._send(approval)
+                if approval.owes_mail:
+                    yield self._tell(approval)
+            except StoreError as error:  # one inbox is locked, say: the others are not
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def sweep(self) -> None:
+        """Remove shutdowns that ended long ago; approved plans stay, they are still looked at."""
+        for approval in self.all():
+            ended = approval.answered
+            if approval.type != Kind.SHUTDOWN or ended is None or approval.owes_end:
+                continue
+            if approval.told and time.time() - ended > KEPT_SECONDS:
+                files.remove(self._paths.request(approval.id))
+
+    def _send(self, approval: Approval) -> Approval:
+        if approval.sent or not approval.is_open:
+            return approval
+        self._deliver(
+            Message(
+                id=approval.id,
+                type=approval.type,
+                sender=approval.asker,
+                to=approval.to,
+                content=approval.content,
+                timestamp=approval.asked,
+                extra={"request_id": approval.id},
+            )
+        )
+        return self._change(approval.id, lambda found: replace(found, sent=True))
+
+    def _tell_if_owed(self, approval: Approval) -> Approval:
+        return self._tell(approval) if approval.owes_mail else approval
+
+    def _tell(self, approval: Approval) -> Approval:
+        answered = approval.status is not Verdict.EXPIRED
+        extra: dict[str, object] = {"request_id": approval.id}
+        if answered:
+            extra["approve"] = approval.status is Verdict.APPROVED
+        if answered and approval.reason:
+            extra["reason"] = approval.reason
+        asker = () if approval.told else (approval.asker,)
+        to_be_told = {who.lower(): who for who in (*asker, *approval.listeners)}
+        for who in to_be_told.values():
+            self._deliver(
+                Message(
+                    id=f"{approval.id}-answer",
+                    type=approval.type.replace("_request", "_response"),
+                    sender=approval.to if answered else TEAMD,
+                    to=who,
+                    content=approval.reason or f"{approval.status}",
+                    timestamp=approval.answered or approval.asked,
+                    extra=extra,
+                )
+            )
+
+        def told(found: Approval) -> Approval:
+            left = tuple(one for one in found.listeners if one.lower() not in to_be_told)
+            return replace(found, told=True, listeners=left)  # who joined meanwhile is told yet
+
+        return self._change(approval.id, told)
+
+    def _deliver(self, message: Message) -> None:
+        with suppress(*_PROBLEMS):
+            self._post.notify(message)
+
+    def _change(
+        self, approval_id: str, change: Callable[[Approval], Approval], *, by: str = LEAD
+    ) -> Approval:
+        with locks.locked(self._paths.requests_lock):
+            old = self.find(approval_id)
+            if old is None:
+                raise self._unknown(approval_id, by)
+            new = change(old)
+            if new == old:
+                self.make_durable(old)
+            else:
+                self._write(new)
+            return new
+
+    def _write(self, approval: Approval) -> None:
+        files.replace(self._paths.request(approval.id), approval.encode())
+
+    def _read(self, path: Path) -> Approval | None:
+        content = files.read(path)
+        return None if content is None else Approval.decode(content)
+
+    def _unknown(self, wanted: str, by: str) -> NoSuchApproval:
+        mine = [q for q in self.open_ones() if _may_answer(q, by)]
+        names = [f"{q.id} ({q.type} of {q.asker})" for q in mine[:_MOST_NAMED]]
+        known = f"open are: {', '.join(names)}" if names else "none is open"
+        return NoSuchApproval(f"there is no request {wanted!r} to answer; {known}")
+
+
+def _may_answer(approval: Approval, who: str) -> bool:
+    asked, who = approval.to.lower(), who.lower()
+    # The person of a team may answer what is asked of the lead of another one, too.
+    return asked == who or (asked.partition("@")[0] in _LEADS and who in _LEADS)

@@ -1,0 +1,143 @@
+"""Builds the supervisor: one function, for the program and for its tests."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from teamd import damaged
+from teamd.approvals.store import Approvals
+from teamd.models import Usage
+from teamd.models.prices import Prices
+from teamd.protocol import TEAMD
+from teamd.store import files, teams
+from teamd.store.board import Board
+from teamd.store.ledger import Ledger
+from teamd.store.post import Post
+from teamd.store.rebuilding import mended
+from teamd.store.terms import terms_of
+from teamd.store.watch import SLOW_SECONDS, watch
+from teamd.supervisor import orphans
+from teamd.supervisor.children import Children
+from teamd.supervisor.context import Context
+from teamd.supervisor.exits import blame_delivery
+from teamd.supervisor.inbox import ControlInbox
+from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.shutdown import ShutdownContext
+from teamd.supervisor.shutdowns import Shutdowns
+from teamd.supervisor.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from decimal import Decimal
+
+    from teamd.journal import Journal
+    from teamd.supervisor.context import ChildProgram
+    from teamd.supervisor.live_settings import LiveSettings
+    from teamd.supervisor.signals import Signals
+    from teamd.supervisor.supervisor import Rounds
+
+
+def build_supervisor(
+    settings: LiveSettings,
+    program: ChildProgram,
+    *,
+    journal: Journal,
+    claim: int,
+    signals: Signals,
+    rounds: Rounds,
+) -> Supervisor:
+    """Build a supervisor; nothing of it runs yet.
+
+    Args:
+        settings: the team's.
+        program: what the children run.
+        journal: the supervisor's log.
+        claim: see `Supervisor`.
+        signals: caught already.
+        rounds: how long a round may last.
+
+    Raises:
+        TeamError: the files of the team cannot be read or written.
+    """
+    paths = settings.paths
+    repaired = _repair(settings, journal)
+    ledger = Ledger(paths.ledger)
+    ledger.agree(terms_of(settings.now))
+    inboxes, board = watch(paths.inboxes), watch(paths.tasks)
+    max_bytes = settings.now.mail.max_message_bytes
+    post = Post(paths, durable=settings.durable, max_bytes=max_bytes)
+    roster = _start_roster(settings, post, journal)
+    if repaired:
+        roster.tell_lead(repaired)
+    children = Children(
+        run=program.run,
+        load=program.load,
+        roster=roster,
+        journal=journal,
+        restart_limit=lambda: settings.restart_limit,
+        blame=partial(blame_delivery, paths, journal),
+        heartbeats=settings.heartbeats,  # for good: a running child beats as often as it was told
+        private=[claim, inboxes.fileno(), board.fileno(), *signals.descriptors],
+    )
+    context = Context(
+        settings=settings,
+        post=post,
+        ledger=ledger,
+        roster=roster,
+        children=children,
+        shutdowns=Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal)),
+        program=program,
+        journal=journal,
+    )
+    patience = orphans.BOARD_PATIENCE_SECONDS
+    tasks = orphans.OrphanedTasks(
+        Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience),
+        board,
+        journal,
+        round_seconds=SLOW_SECONDS,
+    )
+    return Supervisor(
+        context,
+        claim=claim,
+        inbox=ControlInbox(context, tasks),
+        tasks=tasks,
+        orphans=orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home)),
+        signals=signals,
+        watch=inboxes,
+        rounds=rounds,
+    )
+
+
+def _repair(settings: LiveSettings, journal: Journal) -> str:
+    """Put damaged files aside; return what the lead is to be told of that, a line each."""
+    prices = Prices(terms_of(settings.now).prices)
+
+    def cost(model: str, usage: Mapping[str, int]) -> Decimal | None:
+        price = prices.find(model)
+        return None if price is None else price.cost(Usage(**usage))
+
+    told = []
+    for damage, kept in damaged.repair(settings.paths, cost):
+        journal.warn("put aside", path=str(damage.path), kept=str(kept))
+        told.append(f"{damage.path} was damaged, and is kept as {kept.name}: {damage.repaired}.")
+    return "\n".join(told)
+
+
+def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> RosterWriter:
+    """Open the roster, and end the processes that a dead supervisor left to its members."""
+    paths = settings.paths
+    trouble = mended(paths, journal)
+    files.make_durable(paths.config)  # from now on this process is its one writer
+    roster = RosterWriter(post, journal, team_name=paths.own_name or settings.now.team.name)
+    if trouble is not None:
+        roster.tell_lead(trouble)
+    # What the roster says may be of an earlier boot, or edited: a teammate holds its life's lock.
+    former = [
+        m.process
+        for m in roster.team.members
+        if m.process is not None and m.process.has_open(paths.life(m.name))
+    ]
+    seconds = settings.now.supervision.stop_seconds
+    orphans.end_former(former, seconds=seconds, journal=journal)
+    return roster

@@ -1,0 +1,101 @@
+"""The settings of a running team: in force until they are read again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from teamd import settings
+from teamd.errors import TeamError
+from teamd.protocol import MAX_MESSAGE_BYTES
+from teamd.supervisor.restart_limit import RestartLimit
+from teamd.supervisor.watchdog import HeartbeatPolicy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.settings import Settings
+    from teamd.store.paths import TeamPaths
+
+
+_IN_LEDGER: Final = (
+    "limits.teammate_tokens",
+    "limits.teammate_usd",
+    "limits.team_tokens",
+    "limits.team_usd",
+)
+
+
+class LiveSettings:
+    """One team's settings.
+
+    Attributes:
+        now: those in force.
+
+    Args:
+        paths: the team.
+        file: the settings file that applied at the start; it may be missing.
+
+    Raises:
+        SettingsError: with every mistake, or why the file cannot be read.
+    """
+
+    def __init__(self, paths: TeamPaths, file: Path) -> None:
+        self.paths = paths
+        self._file = file
+        self.now = self.read()
+
+    def read(self) -> Settings:
+        """Read the settings as they stand in the file.
+
+        The teammates of the project's file belong to the project's own team only. A team by name
+        that had no file of its own takes one that was made since, as its senders do.
+
+        Raises:
+            SettingsError: with every mistake, or why the file cannot be read.
+        """
+        file = self.paths.settings if self._file == self.paths.project_settings else self._file
+        found = settings.load(file, folder=self.paths.home)
+        shared = file == self.paths.project_settings and file != self.paths.own_settings
+        return replace(found, teammates=()) if shared else found
+
+    @property
+    def restart_limit(self) -> RestartLimit:
+        """The restart limit in force."""
+        chosen = self.now.supervision
+        return RestartLimit(intensity=chosen.crashes, period_seconds=chosen.within_seconds)
+
+    @property
+    def heartbeats(self) -> HeartbeatPolicy:
+        """The heartbeat policy in force."""
+        chosen = self.now.supervision
+        return HeartbeatPolicy(seconds=chosen.stuck_seconds, restart=chosen.stuck_restart)
+
+    @property
+    def durable(self) -> bool:
+        """Whether mail and tasks are on disk when a call returns."""
+        return self.now.mail.durability == "disk"
+
+    def accepted_bytes(self) -> int:
+        """Return how long mail may be for a reader to accept it, whatever its own settings say.
+
+        Senders read the settings file as it is now; and what was sent before the limit was lowered
+        was acknowledged, mostly by the limit that holds where none is set.
+        """
+        try:
+            found = self.read()
+        except TeamError:  # a mistake in it: nobody sends by it
+            found = self.now
+        return max(found.mail.max_message_bytes, MAX_MESSAGE_BYTES)
+
+
+def when_it_counts(key: str) -> str:
+    """Say from when on a changed setting counts."""
+    section = key.partition(".")[0]
+    if section == "teammate":
+        return "who is new is spawned now; who is known keeps role and model"
+    if key in _IN_LEDGER or section == "prices":
+        return "counts from the next model call on; `teamctl resume` for who is paused"
+    if section in ("team", "supervision"):
+        return "waits for `teamd restart`"
+    return "counts for teammates whose process starts from now on; `teamd restart` reaches all"

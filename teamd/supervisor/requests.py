@@ -1,0 +1,161 @@
+"""The handlers of control requests: one function for each command."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd import settings
+from teamd.control import ControlReply
+from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
+from teamd.protocol import LEAD, USER
+from teamd.states import Status
+from teamd.store.terms import terms_of
+from teamd.supervisor.live_settings import when_it_counts
+from teamd.supervisor.outcome import Outcome
+from teamd.supervisor.spawn import (
+    SpawnRequest,
+    model_in,
+    resume,
+    spawn,
+    spawn_declared,
+    spawn_lead,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.control import ControlRequest
+    from teamd.supervisor.context import Context
+
+    Send = Callable[[ControlReply], None]
+
+LONGEST_SECONDS: Final = 86_400
+# From what went well to what needs somebody most: a teammate that rejected still runs.
+_WORSE: Final = (ExitCode.DONE, ExitCode.DEADLINE, ExitCode.REFUSED)
+
+
+def carry_out(context: Context, request: ControlRequest, reply: Send) -> None:
+    """Do what is asked; `reply` is called once, now or when it is done.
+
+    Raises:
+        TeamError: it is refused, or failed.
+    """
+    match request.command:
+        case "spawn":
+            reply(_spawn(context, request))
+        case "lead":
+            reply(_spawn_lead(context, request))
+        case "interrupt":
+            reply(_interrupt(context, request))
+        case "shutdown":
+            _shut_down(context, request, reply)
+        case "resume":
+            reply(_resume(context, request))
+        case "reload":
+            reply(_reload(context))
+        case unknown:
+            known = "spawn, lead, interrupt, shutdown, resume, reload"
+            raise NotAMessage(f"teamd knows no request {unknown!r}; it knows: {known}")
+
+
+def _spawn(context: Context, request: ControlRequest) -> ControlReply:
+    leads = request.sender.partition("@")[0] == LEAD  # an agent, here or of another team
+    sender = request.sender if leads else context.roster.team.person
+    member = spawn(context, SpawnRequest.decode(request), request.id, sender=sender)
+    if member.status is Status.FAILED:
+        raise TeamError(f"{member.name} could not be started: {member.reason}")
+    warning = context.program.warning() or member.reason  # such as: no process could be forked yet
+    data = {"member": member.encode(), "message_id": request.id, "warning": warning}
+    return ControlReply(text=f"{member.name} ({member.role}) is at work", data=data)
+
+
+def _spawn_lead(context: Context, request: ControlRequest) -> ControlReply:
+    member = spawn_lead(context, fresh=request.flag("fresh"), model=model_in(request))
+    warning = context.program.warning() or member.reason
+    return ControlReply(text="lead is there", data={"member": member.encode(), "warning": warning})
+
+
+def _interrupt(context: Context, request: ControlRequest) -> ControlReply:
+    member = context.roster.team.get(request.text("name"))
+    if member.status is not Status.WORKING:
+        raise TeamError(f"{member.name} is {member.status}; there is nothing to interrupt")
+    context.children.interrupt(member.name)
+    return ControlReply(text=f"{member.name} is interrupted")
+
+
+def _resume(context: Context, request: ControlRequest) -> ControlReply:
+    name = context.roster.team.get(request.text("name")).name
+    _reload_settings(context)
+    resume(context, context.roster.team.get(name))
+    context.journal.note("resumed", name=name)
+    return ControlReply(text=f"{name} goes on")
+
+
+def _reload(context: Context) -> ControlReply:
+    lines = _reload_settings(context)
+    declared = map(SpawnRequest.declared, context.settings.now.teammates)
+    spawned = [wanted for wanted in declared if spawn_declared(context, wanted)]
+    lines += [f"{wanted.name} ({wanted.role}) is at work" for wanted in spawned]
+    return ControlReply(text="\n".join(lines) or "nothing has changed", data={"lines": lines})
+
+
+def _reload_settings(context: Context) -> list[str]:
+    """Read the settings again; a child that is forked from now on follows them."""
+    new = context.settings.read()
+    changed = settings.changes(context.settings.now, new)
+    context.ledger.agree(terms_of(new))  # first, since it may fail, and then nothing changes
+    context.settings.now = new
+    context.journal.note("reloaded", changed=changed)
+    return [f"{key} has changed: {when_it_counts(key)}" for key in changed]
+
+
+def _shut_down(context: Context, request: ControlRequest, reply: Send) -> None:
+    """Shut down all that are named, at the same time; the reply comes when each has ended."""
+    names = _names(context, request)
+    seconds = _seconds(request)
+    asker = context.roster.team.person if request.sender == USER else request.sender
+    outcomes: dict[str, Outcome] = {}
+
+    def note(outcome: Outcome) -> None:
+        outcomes[outcome.name] = outcome
+        if len(outcomes) == len(names):
+            reply(_summarize([outcomes[name] for name in names]))
+
+    for name in names:
+        if request.flag("force"):
+            context.shutdowns.force(name, then=note)
+            continue
+        try:
+            context.shutdowns.ask(
+                name, asker=asker, seconds=seconds, then=note, by_mail=request.by_mail
+            )
+        except StoreError as error:
+            text = f"{name} could not be asked: {error}"
+            if request.by_mail:
+                context.roster.tell_lead(text, to=asker, key=request.id)
+            note(Outcome(name=name, text=text, exit_code=ExitCode.REFUSED))
+    if not names:
+        reply(ControlReply(text="nobody is running"))
+
+
+def _names(context: Context, request: ControlRequest) -> list[str]:
+    team = context.roster.team
+    if request.flag("all"):
+        return [m.name for m in team.members if m.status is not Status.SHUTDOWN]
+    return [team.get(request.text("name")).name]
+
+
+def _seconds(request: ControlRequest) -> float:
+    value: Any = request.arguments.get("seconds")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= LONGEST_SECONDS:
+        raise NotAMessage(f"a shutdown takes 0 to {LONGEST_SECONDS} seconds")
+    return float(value)
+
+
+def _summarize(outcomes: list[Outcome]) -> ControlReply:
+    worst = max((outcome.exit_code for outcome in outcomes), key=_WORSE.index)
+    members = [asdict(outcome) for outcome in outcomes]
+    text = "\n".join(outcome.text for outcome in outcomes)
+    return ControlReply(text=text, exit_code=worst, data={"members": members})

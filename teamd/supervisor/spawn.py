@@ -1,0 +1,285 @@
+"""Spawning: a teammate is checked, admitted, prompted and started; or all is left as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from teamd.errors import NotAMessage, TeamError, Unsynced
+from teamd.models.prices import Prices
+from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
+from teamd.states import Status
+from teamd.store import files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.control import ControlRequest
+    from teamd.settings import Teammate
+    from teamd.store.entries import Reservation, Terms
+    from teamd.store.paths import TeamPaths
+    from teamd.store.roster import Member
+    from teamd.supervisor.context import Context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnRequest:
+    """A teammate that is wanted, and its task. `plan` is `None` for as before."""
+
+    name: str
+    role: str
+    prompt: str
+    model: str | None = None
+    fresh: bool = False
+    plan: bool | None = None
+
+    @classmethod
+    def decode(cls, request: ControlRequest) -> SpawnRequest:
+        """Read the arguments of a control request.
+
+        Raises:
+            NotAMessage: one is missing or of the wrong kind.
+            BadName: no teammate can have that name.
+        """
+        plan = request.arguments.get("plan")
+        return cls(
+            name=check_name(request.text("name")),
+            role=request.text("role"),
+            prompt=request.text("prompt"),
+            model=model_in(request),
+            fresh=request.flag("fresh"),
+            plan=plan if isinstance(plan, bool) else None,
+        )
+
+    @classmethod
+    def declared(cls, teammate: Teammate) -> SpawnRequest:
+        """Make the request that a `[[teammate]]` of the settings stands for."""
+        return cls(**asdict(teammate))
+
+    def message(self, name: str, message_id: str, sender: str) -> Message:
+        """Return the prompt as mail, to the name as it is written in the roster."""
+        extra = {PROMPT_KEY: True, **({FRESH_KEY: True} if self.fresh else {})}
+        return Message(id=message_id, sender=sender, to=name, content=self.prompt, extra=extra)
+
+
+def model_in(request: ControlRequest) -> str | None:
+    """Return the model that the arguments name, if they name one.
+
+    Raises:
+        NotAMessage: it is no text.
+    """
+    model = request.arguments.get("model")
+    if not (model is None or isinstance(model, str)):
+        raise NotAMessage("a model is named by a text")
+    return model
+
+
+def spawn(context: Context, wanted: SpawnRequest, message_id: str, *, sender: str = LEAD) -> Member:
+    """Start or wake a teammate: the roster first, then the prompt, then the process.
+
+    The prompt is what makes it: a failure before leaves all as it was, what fails behind it is
+    tried again until it is done. A supervisor that is killed in between leaves a teammate that
+    idles, and nobody was told otherwise.
+
+    Args:
+        context: the team.
+        wanted: the teammate.
+        message_id: the prompt's.
+        sender: of the prompt. The teammate reports to an agent of another team that wants it.
+
+    Raises:
+        TeamError: it works already, is being shut down, or remembers another role; the role's
+            file cannot be understood; something cannot be written.
+    """
+    member = context.roster.team.find(wanted.name)
+    name = member.name if member else wanted.name
+    _check(context, name, member, wanted)
+    context.program.check_role(wanted.role)
+    context.roster.check()
+    context.shutdowns.forget(name)
+    prompt = wanted.message(name, message_id, sender)
+    spawned_by = sender if "@" in sender else None
+    named = replace(wanted, name=name)
+    _admit(context, named, spawned_by=spawned_by, then=lambda: _put(context, prompt))
+    context.journal.note("spawned", name=name, role=wanted.role, message=message_id)
+    return context.roster.team.get(name)
+
+
+def spawn_declared(context: Context, wanted: SpawnRequest) -> bool:
+    """Spawn a teammate of `team.toml`, unless it is a member; return whether it was none.
+
+    A member that was never told anything gets its prompt: a supervisor that was killed has
+    admitted it, and no more.
+
+    Raises:
+        TeamError: as for `spawn`.
+    """
+    member = context.roster.team.find(wanted.name)
+    message_id = _prompt_id(context.paths, wanted)
+    if member is None:
+        spawn(context, wanted, message_id)
+    elif _was_told_nothing(context, member.name):
+        prompt = wanted.message(member.name, message_id, LEAD)
+        context.post.mailbox(member.name).put(prompt)
+    return member is None
+
+
+def spawn_lead(context: Context, *, fresh: bool, model: str | None) -> Member:
+    """Have an agent that leads, from now on until it is shut down.
+
+    Args:
+        context: the team.
+        fresh: whether it is to begin a new conversation. It does by the message that says so, as
+            by a spawn's; here is the check whether that is possible now.
+        model: another one than that of the settings, or than it has.
+
+    Raises:
+        TeamError: it is being shut down, works, or is at its limit; something cannot be written.
+    """
+    member = context.roster.team.find(LEAD)
+    _check_not_ending(context, LEAD)
+    context.roster.check()
+    if member is None or not member.status.wants_process:
+        failed = member is not None and member.status is Status.FAILED
+        kept = member.model if member is not None and failed else None
+        context.shutdowns.forget(LEAD)
+        _admit(context, SpawnRequest(name=LEAD, role=LEAD, prompt="", model=model or kept))
+    elif fresh or model is not None:
+        _renew_lead(context, member, model)
+    context.children.start(LEAD)  # at once, where it waits for its next try
+    return context.roster.team.get(LEAD)
+
+
+def resume(context: Context, member: Member) -> None:
+    """Let a paused teammate go on where it was, by new settings.
+
+    Raises:
+        TeamError: it is not paused, or still at its limit.
+    """
+    name = member.name
+    if member.status is not Status.PAUSED:
+        raise TeamError(f"{name} is not paused, it is {member.status}; `teamctl team` shows all")
+    if context.children.ending(name):
+        raise TeamError(f"{name} is about to end; try again in a moment")
+    _check_limits(context, name)
+    at_limit = context.ledger.is_refused(name)
+    context.ledger.let_go(name)  # what can fail comes first
+    context.roster.change(name, status=Status.WORKING, reason=None)
+    if at_limit:
+        _go_on(context, name)
+    else:  # a missing key, say: only a new process knows of other settings
+        context.children.restart(name, seconds=context.settings.now.supervision.stop_seconds)
+
+
+def _check(context: Context, name: str, member: Member | None, wanted: SpawnRequest) -> None:
+    _check_not_ending(context, name)
+    if member is None:
+        return
+    if member.status is Status.WORKING:
+        raise TeamError(
+            f"{name} is working already; `teamctl send {name} …` reaches it at once, "
+            f"`teamctl shutdown {name}` ends it"
+        )
+    if member.status is Status.PAUSED:
+        _check_limits(context, name)
+    if member.role != wanted.role and not wanted.fresh:
+        raise TeamError(
+            f"{name} remembers being {member.role!r}, not {wanted.role!r}; "
+            "--fresh lets it begin anew in the new role"
+        )
+
+
+def _check_not_ending(context: Context, name: str) -> None:
+    if context.children.ending(name) or context.shutdowns.pending(name):
+        raise TeamError(f"{name} is being shut down; try again in a moment")
+
+
+def _check_limits(context: Context, name: str) -> None:
+    """See that no limit stands against the call for which a teammate was paused.
+
+    Raises:
+        TeamError: one does.
+    """
+    refusal = context.ledger.standing_refusal(name, _at_price_of_now)
+    if refusal is not None:
+        raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
+
+
+def _at_price_of_now(wanted: Reservation, terms: Terms) -> Reservation:
+    """Return a call at the price that its model has now; what nobody charges for stays free."""
+    if wanted.usd == 0:
+        return wanted
+    price = Prices(terms.prices).find(wanted.model)
+    usd = None if price is None else price.most(wanted.input_tokens, wanted.output_tokens)
+    return replace(wanted, usd=usd)
+
+
+def _admit(
+    context: Context,
+    wanted: SpawnRequest,
+    *,
+    spawned_by: str | None = None,
+    then: Callable[[], None] = lambda: None,
+) -> None:
+    """Put a member into the roster, do something, then start it; or leave all as before."""
+    name, roster = wanted.name, context.roster
+    before = roster.team.find(name)
+    roster.admit(name, wanted.role, wanted.model, plan=wanted.plan, spawned_by=spawned_by)
+    try:
+        roster.publish()
+        context.ledger.let_go(name)
+        then()
+    except TeamError:
+        roster.restore(name, before)
+        raise
+    _go_on(context, name)
+
+
+def _put(context: Context, prompt: Message) -> None:
+    try:
+        context.post.mailbox(prompt.to).put(prompt)
+    except Unsynced as error:  # it stands there, and is read, unless the power goes now
+        context.journal.error("prompt not synced", error, name=prompt.to)
+
+
+def _go_on(context: Context, name: str) -> None:
+    """Start a teammate that has no process; one that has keeps it, and its jobs. Wake it."""
+    context.children.start(name)
+    context.children.ring([name])
+
+
+def _was_told_nothing(context: Context, name: str) -> bool:
+    # In this order: what is taken meanwhile is in the conversation by then.
+    waiting = context.post.mailbox(name).waiting()
+    return not waiting and not files.size(context.paths.transcript(name))
+
+
+def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:
+    """Return the id of a declared teammate's prompt, the same while it could be the same prompt.
+
+    A supervisor may die between the roster, the prompt and whatever it notes of them. The next one
+    sends it again, and under the same id that is one message. A teammate that has worked since, and
+    was taken out of the roster by hand, has a longer conversation: its prompt then is a new one.
+
+    Raises:
+        StoreError: the conversation cannot be looked at.
+    """
+    spoken = files.size(paths.transcript(declared.name))
+    facts = [paths.own_name, declared.name, declared.prompt, spoken]
+    return f"declared-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}"
+
+
+def _renew_lead(context: Context, member: Member, model: str | None) -> None:
+    """Let a lead that rests go on by other terms, with what it is told next."""
+    if member.status is Status.WORKING:
+        raise TeamError(
+            "lead is working already; `teamctl chat` reaches it as it is, "
+            "`teamctl shutdown lead` ends it"
+        )
+    if member.status is Status.PAUSED:
+        _check_limits(context, LEAD)
+        context.ledger.let_go(LEAD)
+    if model is not None:
+        context.roster.change(LEAD, model=model)

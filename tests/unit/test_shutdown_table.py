@@ -1,0 +1,57 @@
+"""A shutdown as a table: every cell, and what holds whatever happens in whatever order."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from teamd.supervisor.shutdown import (
+    SHUTDOWN_TABLE,
+    ShutdownAction,
+    ShutdownEvent,
+    ShutdownState,
+    ShutdownStep,
+)
+
+STEPS = {
+    (ShutdownState.ASKED, ShutdownEvent.APPROVED): (ShutdownState.ENDING, ShutdownAction.END),
+    (ShutdownState.ASKED, ShutdownEvent.REJECTED): (ShutdownState.CLOSED, ShutdownAction.TELL),
+    (ShutdownState.ASKED, ShutdownEvent.EXPIRED): (ShutdownState.ENDING, ShutdownAction.END),
+    (ShutdownState.ASKED, ShutdownEvent.FORCED): (ShutdownState.ENDING, ShutdownAction.END),
+    (ShutdownState.ENDING, ShutdownEvent.FORCED): (ShutdownState.ENDING, ShutdownAction.HURRY),
+    (ShutdownState.ENDING, ShutdownEvent.STOPPED): (
+        ShutdownState.ENDED,
+        ShutdownAction.TELL_AND_SETTLE,
+    ),
+    (ShutdownState.ENDED, ShutdownEvent.FORCED): (ShutdownState.ENDED, ShutdownAction.TELL),
+    (ShutdownState.ENDED, ShutdownEvent.LOOKED): (ShutdownState.ENDED, ShutdownAction.SETTLE),
+    (ShutdownState.ENDED, ShutdownEvent.SETTLED): (ShutdownState.CLOSED, ShutdownAction.NOTHING),
+}
+
+
+@pytest.mark.parametrize(("state", "event"), [*product(ShutdownState, ShutdownEvent)])
+def test_every_cell_says_what_follows(state: ShutdownState, event: ShutdownEvent) -> None:
+    """What is not named here changes nothing, and nothing is done about it."""
+    expected = STEPS.get((state, event), (state, ShutdownAction.NOTHING))
+    assert SHUTDOWN_TABLE[state, event] == ShutdownStep(*expected)
+
+
+def test_a_process_that_is_being_ended_is_ended_once_and_its_shutdown_never_taken_back() -> None:
+    """A late rejection of one that was ended already would be answered twice."""
+    for event in ShutdownEvent:
+        state, action = SHUTDOWN_TABLE[ShutdownState.ENDING, event]
+        assert action is not ShutdownAction.END
+        assert state in (ShutdownState.ENDING, ShutdownState.ENDED)
+
+
+def test_only_what_is_written_down_or_rejected_is_closed() -> None:
+    closing = {
+        (state, event)
+        for (state, event), step in SHUTDOWN_TABLE.items()
+        if step.state is ShutdownState.CLOSED is not state
+    }
+    assert closing == {
+        (ShutdownState.ASKED, ShutdownEvent.REJECTED),
+        (ShutdownState.ENDED, ShutdownEvent.SETTLED),
+    }
