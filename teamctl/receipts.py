@@ -13,8 +13,8 @@ from teamd.commandline import Seconds
 from teamd.errors import TeamError
 from teamd.protocol import Message
 from teamd.store import running
-from teamd.store.transcript import mail_in, parse
 from teamd.store.watch import wait_for
+from teamd.transcript.records import decode, mail_in, message_in, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from teamd.store.paths import TeamPaths
     from teamd.store.post import Post
-    from teamd.store.transcript import Record
+    from teamd.transcript.records import Record
 
 T = TypeVar("T")
 
@@ -51,13 +51,13 @@ class Arrival:
 
     Args:
         transcript: need not be there yet.
-        is_it: knows the message among those of the mail.
+        is_it: recognises the message.
 
     Attributes:
         arrived: whether the message has been found.
     """
 
-    def __init__(self, transcript: Path, is_it: Callable[[Record], bool]) -> None:
+    def __init__(self, transcript: Path, is_it: Callable[[Message], bool]) -> None:
         self._growing = Growing(transcript)
         self._is_it = is_it
         self.arrived = False
@@ -67,9 +67,9 @@ class Arrival:
         for line in self._growing.lines():
             if not self.arrived and _MAIL not in line:
                 continue  # what is long is not mail, and need not be parsed to be passed over
-            record = parse(line) or {}
+            record = decode(line)
             self.arrived = self.arrived or any(map(self._is_it, mail_in(record)))
-            if self.arrived:
+            if self.arrived and record is not None:
                 yield record
 
 
@@ -99,7 +99,8 @@ class Receipt:
         for arrival in self._arrivals:
             for record in arrival.records():
                 return record
-        if any(self._is_it(parse(line) or {}) for line in self._rejected.lines()):
+        rejected = (message_in(parse(line)) for line in self._rejected.lines())
+        if any(self._is_it(mail) for mail in rejected if mail is not None):
             to = self._message.to
             raise TeamError(
                 self._paths.addressed(f"{to} rejected the message; `teamctl logs {to}` says why, ")
@@ -108,12 +109,12 @@ class Receipt:
         self._tell(self._obstacle())
         return None
 
-    def _is_it(self, mail: Record) -> bool:
-        wanted = (self._message.id, self._message.content)
-        if (mail.get("id"), mail.get("content")) != wanted:
+    def _is_it(self, mail: Message) -> bool:
+        sent = self._message
+        if (mail.id, mail.content) != (sent.id, sent.content):
             return False
-        sender, found = self._message.sender, str(mail.get("from"))
-        return found == sender or found.startswith(f"{sender}@")  # from another team, its name
+        # From another team, its name.
+        return mail.sender == sent.sender or mail.sender.startswith(f"{sent.sender}@")
 
     def _obstacle(self) -> str | None:
         if self._message.to == self._post.person():  # who reads when it is time

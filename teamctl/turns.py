@@ -10,44 +10,44 @@ from teamd.errors import DeadlinePassed, TeamError
 from teamd.states import Status
 from teamd.store.ledger import Ledger
 from teamd.store.roster import Roster
+from teamd.transcript import records
 
 if TYPE_CHECKING:
     from teamd.store.paths import TeamPaths
     from teamd.store.roster import Member
-    from teamd.store.transcript import Record
 
 _GONE: Final = (Status.FAILED, Status.SHUTDOWN)
 _BEGINNING_SECONDS: Final = 2.0  # a new process takes its mail before it meets the limit again
 
 
-def last_words(paths: TeamPaths, name: str, message: str, seconds: float | None) -> str:
-    """Wait for the end of the turn in which the message was read; returns its final text.
+def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: float | None) -> str:
+    """Wait for the end of the turn in which the message was read; return its final text.
 
     Raises:
         DeadlinePassed: it did not end within `seconds`.
         TeamError: it ended otherwise than by itself, the teammate has gone, or does not read.
     """
     turn = Turn(paths, name, message)
-    ended = wait_for_conversation(paths, turn.end, seconds=seconds)
+    ended = wait_for_conversation(paths, turn.find_end, seconds=seconds)
     if ended is None:
         raise DeadlinePassed(
             f"{name} is still at work after {seconds:g} s; `teamctl transcript {name} --follow` "
             "shows what it does"
         )
-    match ended["outcome"]:
-        case "paused":
-            raise TeamError(f"{name} is paused: {ended['text']}")
-        case "limit":
+    match ended.outcome:
+        case records.PAUSED:
+            raise TeamError(f"{name} is paused: {ended.text}")
+        case records.LIMIT:
             raise TeamError(f"{name} used up the model calls of one wake; send it mail to go on")
         case "refusal":
             raise TeamError(f"the model of {name} refused the task; ask differently")
-        case "interrupted":
+        case records.INTERRUPTED:
             raise TeamError(f"the turn of {name} was interrupted")
-    return str(ended["text"])
+    return ended.text
 
 
-def held(paths: TeamPaths, member: Member) -> str | None:
-    """Why mail stays in the inbox of a teammate, in a sentence; `None` where it is taken.
+def explain_wait(paths: TeamPaths, member: Member) -> str | None:
+    """Return why mail stays in the inbox of a teammate, in a sentence; `None` where it is taken.
 
     At a limit none is taken. Any other pause ends with the mail.
     """
@@ -64,25 +64,25 @@ class Turn:
     """The turn of a teammate in which it reads one message."""
 
     def __init__(self, paths: TeamPaths, name: str, message: str) -> None:
-        self._arrival = Arrival(paths.transcript(name), lambda mail: mail.get("id") == message)
+        self._arrival = Arrival(paths.transcript(name), lambda mail: mail.id == message)
         self._paths = paths
         self._roster = Roster(paths)
         self._name = name
 
-    def end(self) -> Record | None:
-        """The record that ends it, if it has ended.
+    def find_end(self) -> records.TurnEnded | None:
+        """Return the record that ends it, if it has ended.
 
         Raises:
             TeamError: the teammate has gone, or does not read.
         """
         member = self._roster.read().get(self._name)  # before the look: what it wrote, it wrote
-        why_held = held(self._paths, member)
+        why_waiting = explain_wait(self._paths, member)
         for record in self._arrival.records():
-            if record.get("record") == "ended":
+            if isinstance(record, records.TurnEnded):
                 return record
         if member.status in _GONE:
             why = f": {member.reason}" if member.reason else ""
             raise TeamError(f"{self._name} is {member.status}{why}; `teamctl logs {self._name}`")
-        if why_held is not None and not self._arrival.arrived:
-            raise TeamError(why_held)
+        if why_waiting is not None and not self._arrival.arrived:
+            raise TeamError(why_waiting)
         return None

@@ -12,7 +12,6 @@ from teamd.store import running, teams
 from teamd.store.approvals import Approvals
 from teamd.store.ledger import Ledger
 from teamd.store.mailbox import Mailbox
-from teamd.store.rebuilding import mended
 from teamd.store.roster import Roster
 from teamd.store.terms import terms_of
 from teamd.store.watch import watch
@@ -27,6 +26,7 @@ from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.spawning import Spawning
 from teamd.supervisor.supervisor import Supervisor
 from teamd.supervisor.teammates import Teammates
+from teamd.team.repair import repair_roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +152,7 @@ def assembled(
 
 def _register(parts: Parts) -> Register:
     """The roster; who stands in it with a process of a dead supervisor has none any more."""
-    trouble = mended(parts.paths, parts.journal)
+    trouble = repair_roster(parts.paths, parts.journal)
     register = Register(
         roster=Roster(parts.paths),
         post=parts.post,

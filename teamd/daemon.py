@@ -8,6 +8,7 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+from teamd.agent.process import TeammateProcess
 from teamd.assembly import assembled
 from teamd.errors import StoreError, TeamError
 from teamd.journal import Journal
@@ -18,7 +19,6 @@ from teamd.store import debris, locks, running, teams
 from teamd.store.watch import SLOW_SECONDS
 from teamd.supervisor import kernel
 from teamd.supervisor.signals import Signals
-from teamd.teammate import Teammate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def serve(
     settings_file: Path,
     *,
     ready: Callable[[], None],
-    prepare: Prepare = Teammate.prepare,
+    prepare: Prepare = TeammateProcess.prepare,
 ) -> None:
     """Supervise a team until a signal says to stop.
 

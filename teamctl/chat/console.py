@@ -114,18 +114,18 @@ class _Chat:
         """
         running.check(self._lead.paths)
         member = Roster(self._lead.paths).read().get(LEAD)
-        why_held = self._lead.held()
+        why_waiting = self._lead.explain_wait()
         self._listening.look()  # after the roster: what it wrote before it went, it wrote
         if self._listening.ended is not None:
             return True
         if member.status in (Status.FAILED, Status.SHUTDOWN):
             why = f": {member.reason}" if member.reason else ""
             raise TeamError(f"lead is {member.status}{why}; `teamctl chat` calls it again")
-        if why_held is None or self._listening.arrived:
+        if why_waiting is None or self._listening.arrived:
             return False
         if not self._person:
-            raise TeamError(why_held)
-        self._listening.notice(why_held)
+            raise TeamError(why_waiting)
+        self._listening.notice(why_waiting)
         return True
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,15 +11,26 @@ from teamctl.chat import clipping
 from teamctl.chat.mark import Mark
 from teamctl.chat.partial import Partial
 from teamctl.following import Growing
-from teamd.protocol import LEAD, USER, Message
+from teamd.protocol import LEAD, USER
 from teamd.store.mailbox import Mailbox
-from teamd.store.transcript import mail_in, parse
+from teamd.transcript.records import (
+    INTERRUPTED,
+    LIMIT,
+    PAUSED,
+    CallAnswered,
+    Delivered,
+    Replied,
+    Summarised,
+    TurnEnded,
+    decode_lines,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from teamd.protocol import Message
     from teamd.store.paths import TeamPaths
-    from teamd.store.transcript import Record
+    from teamd.transcript.records import Record
 
 _REPLY: Final = b'"reply"'
 _LAST: Final = 3  # replies that a person is shown of those that were missed
@@ -28,9 +38,9 @@ _REPLY_LINES: Final = 8
 _WHOLE: Final = f"`teamctl transcript {LEAD}` shows it whole"
 _WHOLE_OWN: Final = "/inbox shows it whole"
 _ENDS: Final = {
-    "limit": "lead used up the model calls of one wake; say something to let it go on",
+    LIMIT: "lead used up the model calls of one wake; say something to let it go on",
     "refusal": "the model refused to go on; ask differently",
-    "interrupted": "interrupted",
+    INTERRUPTED: "interrupted",
 }
 
 
@@ -57,7 +67,7 @@ class Listening:
         self._shown: set[tuple[str, str, str]] = set()
         self._awaited: str | None = None
         self.arrived = False
-        self.ended: Record | None = None
+        self.ended: TurnEnded | None = None
 
     def skip(self) -> None:
         """Pass over what was before the chat."""
@@ -68,8 +78,8 @@ class Listening:
         """Tell what the lead has said while no person listened; from now on somebody does."""
         before = self._mark.read()
         missed = [line for line in self._lines() if self._place > before and _REPLY in line]
-        replies = [r for r in filter(None, map(parse, missed)) if r.get("record") == "reply"]
-        said = [text for text in (_text(r["content"]) for r in replies) if text.strip()]
+        replies = [record for record in decode_lines(missed) if isinstance(record, Replied)]
+        said = [reply.text for reply in replies if reply.text.strip()]
         if said:
             self._line(f"What {LEAD} said since the last chat:", dim=True)
         if len(said) > _LAST:
@@ -90,7 +100,7 @@ class Listening:
     def look(self) -> None:
         """Tell what is new."""
         before = self._place
-        for record in filter(None, map(parse, self._lines())):
+        for record in decode_lines(self._lines()):
             self._tell(record)
         if self._marks and self._place != before:
             self._mark.move(self._place)
@@ -112,39 +122,38 @@ class Listening:
             yield line
 
     def _tell(self, record: Record) -> None:
-        match record.get("record"):
-            case "mail":
-                for fields in mail_in(record):
-                    self.arrived |= fields.get("id") == self._awaited
-                    if fields.get("from") != USER:
-                        self._mail(Message.decode(json.dumps(fields).encode(), to=LEAD), LEAD)
-            case "reply":
-                self._reply(record["content"])
-            case "result" if record["is_error"]:
+        match record:
+            case Delivered():
+                for message in record.messages:
+                    self.arrived |= message.id == self._awaited
+                    if message.sender != USER:
+                        self._mail(message, LEAD)
+            case Replied():
+                self._reply(record)
+            case CallAnswered(is_error=True):
                 self._end_line()  # half a reply that broke off may stand there
-                self._line(clipping.first_line(record["content"]), fg="red")
-            case "summary":
+                self._line(clipping.first_line(record.content), fg="red")
+            case Summarised():
                 self._end_line()
                 self._line("· the conversation was summed up", dim=True)
-            case "ended":
+            case TurnEnded():
                 self._end(record)
 
-    def _reply(self, content: list[dict[str, Any]]) -> None:
-        self._write(self._partial.rest(output.plain(_text(content))))
+    def _reply(self, reply: Replied) -> None:
+        self._write(self._partial.rest(output.plain(reply.text)))
         self._end_line()
-        for block in content:
-            if block["type"] == "tool_use":
-                given = ", ".join(f"{key}: {value}" for key, value in block["input"].items())
-                self._line(f"· {clipping.line(block['name'] + ' ' + given)}", dim=True)
+        for call in reply.calls:
+            given = ", ".join(f"{key}: {value}" for key, value in call["input"].items())
+            self._line(f"· {clipping.line(call['name'] + ' ' + given)}", dim=True)
 
-    def _end(self, record: Record) -> None:
+    def _end(self, ended: TurnEnded) -> None:
         self._end_line()
-        if record["outcome"] == "paused":
-            self.notice(f"lead is paused: {record['text']}")
-        elif record["outcome"] in _ENDS:
-            self.notice(_ENDS[record["outcome"]])
+        if ended.outcome == PAUSED:
+            self.notice(f"lead is paused: {ended.text}")
+        elif ended.outcome in _ENDS:
+            self.notice(_ENDS[ended.outcome])
         if self.arrived:
-            self.ended = record
+            self.ended = ended
 
     def _mail(self, message: Message, to: str) -> None:
         self._end_line()
@@ -160,7 +169,3 @@ class Listening:
 
     def _line(self, text: str, **style: Any) -> None:
         self._write(click.style(text, **style) + "\n")
-
-
-def _text(content: list[dict[str, Any]]) -> str:
-    return "".join(block["text"] for block in content if block["type"] == "text")

@@ -10,7 +10,7 @@ from teamctl import output
 from teamctl.completion import teammates
 from teamctl.input import text_or_stdin
 from teamctl.receipts import timeout_option
-from teamctl.turns import last_words
+from teamctl.turns import wait_for_last_words
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import check_name
@@ -84,7 +84,9 @@ def command(
         files.replace(file, saved, mode=mode)
     said = None
     if wait:
-        said = last_words(paths, answer.data["member"]["name"], answer.data["message_id"], timeout)
+        said = wait_for_last_words(
+            paths, answer.data["member"]["name"], answer.data["message_id"], timeout
+        )
     if as_json:
         output.print_json({**answer.data, "text": said})
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from teamd.errors import StoreError
-from teamd.protocol import LEAD, new_id
+from teamd.protocol import LEAD
 from teamd.store.approvals import AlreadyAnswered
 from teamd.store.question import Kind, Question, Verdict, id_of
 from teamd.tools import Input, Tool, ToolError
@@ -39,6 +39,7 @@ class SubmitPlan(Tool[SubmitPlanInput]):
         "as mail. A later plan takes the place of an earlier one that is not answered yet."
     )
     Input = SubmitPlanInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # under the same id, which is asked once
 
     def __init__(
@@ -53,17 +54,13 @@ class SubmitPlan(Tool[SubmitPlanInput]):
         self._task = task
         self._lead = lead
 
-    async def call(self, arguments: SubmitPlanInput) -> str:
-        """Submit it."""
-        return await self.call_once(arguments, new_id())
-
     async def call_once(self, arguments: SubmitPlanInput, key: str) -> str:
         """Submit it under an id that follows from the call."""
         if not arguments.plan.strip():
             raise ToolError("a plan is needed; this one is empty")
         asked = self._approvals.ask(
             Question(
-                id=id_of(key or new_id()),
+                id=id_of(key),
                 type=Kind.PLAN,
                 asker=self._name,
                 to=self._lead(),
@@ -98,6 +95,7 @@ class ShutdownResponse(Tool[VerdictInput]):
         "reply, and remember everything when you are woken again. Otherwise reject with a reason."
     )
     Input = VerdictInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # a question is answered once
 
     def __init__(self, approvals: Approvals, name: str, ring: Callable[[str], None]) -> None:
@@ -146,6 +144,7 @@ class ReviewPlan(Tool[ReviewPlanInput]):
         "The teammate is told by mail, and works only once its plan is approved."
     )
     Input = ReviewPlanInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # a question is answered once
 
     def __init__(

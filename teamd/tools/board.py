@@ -46,14 +46,11 @@ class TaskCreate(Tool[TaskCreateInput]):
         "claims it."
     )
     Input = TaskCreateInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # under the same key, which makes one task
 
     def __init__(self, board: Board) -> None:
         self._board = board
-
-    async def call(self, arguments: TaskCreateInput) -> str:
-        """Make it."""
-        return await self.call_once(arguments, "")
 
     async def call_once(self, arguments: TaskCreateInput, key: str) -> str:
         """Make it, or find what this very call has made already."""
@@ -79,6 +76,7 @@ class TaskGet(Tool[TaskGetInput]):
     name = "task_get"
     description = "Read all of a task: description, status, owner, what blocks it."
     Input = TaskGetInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True
 
     def __init__(self, board: Board) -> None:
@@ -115,6 +113,7 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         "waited for it."
     )
     Input = TaskUpdateInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # what is so already stays so
 
     def __init__(self, board: Board) -> None:
@@ -142,6 +141,7 @@ class TaskList(Tool[TaskListInput]):
     name = "task_list"
     description = "See all tasks of the team: id, status, owner, what blocks them, subject."
     Input = TaskListInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True
 
     def __init__(self, board: Board) -> None:
@@ -174,6 +174,7 @@ class ClaimTask(Tool[ClaimTaskInput]):
         "Of several who try, one gets it."
     )
     Input = ClaimTaskInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # what is one's own already stays so
 
     def __init__(self, board: Board, begin_task: Callable[[], None]) -> None:

@@ -50,6 +50,7 @@ class ReadFile(Tool[ReadInput]):
         "A long one comes by pages: what it ends with tells where to go on."
     )
     Input = ReadInput
+    acts: ClassVar[bool] = False
     grantable: ClassVar[bool] = True
     repeatable: ClassVar[bool] = True
 
@@ -83,6 +84,7 @@ class WriteFile(Tool[WriteInput]):
         "existing one anew. To change a part of a file use edit_file."
     )
     Input = WriteInput
+    acts: ClassVar[bool] = True
     grantable: ClassVar[bool] = True
 
     def __init__(self, *, workspace: Workspace) -> None:
@@ -106,6 +108,7 @@ class EditFile(Tool[EditInput]):
         "unless replace_all is true."
     )
     Input = EditInput
+    acts: ClassVar[bool] = True
     grantable: ClassVar[bool] = True
 
     def __init__(self, *, workspace: Workspace) -> None:

@@ -46,6 +46,7 @@ class Bash(Tool[BashInput]):
         "gets a new shell without input; whatever it leaves running is ended with it."
     )
     Input = BashInput
+    acts: ClassVar[bool] = True
     grantable: ClassVar[bool] = True
 
     def __init__(

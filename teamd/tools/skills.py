@@ -37,6 +37,7 @@ class LoadSkill(Tool[LoadSkillInput]):
         "before you do what its description is about."
     )
     Input = LoadSkillInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True
 
     def __init__(self, skills: Callable[[], Sequence[Skill]], *, output_bytes: int) -> None:

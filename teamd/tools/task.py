@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
-from teamd.protocol import new_id
 from teamd.tools import Input, Tool, ToolError
 from teamd.tools.lead import SpawnTeammateInput
 
@@ -59,15 +58,12 @@ class Task(Tool[TaskInput]):
         "a teammate that is spawned, keeps its memory and reports by mail."
     )
     Input = TaskInput
+    acts: ClassVar[bool] = False
 
     def __init__(self, *, delegate: Delegate, jobs: Jobs, spawn: SpawnTeammate) -> None:
         self._delegate = delegate
         self._jobs = jobs
         self._spawn = spawn
-
-    async def call(self, arguments: TaskInput) -> str:
-        """Have it done."""
-        return await self.call_once(arguments, new_id())
 
     async def call_once(self, arguments: TaskInput, key: str) -> str:
         """Have it done; the call's key names the subagent's conversation."""

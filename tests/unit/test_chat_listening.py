@@ -13,7 +13,8 @@ from teamd.protocol import LEAD, USER, Message
 from teamd.states import Status
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
-from teamd.store.transcript import Transcript
+from teamd.transcript.file import Transcript
+from tests.transcripts import as_record
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Conversation:
 
     def add(self, record: str, **facts: Any) -> None:
         """Append a record."""
-        self._transcript.append({"record": record, **facts})
+        self._transcript.append(as_record({"record": record, **facts}))
 
     def listening(self) -> Listening:
         """A new chat."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamctl.turns import held
+from teamctl.turns import explain_wait
 from teamd.identity import Identity
 from teamd.states import Status
 from teamd.store.entries import Reservation, Terms
@@ -45,21 +45,23 @@ def alice(paths: TeamPaths, *, since: float | None = 0.0, **facts: object) -> Me
 
 def test_at_a_limit_mail_stays_where_it_is(paths: TeamPaths) -> None:
     told = "alice is paused: it is too dear; the message waits in its inbox until then"
-    assert held(paths, alice(paths)) == told
-    assert held(paths, alice(paths, since=time.time() + 3600)) == told, "the clock was set back"
+    assert explain_wait(paths, alice(paths)) == told
+    assert explain_wait(paths, alice(paths, since=time.time() + 3600)) == told, (
+        "the clock was set back"
+    )
 
 
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.PAUSED])
 def test_who_is_not_paused_takes_its_mail(paths: TeamPaths, status: Status) -> None:
-    assert held(paths, alice(paths, status=status)) is None
+    assert explain_wait(paths, alice(paths, status=status)) is None
 
 
 def test_a_pause_without_a_limit_ends_with_the_mail(paths: TeamPaths) -> None:
     Ledger(paths.ledger).let_go("alice")
-    assert held(paths, alice(paths)) is None
+    assert explain_wait(paths, alice(paths)) is None
 
 
 def test_a_new_process_takes_its_mail_before_it_meets_the_limit(paths: TeamPaths) -> None:
     """As after `teamd restart`, when the roster still says what was."""
-    assert held(paths, alice(paths, since=None)) is None
-    assert held(paths, alice(paths, since=time.time())) is None
+    assert explain_wait(paths, alice(paths, since=None)) is None
+    assert explain_wait(paths, alice(paths, since=time.time())) is None

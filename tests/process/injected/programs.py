@@ -15,7 +15,8 @@ from teamd.protocol import TEAMD
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.roster import Roster
-from teamd.store.transcript import Transcript
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +31,7 @@ def read(paths: TeamPaths) -> None:
     box = Mailbox(paths, "bob")
     batch = box.take()
     if batch.messages:
-        kept = [{"id": m.id, "content": m.content} for m in batch.messages]
-        Transcript(paths.transcript("bob")).append(*kept)
+        Transcript(paths.transcript("bob")).append(Delivered(messages=batch.messages))
     box.done(batch)
 
 

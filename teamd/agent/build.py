@@ -1,0 +1,221 @@
+"""Puts a teammate together: its conversation, its way to others and its loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from teamd.agent.conversation.compaction import Compaction
+from teamd.agent.conversation.context import ContextLimits
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.delivery import Delivery
+from teamd.agent.loop import Loop
+from teamd.agent.plans import Plans
+from teamd.agent.reporting import Reporter
+from teamd.agent.shutdown import Shutdown
+from teamd.identity import Identity
+from teamd.models import Ask
+from teamd.protocol import LEAD, TEAMD
+from teamd.store.approvals import Approvals
+from teamd.store.mailbox import Mailbox
+from teamd.store.post import Post
+from teamd.store.roster import Roster
+from teamd.transcript.file import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from teamd.agent.call_budget import CallBudget
+    from teamd.agent.conversation.summary import OpenWork
+    from teamd.agent.wakeup import Wakeup
+    from teamd.journal import Journal
+    from teamd.models import Model
+    from teamd.settings import Settings
+    from teamd.store.paths import TeamPaths
+    from teamd.tools import Toolbox
+    from teamd.transcript.records import NewsAdded, Opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What all parts of one teammate share.
+
+    Attributes:
+        check: forbids to write where the team directory is another one by now.
+        granted_bytes: how long a message may be by the settings that senders read now.
+    """
+
+    name: str
+    paths: TeamPaths
+    settings: Settings
+    journal: Journal
+    wakeup: Wakeup
+    check: Callable[[], None]
+    granted_bytes: Callable[[], int]
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the agent that leads: by who it is, not by what anybody asks."""
+        return self.name == LEAD
+
+    @property
+    def durable(self) -> bool:
+        """Whether mail and conversation wait for the disk itself."""
+        return self.settings.mail.durability == "disk"
+
+    @property
+    def roster(self) -> Roster:
+        """The members of the team."""
+        return Roster(self.paths)
+
+    def post(self, paths: TeamPaths | None = None) -> Post:
+        """Return what sends mail in this team, or in another one."""
+        limit = self.settings.mail.max_message_bytes
+        return Post(paths or self.paths, durable=self.durable, max_bytes=limit)
+
+    def transcript(self) -> Transcript:
+        """Return the file of the teammate's conversation."""
+        path = self.paths.transcript(self.name)
+        return Transcript(path, durable=self.durable, check=self.check)
+
+    def mailbox(self) -> Mailbox:
+        """Return the teammate's inbox, to be read by it alone."""
+        return Mailbox(
+            self.paths,
+            self.name,
+            durable=self.durable,
+            max_bytes=self.settings.mail.max_message_bytes,
+            granted=self.granted_bytes,
+            tell=lambda why: self.journal.warn("line rejected", reason=why),
+            check=self.check,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """The parts of a teammate that its tools reach."""
+
+    conversation: Conversation
+    mailbox: Mailbox
+    post: Post
+    approvals: Approvals
+    reporter: Reporter
+    plans: Plans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What a teammate works with.
+
+    Attributes:
+        model_name: returns the model to ask; gets the one that the role asks for.
+        opening: says how a conversation begins.
+        news: returns what has happened beside the conversation, told already or not.
+        claim: looks for work where there is no mail; returns whether there is some now.
+        open_work: what a summary of the conversation restates.
+        calls: the model calls of one wake.
+    """
+
+    model: Model
+    model_name: Callable[[str | None], str]
+    toolbox: Toolbox
+    opening: Callable[[], Opened]
+    news: Callable[[], Iterable[NewsAdded]]
+    claim: Callable[[], bool]
+    open_work: OpenWork
+    calls: CallBudget
+
+
+def build_teammate(env: Environment, equip: Callable[[Environment, Core], Equipment]) -> Loop:
+    """Put a teammate together; nothing of it runs yet."""
+    core = _build_core(env)
+    equipment = equip(env, core)
+    shutdown = Shutdown(
+        name=env.name,
+        conversation=core.conversation,
+        approvals=core.approvals,
+        reporter=core.reporter,
+    )
+    delivery = Delivery(
+        conversation=core.conversation,
+        mailbox=core.mailbox,
+        shutdown=shutdown,
+        plans=core.plans,
+        opening=equipment.opening,
+        news=equipment.news,
+        claim=equipment.claim,
+    )
+    compaction = build_compaction(
+        core.conversation,
+        equipment.model,
+        equipment.toolbox,
+        settings=env.settings,
+        model_name=equipment.model_name,
+        asker=env.name,
+        open_work=equipment.open_work,
+    )
+    return Loop(
+        conversation=core.conversation,
+        compaction=compaction,
+        toolbox=equipment.toolbox,
+        delivery=delivery,
+        shutdown=shutdown,
+        reporter=core.reporter,
+        wakeup=env.wakeup,
+        calls=equipment.calls,
+    )
+
+
+def build_compaction(
+    conversation: Conversation,
+    model: Model,
+    toolbox: Toolbox,
+    *,
+    settings: Settings,
+    model_name: Callable[[str | None], str],
+    asker: str = "",
+    open_work: OpenWork = tuple,
+) -> Compaction:
+    """Put together what asks a model for the replies of one conversation."""
+
+    def ask() -> Ask:
+        opened = conversation.opened
+        return Ask(
+            model=model_name(opened.model),
+            system=opened.system,
+            tools=toolbox.schemas(opened.tools),
+            messages=conversation.messages(),
+            max_tokens=settings.model.max_tokens,
+            asker=asker,
+        )
+
+    limits = ContextLimits(
+        context_tokens=settings.model.context_tokens,
+        clear_at=settings.model.clear_at,
+        compact_at=settings.model.compact_at,
+    )
+    return Compaction(conversation, model, ask=ask, limits=limits, open_work=open_work)
+
+
+def _build_core(env: Environment) -> Core:
+    conversation = Conversation(env.transcript())
+    post = env.post()
+    approvals = Approvals(env.paths, post)
+    reporter = Reporter(
+        name=env.name,
+        process=Identity.own(),
+        conversation=conversation,
+        supervisor=Mailbox(env.paths, TEAMD, durable=False),
+        post=post,
+    )
+    plans = Plans(
+        name=env.name, conversation=conversation, approvals=approvals, team=env.roster.read
+    )
+    return Core(
+        conversation=conversation,
+        mailbox=env.mailbox(),
+        post=post,
+        approvals=approvals,
+        reporter=reporter,
+        plans=plans,
+    )
