@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from teamctl.receipts import Arrival, wait_for_conversation
+from teamctl.render import explain_end
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.states import Status
 from teamd.store.ledger import Ledger
@@ -34,15 +35,8 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
             f"{name} is still at work after {seconds:g} s; `teamctl transcript {name} --follow` "
             "shows what it does"
         )
-    match ended.outcome:
-        case records.PAUSED:
-            raise TeamError(f"{name} is paused: {ended.text}")
-        case records.LIMIT:
-            raise TeamError(f"{name} used up the model calls of one wake; send it mail to go on")
-        case "refusal":
-            raise TeamError(f"the model of {name} refused the task; ask differently")
-        case records.INTERRUPTED:
-            raise TeamError(f"the turn of {name} was interrupted")
+    if (why := explain_end(name, ended)) is not None:
+        raise TeamError(why)
     return ended.text
 
 

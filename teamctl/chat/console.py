@@ -55,7 +55,7 @@ class _Chat:
         self._person = sys.stdin.isatty()
 
     async def hold(self) -> None:
-        """Lines of the person and turns of the lead, one after the other."""
+        """Take lines of the person and wait for turns of the lead, one after the other."""
         # Who pipes what is shown into a file wants no prompts in it.
         drawn = self._person and sys.stdout.isatty()
         if self._person:
@@ -106,7 +106,7 @@ class _Chat:
             loop.remove_signal_handler(signal.SIGINT)
 
     def _over(self) -> bool:
-        """Whether there is nothing to wait for any more.
+        """Return true once there is nothing to wait for any more.
 
         Raises:
             TeamError: the lead or its supervisor has gone; without a person to tell, also where

@@ -6,42 +6,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from teamctl import output
-from teamctl.chat import clipping
+from teamctl import output, render
 from teamctl.chat.mark import Mark
 from teamctl.chat.partial import Partial
 from teamctl.following import Growing
 from teamd.protocol import LEAD, USER
 from teamd.store.mailbox import Mailbox
-from teamd.transcript.records import (
-    INTERRUPTED,
-    LIMIT,
-    PAUSED,
-    CallAnswered,
-    Delivered,
-    Replied,
-    Summarised,
-    TurnEnded,
-    decode_lines,
-)
+from teamd.transcript import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from teamd.protocol import Message
     from teamd.store.paths import TeamPaths
-    from teamd.transcript.records import Record
 
 _REPLY: Final = b'"reply"'
 _LAST: Final = 3  # replies that a person is shown of those that were missed
 _REPLY_LINES: Final = 8
 _WHOLE: Final = f"`teamctl transcript {LEAD}` shows it whole"
 _WHOLE_OWN: Final = "/inbox shows it whole"
-_ENDS: Final = {
-    LIMIT: "lead used up the model calls of one wake; say something to let it go on",
-    "refusal": "the model refused to go on; ask differently",
-    INTERRUPTED: "interrupted",
-}
 
 
 class Listening:
@@ -67,7 +50,7 @@ class Listening:
         self._shown: set[tuple[str, str, str]] = set()
         self._awaited: str | None = None
         self.arrived = False
-        self.ended: TurnEnded | None = None
+        self.ended: records.TurnEnded | None = None
 
     def skip(self) -> None:
         """Pass over what was before the chat."""
@@ -78,7 +61,9 @@ class Listening:
         """Tell what the lead has said while no person listened; from now on somebody does."""
         before = self._mark.read()
         missed = [line for line in self._lines() if self._place > before and _REPLY in line]
-        replies = [record for record in decode_lines(missed) if isinstance(record, Replied)]
+        replies = [
+            record for record in records.decode_lines(missed) if isinstance(record, records.Replied)
+        ]
         said = [reply.text for reply in replies if reply.text.strip()]
         if said:
             self._line(f"What {LEAD} said since the last chat:", dim=True)
@@ -86,7 +71,9 @@ class Listening:
             earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
             self._line(self._paths.addressed(earlier), dim=True)
         for text in said[-_LAST:]:
-            shown = clipping.beginning(text, lines=_REPLY_LINES, rest=self._paths.addressed(_WHOLE))
+            shown = render.clip_beginning(
+                text, lines=_REPLY_LINES, rest=self._paths.addressed(_WHOLE)
+            )
             self._line("  " + shown.replace("\n", "\n  "))
         self._marks = True
         self._mark.move(self._place)
@@ -100,7 +87,7 @@ class Listening:
     def look(self) -> None:
         """Tell what is new."""
         before = self._place
-        for record in decode_lines(self._lines()):
+        for record in records.decode_lines(self._lines()):
             self._tell(record)
         if self._marks and self._place != before:
             self._mark.move(self._place)
@@ -121,46 +108,44 @@ class Listening:
             self._place += len(line) + 1
             yield line
 
-    def _tell(self, record: Record) -> None:
+    def _tell(self, record: records.Record) -> None:
         match record:
-            case Delivered():
+            case records.Delivered():
                 for message in record.messages:
                     self.arrived |= message.id == self._awaited
                     if message.sender != USER:
                         self._mail(message, LEAD)
-            case Replied():
+            case records.Replied():
                 self._reply(record)
-            case CallAnswered(is_error=True):
+            case records.CallAnswered(is_error=True):
                 self._end_line()  # half a reply that broke off may stand there
-                self._line(clipping.first_line(record.content), fg="red")
-            case Summarised():
+                self._line(render.clip_first_line(record.content), fg="red")
+            case records.Summarised():
                 self._end_line()
                 self._line("· the conversation was summed up", dim=True)
-            case TurnEnded():
+            case records.TurnEnded():
                 self._end(record)
 
-    def _reply(self, reply: Replied) -> None:
+    def _reply(self, reply: records.Replied) -> None:
         self._write(self._partial.rest(output.plain(reply.text)))
         self._end_line()
         for call in reply.calls:
             given = ", ".join(f"{key}: {value}" for key, value in call["input"].items())
-            self._line(f"· {clipping.line(call['name'] + ' ' + given)}", dim=True)
+            self._line(f"· {render.clip_line(call['name'] + ' ' + given)}", dim=True)
 
-    def _end(self, ended: TurnEnded) -> None:
+    def _end(self, ended: records.TurnEnded) -> None:
         self._end_line()
-        if ended.outcome == PAUSED:
-            self.notice(f"lead is paused: {ended.text}")
-        elif ended.outcome in _ENDS:
-            self.notice(_ENDS[ended.outcome])
+        if (why := render.explain_end(LEAD, ended)) is not None:
+            self.notice(why)
         if self.arrived:
             self.ended = ended
 
     def _mail(self, message: Message, to: str) -> None:
         self._end_line()
         rest = self._paths.addressed(_WHOLE) if to == LEAD else _WHOLE_OWN
-        about = clipping.beginning(message.summary or message.content, rest=rest)
+        about = render.clip_beginning(message.summary or message.content, rest=rest)
         about = about.replace("\n", "\n  ")
-        self._line(f"✉ {clipping.line(message.sender)} → {to}: {about}", fg="cyan")
+        self._line(f"✉ {render.clip_line(message.sender)} → {to}: {about}", fg="cyan")
 
     def _end_line(self) -> None:
         if self._partial.open_line:

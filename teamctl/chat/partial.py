@@ -25,7 +25,7 @@ class Partial:
         self.open_line = False
 
     def more(self) -> str:
-        """What came since the last look."""
+        """Return what came since the last look."""
         attempt, newline, said = (files.read(self._path) or b"").partition(b"\n")
         if not newline:
             return ""
@@ -37,7 +37,7 @@ class Partial:
         return again + self._show(whole[len(self._shown) :])
 
     def rest(self, whole: str) -> str:
-        """What is left to show of a reply that stands in the conversation now."""
+        """Return what is left to show of a reply that stands in the conversation now."""
         if whole.startswith(self._shown):
             left = whole[len(self._shown) :]
         else:

@@ -40,7 +40,7 @@ class Row:
 
     @property
     def shares(self) -> list[tuple[float, str]]:
-        """How much of each limit is used, from 0 to 1, and the limit in words."""
+        """Of each limit the share that is used, from 0 to 1, and the limit in words."""
         tokens = self.tokens_limit and self.account.tokens / self.tokens_limit
         usd = self.usd_limit and float(self.account.usd) / self.usd_limit
         return [

@@ -35,12 +35,12 @@ class Evidence:
     team: Team
 
     def letters(self, sender: str, receiver: str) -> int:
-        """How many messages that a teammate sent have reached the receiver, word for word."""
+        """Count the messages of a teammate that have reached the receiver, word for word."""
         sent = [given["content"] for given in self._calls(sender, "send_message").values()]
         return sum(who == sender and content in sent for who, content in self._got(receiver))
 
     def outputs(self, name: str, tool: str) -> list[str]:
-        """What a tool gave to a teammate, failures left out."""
+        """Return what a tool gave to a teammate, failures left out."""
         calls = self._calls(name, tool)
         return [
             record.content

@@ -1,4 +1,4 @@
-"""What a person sees of the demo: a line for each thing that somebody does."""
+"""The demo as a person sees it: a line for each thing that somebody does."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Teller:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far."""
+        """The time since it began."""
         return time.time() - self._begun
 
     def tell(self, event: Event) -> None:
@@ -81,7 +81,7 @@ class Conversation:
         self._commands: set[str] = set()
 
     def events(self, record: Record) -> Iterator[Event]:
-        """What happened by a record."""
+        """Yield what happened by a record."""
         match record:
             case Replied():
                 for what in map(self._part, record.content):

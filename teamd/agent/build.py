@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from teamd.agent.conversation.compaction import Compaction
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from teamd.transcript.records import NewsAdded, Opened
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What all parts of one teammate share.
+    """One teammate's name, files and settings, and the parts that its loop and its tools share.
 
     Attributes:
         check: forbids to write where the team directory is another one by now.
@@ -55,31 +56,33 @@ class Environment:
 
     @property
     def leads(self) -> bool:
-        """Whether it is the agent that leads: by who it is, not by what anybody asks."""
+        """True for the agent that leads: by who it is, not by what anybody asks."""
         return self.name == LEAD
 
     @property
     def durable(self) -> bool:
-        """Whether mail and conversation wait for the disk itself."""
+        """True where mail and conversation wait for the disk itself."""
         return self.settings.mail.durability == "disk"
 
-    @property
+    @cached_property
     def roster(self) -> Roster:
         """The members of the team."""
         return Roster(self.paths)
 
-    def post(self, paths: TeamPaths | None = None) -> Post:
-        """Return what sends mail in this team, or in another one."""
-        limit = self.settings.mail.max_message_bytes
-        return Post(paths or self.paths, durable=self.durable, max_bytes=limit)
+    @cached_property
+    def post(self) -> Post:
+        """The way of mail in this team."""
+        return self.post_in(self.paths)
 
-    def transcript(self) -> Transcript:
-        """Return the file of the teammate's conversation."""
+    @cached_property
+    def conversation(self) -> Conversation:
+        """The teammate's own; its subagents have theirs."""
         path = self.paths.transcript(self.name)
-        return Transcript(path, durable=self.durable, check=self.check)
+        return Conversation(Transcript(path, durable=self.durable, check=self.check))
 
+    @cached_property
     def mailbox(self) -> Mailbox:
-        """Return the teammate's inbox, to be read by it alone."""
+        """The teammate's inbox, which it alone reads."""
         return Mailbox(
             self.paths,
             self.name,
@@ -90,17 +93,36 @@ class Environment:
             check=self.check,
         )
 
+    @cached_property
+    def approvals(self) -> Approvals:
+        """The plans and shutdowns that are asked for in this team."""
+        return Approvals(self.paths, self.post)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Core:
-    """The parts of a teammate that its tools reach."""
+    @cached_property
+    def reporter(self) -> Reporter:
+        """The way of reports to the supervisor and the lead."""
+        return Reporter(
+            name=self.name,
+            process=Identity.own(),
+            conversation=self.conversation,
+            supervisor=Mailbox(self.paths, TEAMD, durable=False),
+            post=self.post,
+        )
 
-    conversation: Conversation
-    mailbox: Mailbox
-    post: Post
-    approvals: Approvals
-    reporter: Reporter
-    plans: Plans
+    @cached_property
+    def plans(self) -> Plans:
+        """The teammate's plans."""
+        return Plans(
+            name=self.name,
+            conversation=self.conversation,
+            approvals=self.approvals,
+            team=self.roster.read,
+        )
+
+    def post_in(self, paths: TeamPaths) -> Post:
+        """Return what sends mail in a team."""
+        limit = self.settings.mail.max_message_bytes
+        return Post(paths, durable=self.durable, max_bytes=limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,27 +148,25 @@ class Equipment:
     calls: CallBudget
 
 
-def build_teammate(env: Environment, equip: Callable[[Environment, Core], Equipment]) -> Loop:
+def build_loop(env: Environment, equipment: Equipment) -> Loop:
     """Put a teammate together; nothing of it runs yet."""
-    core = _build_core(env)
-    equipment = equip(env, core)
     shutdown = Shutdown(
         name=env.name,
-        conversation=core.conversation,
-        approvals=core.approvals,
-        reporter=core.reporter,
+        conversation=env.conversation,
+        approvals=env.approvals,
+        reporter=env.reporter,
     )
     delivery = Delivery(
-        conversation=core.conversation,
-        mailbox=core.mailbox,
+        conversation=env.conversation,
+        mailbox=env.mailbox,
         shutdown=shutdown,
-        plans=core.plans,
+        plans=env.plans,
         opening=equipment.opening,
         news=equipment.news,
         claim=equipment.claim,
     )
     compaction = build_compaction(
-        core.conversation,
+        env.conversation,
         equipment.model,
         equipment.toolbox,
         settings=env.settings,
@@ -155,12 +175,12 @@ def build_teammate(env: Environment, equip: Callable[[Environment, Core], Equipm
         open_work=equipment.open_work,
     )
     return Loop(
-        conversation=core.conversation,
+        conversation=env.conversation,
         compaction=compaction,
         toolbox=equipment.toolbox,
         delivery=delivery,
         shutdown=shutdown,
-        reporter=core.reporter,
+        reporter=env.reporter,
         wakeup=env.wakeup,
         calls=equipment.calls,
     )
@@ -195,27 +215,3 @@ def build_compaction(
         compact_at=settings.model.compact_at,
     )
     return Compaction(conversation, model, ask=ask, limits=limits, open_work=open_work)
-
-
-def _build_core(env: Environment) -> Core:
-    conversation = Conversation(env.transcript())
-    post = env.post()
-    approvals = Approvals(env.paths, post)
-    reporter = Reporter(
-        name=env.name,
-        process=Identity.own(),
-        conversation=conversation,
-        supervisor=Mailbox(env.paths, TEAMD, durable=False),
-        post=post,
-    )
-    plans = Plans(
-        name=env.name, conversation=conversation, approvals=approvals, team=env.roster.read
-    )
-    return Core(
-        conversation=conversation,
-        mailbox=env.mailbox(),
-        post=post,
-        approvals=approvals,
-        reporter=reporter,
-        plans=plans,
-    )

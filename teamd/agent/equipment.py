@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator, Sequence
 
-    from teamd.agent.build import Core, Environment
+    from teamd.agent.build import Environment
     from teamd.agent.conversation.token_counts import CountedRequest
     from teamd.models import Model
     from teamd.settings import Settings
@@ -58,23 +58,22 @@ if TYPE_CHECKING:
     from teamd.tools import Tool
 
 
-def equip(env: Environment, core: Core, *, tls: ssl.SSLContext) -> Equipment:
+def equip(env: Environment, tls: ssl.SSLContext) -> Equipment:
     """Give a teammate what its settings and its role say.
 
     Args:
-        env: where it works.
-        core: what its tools reach.
+        env: its files, settings and parts.
         tls: shared by all teammates, since making one takes 20 ms.
     """
-    tools = _Tools(env, core, _Models(env, tls))
+    tools = _Tools(env, _Models(env, tls))
     return Equipment(
-        model=tools.models.make(core.conversation.counted_requests, live=env.leads),
+        model=tools.models.make(env.conversation.counted_requests, live=env.leads),
         model_name=partial(_model_name, env),
-        toolbox=Toolbox(tools.all(), gate=core.plans.refusal),
-        opening=lambda: _opening(env, core, tools.find_skills()),
+        toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
+        opening=lambda: _opening(env, tools.find_skills()),
         news=tools.news,
         claim=_claim(env, tools.board),
-        open_work=partial(list_open_work, env.name, tools.board, core.approvals, env.roster),
+        open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
         calls=tools.calls,
     )
 
@@ -98,7 +97,7 @@ def _claim(env: Environment, board: Board) -> Any:
     return AutoClaim(board, lambda: env.roster.read().get(env.name).role, env.journal).claim_next
 
 
-def _opening(env: Environment, core: Core, found: Sequence[Skill]) -> Opened:
+def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
     team = env.roster.read()
     member = team.get(env.name)
     role = find_role(env.paths, env.settings, member.role) or roles.Role(name=member.role)
@@ -110,7 +109,7 @@ def _opening(env: Environment, core: Core, found: Sequence[Skill]) -> Opened:
         workspace=folder,
         leads=env.leads,
         plan=member.plan,
-        above=core.post.above(env.name),
+        above=env.post.above(env.name),
         instructions=role.instructions,
         skills=found,
     )
@@ -196,25 +195,24 @@ class _Tools:
     """Makes the tools of one teammate, and runs its subagents."""
 
     env: Environment
-    core: Core
     models: _Models
 
     def all(self) -> Iterator[Tool[Any]]:
         """Yield them in the order in which the model reads of them."""
-        name, core = self.env.name, self.core
+        env, name = self.env, self.env.name
         yield from self._workspace_tools
-        yield SendMessage(core.post, name)
-        yield ReadInbox(core.mailbox)
-        yield from board_tools(self.board, core.plans.begin_task)
-        if not self.env.leads:
-            above = partial(core.post.above, name)
-            yield SubmitPlan(core.approvals, name, core.plans.task, above)
-        yield ShutdownResponse(core.approvals, name, core.reporter.report_answer)
+        yield SendMessage(env.post, name)
+        yield ReadInbox(env.mailbox)
+        yield from board_tools(self.board, env.plans.begin_task)
+        if not env.leads:
+            above = partial(env.post.above, name)
+            yield SubmitPlan(env.approvals, name, env.plans.task, above)
+        yield ShutdownResponse(env.approvals, name, env.reporter.report_answer)
         yield BackgroundRun(self._jobs, self._bash.start)
-        yield CheckBackground(self._jobs, output_bytes=self.env.settings.tools.output_bytes)
+        yield CheckBackground(self._jobs, output_bytes=env.settings.tools.output_bytes)
         yield StopBackground(self._jobs)
         yield self._load_skill
-        if self.env.leads:
+        if env.leads:
             yield from self._lead_tools()
 
     def news(self) -> Iterator[NewsAdded]:
@@ -276,7 +274,7 @@ class _Tools:
     @cached_property
     def board(self) -> Board:
         """The task board in the hands of this teammate."""
-        return Board(self.env.paths, self.core.post, self.env.name, durable=self.env.durable)
+        return Board(self.env.paths, self.env.post, self.env.name, durable=self.env.durable)
 
     @cached_property
     def _workspace_tools(self) -> list[Tool[Any]]:
@@ -308,13 +306,13 @@ class _Tools:
         return Jobs(self.env.paths.jobs(self.env.name), ring=self.env.wakeup.wake)
 
     def _lead_tools(self) -> Iterator[Tool[Any]]:
-        env, core = self.env, self.core
+        env = self.env
         spawn = SpawnTeammate(self._asking)
         yield spawn
         yield ListTeammates(env.roster, env.name)
-        yield Broadcast(core.post, env.name)
+        yield Broadcast(env.post, env.name)
         yield ShutdownRequest(self._asking(None), env.roster)
-        yield ReviewPlan(core.approvals, self._other_approvals, self._address)
+        yield ReviewPlan(env.approvals, self._other_approvals, self._address)
         yield Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
         yield CreateTeam(env.paths.home)
         yield DeleteTeam(env.paths, self._address())
@@ -333,4 +331,4 @@ class _Tools:
         """Yield what is asked in the other teams of the project."""
         for paths in all_teams(self.env.paths.home):
             if paths.root != self.env.paths.root:
-                yield Approvals(paths, self.env.post(paths))
+                yield Approvals(paths, self.env.post_in(paths))

@@ -7,11 +7,10 @@ import errno
 import os
 import signal
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd import credentials
-from teamd.agent.build import Environment, build_teammate
+from teamd.agent.build import Environment, build_loop
 from teamd.agent.equipment import equip, find_role
 from teamd.agent.wakeup import SupervisorGone, Wakeup
 from teamd.errors import StoreError, TeamError
@@ -134,6 +133,6 @@ class TeammateProcess:
         return ChildExit.STOPPED
 
     async def _run(self, env: Environment) -> None:
-        teammate = build_teammate(env, partial(equip, tls=self.tls))
+        teammate = build_loop(env, equip(env, self.tls))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, teammate.interrupt)
         await teammate.run()

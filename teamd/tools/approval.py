@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -105,19 +106,11 @@ class ShutdownResponse(Tool[VerdictInput]):
 
     async def call(self, arguments: VerdictInput) -> str:
         """Write the answer down, once."""
-        request = arguments.request_id
-        approve, reason = arguments.approve, arguments.reason or ""
-        found = self._approvals.find(request)
-        if found is not None and found.type != Kind.SHUTDOWN:
-            raise ToolError(f"{request} is no shutdown_request")
-        try:
-            self._approvals.answer(request, by=self._name, approve=approve, reason=reason)
-        except AlreadyAnswered as error:
-            if not _is_same(error.question, approve=approve, reason=reason):
-                raise
-        if approve:
+        answer = _Answer(arguments.request_id, arguments.approve, arguments.reason or "")
+        answer.give(self._approvals, Kind.SHUTDOWN, by=self._name)
+        if arguments.approve:
             return "approved; you are shut down now"
-        self._ring(request)
+        self._ring(arguments.request_id)
         return "rejected; go on working"
 
 
@@ -159,18 +152,9 @@ class ReviewPlan(Tool[ReviewPlanInput]):
 
     async def call(self, arguments: ReviewPlanInput) -> str:
         """Write the answer down, once."""
-        request = arguments.request_id
-        approve, feedback = arguments.approve, arguments.feedback or ""
-        approvals, by = self._whose(request)
-        found = approvals.find(request)
-        if found is not None and found.type != Kind.PLAN:
-            raise ToolError(f"{request} is no plan_approval_request")
-        try:
-            answered = approvals.answer(request, by=by, approve=approve, reason=feedback)
-        except AlreadyAnswered as error:
-            if not _is_same(error.question, approve=approve, reason=feedback):
-                raise
-            answered = error.question
+        approvals, by = self._whose(arguments.request_id)
+        answer = _Answer(arguments.request_id, arguments.approve, arguments.feedback or "")
+        answered = answer.give(approvals, Kind.PLAN, by=by)
         return f"{answered.status}; {answered.asker} is told"
 
     def _whose(self, request: str) -> tuple[Approvals, str]:
@@ -187,7 +171,23 @@ class ReviewPlan(Tool[ReviewPlanInput]):
         return self._approvals, LEAD
 
 
-def _is_same(question: Question, *, approve: bool, reason: str) -> bool:
-    """Whether the answer that stands is this very one: the call is repeated after a crash."""
-    verdict = Verdict.APPROVED if approve else Verdict.REJECTED
-    return (question.status, question.reason) == (verdict, reason)
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer to one question."""
+
+    request: str
+    approve: bool
+    reason: str
+
+    def give(self, approvals: Approvals, kind: Kind, *, by: str) -> Question:
+        """Answer a question of that kind; the same call may come again after a crash."""
+        found = approvals.find(self.request)
+        if found is not None and found.type != kind:
+            raise ToolError(f"{self.request} is no {kind}")
+        try:
+            return approvals.answer(self.request, by=by, approve=self.approve, reason=self.reason)
+        except AlreadyAnswered as error:
+            verdict = Verdict.APPROVED if self.approve else Verdict.REJECTED
+            if (error.question.status, error.question.reason) != (verdict, self.reason):
+                raise
+            return error.question

@@ -190,7 +190,7 @@ class ClaimTask(Tool[ClaimTaskInput]):
 
 
 def board_tools(board: Board, begin_task: Callable[[], None]) -> Iterator[Tool[Any]]:
-    """All of them, in the order in which a model reads of them.
+    """Yield the tools of the board, in the order in which a model reads of them.
 
     Args:
         board: in the hands of one member.

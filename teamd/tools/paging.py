@@ -93,7 +93,7 @@ class _Lines:
         return data, size
 
     async def count(self) -> int | None:
-        """How many lines follow, if that can be told in a moment."""
+        """Count the lines that follow; `None` where that takes longer than a moment."""
         count = size = 0
         chunk = last = b""
         while chunk := self._file.read(_CHUNK):

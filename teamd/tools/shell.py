@@ -115,7 +115,7 @@ async def _wait(program: Reaped, seconds: float) -> int | None:
 
 
 def _notes(status: int | None, seconds: float, ended: Ended) -> list[str]:
-    """What stands below the output, a line each."""
+    """Return what stands below the output, a line each."""
     notes = []
     if status is None:
         notes.append(

@@ -41,7 +41,7 @@ class TextFile:
             yield file
 
     def text(self) -> str:
-        """All of it, line ends as they are."""
+        """Return all of it, line ends as they are."""
         with self.opened() as file:
             data = file.read(LARGEST_BYTES + 1)
             if b"\0" in data:

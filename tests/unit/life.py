@@ -10,7 +10,7 @@ from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from teamd.agent.build import Core, Environment, Equipment, build_teammate
+from teamd.agent.build import Environment, Equipment, build_loop
 from teamd.agent.call_budget import CallBudget
 from teamd.agent.conversation.context import ContextLimits
 from teamd.agent.conversation.conversation import Conversation
@@ -238,7 +238,8 @@ class Life:
         """Run her loop for the length of a block."""
         self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         journal = Journal(self.paths.log("alice"), "alice")
-        loop = build_teammate(self._environment(self.bell[0], journal), self._equip)
+        env = self._environment(self.bell[0], journal)
+        loop = build_loop(env, self._equip(env))
         self._task = asyncio.create_task(loop.run())
         try:
             yield self._task
@@ -289,18 +290,18 @@ class Life:
             granted_bytes=lambda: 0,
         )
 
-    def _equip(self, _: Environment, core: Core) -> Equipment:
+    def _equip(self, env: Environment) -> Equipment:
         self.allowance = CallBudget(self.calls)
         tools: list[Tool[Any]] = [
             self.do,
             *self.more,
-            SubmitPlan(core.approvals, "alice", core.plans.task),
-            ShutdownResponse(core.approvals, "alice", core.reporter.report_answer),
+            SubmitPlan(env.approvals, "alice", env.plans.task),
+            ShutdownResponse(env.approvals, "alice", env.reporter.report_answer),
         ]
         return Equipment(
             model=self.model,
             model_name=lambda of_role: of_role or self.model_name,
-            toolbox=Toolbox(tools, gate=core.plans.refusal),
+            toolbox=Toolbox(tools, gate=env.plans.refusal),
             opening=lambda: self.opening,
             news=lambda: self.news,
             claim=self.fetch,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from teamctl.chat import clipping
+from teamctl import render
 from teamctl.chat.listening import Listening
 from teamd.protocol import LEAD, USER, Message
 from teamd.states import Status
@@ -146,7 +146,7 @@ def test_an_error_is_one_short_line(conversation: Conversation, content: str) ->
 
 
 def test_a_text_as_long_as_there_is_room_is_not_clipped() -> None:
-    assert clipping.line("x" * 100) == "x" * 100
-    assert clipping.line("x" * 101) == "x" * 100 + "…"
-    assert clipping.beginning("a\nb\nc\n\n", rest="r") == "a\nb\nc"
-    assert clipping.beginning("a\nb\nc\nd", rest="r") == "a\nb\nc… (r)"
+    assert render.clip_line("x" * 100) == "x" * 100
+    assert render.clip_line("x" * 101) == "x" * 100 + "…"
+    assert render.clip_beginning("a\nb\nc\n\n", rest="r") == "a\nb\nc"
+    assert render.clip_beginning("a\nb\nc\nd", rest="r") == "a\nb\nc… (r)"

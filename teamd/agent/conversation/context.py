@@ -100,7 +100,7 @@ class Context:
 
     @property
     def pending(self) -> list[Block]:
-        """What stands behind the last reply: results first, as the API wants them."""
+        """The blocks behind the last reply: results first, as the API wants them."""
         return [*self._results.values(), *self._texts]
 
     def add_text(self, text: str) -> None:

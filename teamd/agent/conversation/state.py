@@ -10,30 +10,12 @@ from teamd.agent.conversation.context import Context, ContextSize
 from teamd.agent.conversation.summary import OpenItem
 from teamd.agent.conversation.token_counts import TokenCounts
 from teamd.protocol import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
-from teamd.transcript.records import (
-    LIMIT,
-    PAUSED,
-    CallAnswered,
-    CallStarted,
-    Delivered,
-    NewsAdded,
-    NoteAdded,
-    NoticeSent,
-    Opened,
-    Replied,
-    ResultsCleared,
-    Summarised,
-    SummaryFailed,
-    TaskBegun,
-    TurnEnded,
-    Unknown,
-)
+from teamd.transcript import records
 
 if TYPE_CHECKING:
     from teamd.models import Block
     from teamd.protocol import Message
     from teamd.tokens import Usage
-    from teamd.transcript.records import Record
 
 CONTEXT_FULL: Final = "model_context_window_exceeded"
 CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})
@@ -81,43 +63,43 @@ class ConversationState:
         self.output_tokens = 0
         self.counts = TokenCounts()
         self.unsent: dict[str, str] = {}
-        self._open(Opened())
+        self._open(records.Opened())
 
-    def apply(self, record: Record) -> None:  # noqa: C901, PLR0912, PLR0915 -- a case a kind
+    def apply(self, record: records.Record) -> None:  # noqa: C901, PLR0912, PLR0915 -- a case a kind
         """Take the next record into account."""
         self._length += 1
         match record:
-            case Opened():
+            case records.Opened():
                 self._open(record)
-            case Delivered():
+            case records.Delivered():
                 self._deliver(record)
-            case NoteAdded():
+            case records.NoteAdded():
                 self.unfollowed = False
                 self.closed_requests.update(record.closes)
                 self._tell(OpenItem(note=record.text, passing=not record.task))
-            case NewsAdded():
+            case records.NewsAdded():
                 self.told.add(record.about)
                 self._tell(OpenItem(note=record.text, passing=True))
-            case TaskBegun():
+            case records.TaskBegun():
                 self._begin_task()
-            case Replied():
+            case records.Replied():
                 self._reply(record)
-            case CallStarted():
+            case records.CallStarted():
                 self.begun.add(record.tool_use_id)
-            case CallAnswered():
+            case records.CallAnswered():
                 self._answer(record)
-            case ResultsCleared():
+            case records.ResultsCleared():
                 self.context.clear(record.through)
-            case Summarised():
+            case records.Summarised():
                 self._summarise(record)
-            case SummaryFailed():
+            case records.SummaryFailed():
                 self._count(record.usage)
                 self.counts.add(record.frame, record.usage)
-            case TurnEnded():
+            case records.TurnEnded():
                 self._end_turn(record)
-            case NoticeSent():
+            case records.NoticeSent():
                 self.unsent.pop(record.id, None)
-            case Unknown():
+            case records.Unknown():
                 pass
 
     def has_seen(self, message: Message) -> bool:
@@ -128,7 +110,7 @@ class ConversationState:
         """
         return _gist(message) in self._seen
 
-    def _open(self, opened: Opened) -> None:
+    def _open(self, opened: records.Opened) -> None:
         self.opened = opened
         self.identity = summary.introduce(opened)
         self.owes_reply = False
@@ -159,7 +141,7 @@ class ConversationState:
         self.unanswered: list[Block] = []
         self.begun: set[str] = set()
 
-    def _deliver(self, delivered: Delivered) -> None:
+    def _deliver(self, delivered: records.Delivered) -> None:
         self._seen.update(map(_gist, delivered.messages))
         self._tell(OpenItem(messages=delivered.messages))
         self.new_mail += delivered.messages
@@ -179,7 +161,7 @@ class ConversationState:
         self.context.add_text(item.note or prompts.render_inbox(item.messages))
         self.owes_reply = True
 
-    def _reply(self, reply: Replied) -> None:
+    def _reply(self, reply: records.Replied) -> None:
         self._count(reply.usage)
         self.resting = self.paused = False
         self.new_mail = []
@@ -201,14 +183,14 @@ class ConversationState:
         counted = reply.usage.total_input_tokens and reply.usage.total_tokens
         self.size.measure(counted, self.context.bytes)
 
-    def _answer(self, answered: CallAnswered) -> None:
+    def _answer(self, answered: records.CallAnswered) -> None:
         call = answered.tool_use_id
         self.unanswered = [block for block in self.unanswered if block["id"] != call]
         self.unfollowed = bool(self.unanswered)
         self.owes_reply = True
         self.context.add_result(call, answered.content, is_error=answered.is_error)
 
-    def _summarise(self, made: Summarised) -> None:
+    def _summarise(self, made: records.Summarised) -> None:
         if made.usage is not None:
             self._count(made.usage)
             self.counts.add(made.frame, made.usage)
@@ -218,18 +200,21 @@ class ConversationState:
         self.summary = made.text
         self.context.restart(summary.render_summary(made.text, made.restated))
 
-    def _end_turn(self, ended: TurnEnded) -> None:
+    def _end_turn(self, ended: records.TurnEnded) -> None:
         if ended.notice:
             self.unsent[f"{self.opened.nonce}-{self._length}-notice"] = ended.notice
         self.resting = True
         self.new_mail = []
-        self.paused = ended.outcome == PAUSED
+        self.paused = ended.outcome == records.PAUSED
         if self.paused:  # it goes on where it was
             self.paused_about = ended.text if ended.about is None else ended.about
         else:
             self.owes_reply = False
             self.unfollowed = False
-        if ended.outcome not in (PAUSED, LIMIT):  # neither of these is an end of the work
+        if ended.outcome not in (
+            records.PAUSED,
+            records.LIMIT,
+        ):  # neither of these is an end of the work
             self.open_items = []
             self.finished_plans |= self._answered_plans
 
