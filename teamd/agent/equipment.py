@@ -107,7 +107,6 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         role=member.role,
         team=team.name,
         workspace=folder,
-        leads=env.leads,
         plan=member.plan,
         above=env.post.above(env.name),
         instructions=role.instructions,

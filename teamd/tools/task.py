@@ -10,17 +10,11 @@ from teamd.tools import Input, Tool, ToolError
 from teamd.tools.lead import SpawnTeammateInput
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Awaitable, Callable
 
     from teamd.programs.program import Sink
     from teamd.tools.background import Jobs
     from teamd.tools.lead import SpawnTeammate
-
-    class Delegate(Protocol):
-        """Whoever runs subagents."""
-
-        async def __call__(self, prompt: str, role: str, key: str, *, background: bool) -> str:
-            """Have one do a task; returns its summary."""
 
 
 SUBAGENT: Final = "helper"
@@ -60,7 +54,9 @@ class Task(Tool[TaskInput]):
     Input = TaskInput
     acts: ClassVar[bool] = False
 
-    def __init__(self, *, delegate: Delegate, jobs: Jobs, spawn: SpawnTeammate) -> None:
+    def __init__(
+        self, *, delegate: Callable[..., Awaitable[str]], jobs: Jobs, spawn: SpawnTeammate
+    ) -> None:
         self._delegate = delegate
         self._jobs = jobs
         self._spawn = spawn

@@ -259,7 +259,11 @@ def _tools() -> list[type[Tool[Any]]]:
     """The tools of the program."""
     for module in pkgutil.iter_modules(teamd.tools.__path__, "teamd.tools."):
         importlib.import_module(module.name)
-    return [tool for tool in Tool.__subclasses__() if tool.__module__.startswith("teamd.tools.")]
+    found = [*Tool.__subclasses__()]
+    for tool in found:  # which grows meanwhile
+        found += tool.__subclasses__()
+    inside = (tool for tool in found if tool.__module__.startswith("teamd.tools."))
+    return [tool for tool in inside if not tool.__name__.startswith("_")]
 
 
 async def _run(box: Toolbox, name: str) -> tuple[str, bool]:

@@ -65,7 +65,6 @@ def system_prompt(
     role: str,
     team: str,
     workspace: Path,
-    leads: bool = False,
     plan: bool = False,
     above: str = LEAD,
     instructions: str = "",
@@ -78,14 +77,15 @@ def system_prompt(
         role: its role.
         team: the team's name.
         workspace: where its tools work.
-        leads: whether it is the agent that leads.
         plan: whether it works by plan.
         above: the address to which it reports: `lead`, or that of a lead elsewhere.
         instructions: what a file says of its role.
         skills: those that it may load.
     """
     place = (
-        _lead(name, role, team, workspace) if leads else _place(name, role, team, workspace, above)
+        _lead(name, role, team, workspace)
+        if name == LEAD
+        else _place(name, role, team, workspace, above)
     )
     parts = [place]
     if plan:
