@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from teamctl.turns import explain_wait
+from teamctl.wait import explain_wait
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.states import Status

@@ -10,8 +10,7 @@ import click
 from teamctl import output
 from teamctl.chat.lead import Lead
 from teamctl.input import text_or_stdin
-from teamctl.receipts import timeout_option
-from teamctl.turns import wait_for_last_words
+from teamctl.wait import timeout_option, wait_for_last_words
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import LEAD

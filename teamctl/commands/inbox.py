@@ -11,7 +11,7 @@ import click
 
 from teamctl import output
 from teamctl.completion import boxes
-from teamctl.following import Growing
+from teamctl.tail import GrowingFile
 from teamctl.unseen import Unseen
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, LockTimeout, TeamError
@@ -82,7 +82,7 @@ class _Taker:
         self._boxes = boxes
         self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
-        self._growing = Growing(self._kept.path)
+        self._growing = GrowingFile(self._kept.path)
         self._known: set[tuple[Any, ...]] = set()
 
     def read(self, *, as_json: bool) -> int:

@@ -6,8 +6,8 @@ import click
 
 from teamctl import output
 from teamctl.completion import teammates
-from teamctl.following import lines
 from teamctl.render import render_record
+from teamctl.tail import lines
 from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import USER

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from teamctl.demo.telling import Conversation, Event
-from teamctl.following import Growing
+from teamctl.demo.telling import ConversationEvents, Event
+from teamctl.tail import GrowingFile
 from teamd.protocol import LEAD
 from teamd.states import Status
 from teamd.store import running
@@ -46,8 +46,8 @@ class Onlooker:
         self._teller = teller
         self._check = check
         self._roster = Roster(paths)
-        self._growing = {name: Growing(paths.transcript(name)) for name in names}
-        self._told = {name: Conversation(name) for name in self._growing}
+        self._growing = {name: GrowingFile(paths.transcript(name)) for name in names}
+        self._told = {name: ConversationEvents(name) for name in self._growing}
         self.records: dict[str, list[Record]] = {name: [] for name in self._growing}
         self.mail: dict[str, Message] = {}
         self.trouble = ""

@@ -73,7 +73,7 @@ class Teller:
         self.tell(Event(moment=time.time(), who="lead", what=what))
 
 
-class Conversation:
+class ConversationEvents:
     """One teammate's transcript, told as events."""
 
     def __init__(self, name: str) -> None:

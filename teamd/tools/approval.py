@@ -152,12 +152,12 @@ class ReviewPlan(Tool[ReviewPlanInput]):
 
     async def call(self, arguments: ReviewPlanInput) -> str:
         """Write the answer down, once."""
-        approvals, by = self._whose(arguments.request_id)
+        approvals, by = self._find_store(arguments.request_id)
         answer = _Answer(arguments.request_id, arguments.approve, arguments.feedback or "")
         answered = answer.give(approvals, Kind.PLAN, by=by)
         return f"{answered.status}; {answered.asker} is told"
 
-    def _whose(self, request: str) -> tuple[Approvals, str]:
+    def _find_store(self, request: str) -> tuple[Approvals, str]:
         """The store that holds a request, and by which name it is answered there."""
         if self._approvals.find(request) is None:
             address = self._address()

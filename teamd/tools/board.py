@@ -125,7 +125,7 @@ class TaskUpdate(_BoardTool[TaskUpdateInput]):
             remove_blocked_by=tuple(arguments.remove_blocked_by),
         )
         changed = self._board.update(arguments.task_id, change)
-        return _told(changed, self._board.read())
+        return _describe_change(changed, self._board.read())
 
 
 class TaskListInput(Input):
@@ -206,7 +206,7 @@ def _line(task: Task, tasks: Tasks) -> str:
     return f"{task.id} [{', '.join(facts)}] {task.subject}"
 
 
-def _told(changed: Changed, tasks: Tasks) -> str:
+def _describe_change(changed: Changed, tasks: Tasks) -> str:
     freed = [tasks.by_id[task_id] for task_id in changed.freed if task_id in tasks.by_id]
     lines = [
         _line(changed.task, tasks),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamctl.receipts import Arrival, Receipt, wait_for_conversation
+from teamctl.wait import Arrival, Receipt, wait_for_conversation
 from teamd.errors import TeamError, UnknownTeammate
 from teamd.protocol import LEAD, USER, Message
 from teamd.states import Status

@@ -31,3 +31,13 @@ def test_role_plan_and_to_whom_it_reports_are_known(
     (bob,) = rebuild_team(paths).members
     assert (bob.role, bob.plan) == ("coder", plan)
     assert bob.spawned_by == (None if above == "lead" else above)
+
+
+def test_what_the_record_says_needs_no_prompt(tmp_path: Path) -> None:
+    """Whatever a prompt says by then, or in which words."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    opened = Opened(system="Hello.", role="coder", plan=True, spawned_by="lead@default")
+    Conversation(Transcript(paths.transcript("bob"), durable=False)).open(opened)
+    (bob,) = rebuild_team(paths).members
+    assert (bob.role, bob.plan, bob.spawned_by) == ("coder", True, "lead@default")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Growing:
+class GrowingFile:
     """A file that is appended to, and now and then replaced by a new one.
 
     It need not be there yet. Every line is given out once, and whole.
@@ -63,7 +63,7 @@ def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:
         last: how many of those that stand there now; all for `None`.
         follow: whether to go on until interrupted.
     """
-    growing = Growing(path)
+    growing = GrowingFile(path)
     watching = watch(path.parent) if follow else None
     try:
         there = list(growing.lines())

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Partial:
+class LiveReply:
     """The words of a reply that is under way, and how many of them have been shown.
 
     Attributes:

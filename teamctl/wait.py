@@ -1,20 +1,25 @@
-"""Receipts: whether a message stands in its receiver's conversation yet."""
+"""Waits for what becomes of a message: that it is read, and how the turn ends in which it is."""
 
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 from teamctl import output
-from teamctl.following import Growing
+from teamctl.render import explain_end
+from teamctl.tail import GrowingFile
 from teamd.commandline import Seconds
-from teamd.errors import TeamError
+from teamd.errors import DeadlinePassed, TeamError
 from teamd.protocol import Message
+from teamd.states import Status
 from teamd.store import running
+from teamd.store.ledger import Ledger
+from teamd.store.roster import Roster
 from teamd.store.watch import wait_for
-from teamd.transcript.records import decode, mail_in, message_in, parse
+from teamd.transcript.records import TurnEnded, decode, mail_in, message_in, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,11 +27,14 @@ if TYPE_CHECKING:
 
     from teamd.store.paths import TeamPaths
     from teamd.store.post import Post
+    from teamd.store.roster import Member
     from teamd.transcript.records import Record
 
 T = TypeVar("T")
 
 _MAIL: Final = b'"mail"'
+_GONE: Final = (Status.FAILED, Status.SHUTDOWN)
+_BEGINNING_SECONDS: Final = 2.0  # a new process takes its mail before it meets the limit again
 
 timeout_option = click.option(
     "--timeout",
@@ -58,7 +66,7 @@ class Arrival:
     """
 
     def __init__(self, transcript: Path, is_it: Callable[[Message], bool]) -> None:
-        self._growing = Growing(transcript)
+        self._growing = GrowingFile(transcript)
         self._is_it = is_it
         self.arrived = False
 
@@ -88,7 +96,7 @@ class Receipt:
         self._message = Message.decode(message.encode(), to=message.to)  # as its receiver reads it
         self._told = told
         self._arrivals = [Arrival(path, self._is_it) for path in paths.delivered(message.to)]
-        self._rejected = Growing(paths.rejected(message.to))
+        self._rejected = GrowingFile(paths.rejected(message.to))
 
     def look(self) -> Record | None:
         """The record in which it stands; why it does not is said on standard error as it changes.
@@ -130,3 +138,64 @@ class Receipt:
         if obstacle is not None and obstacle != self._told:
             output.warn(obstacle)
         self._told = obstacle
+
+
+def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: float | None) -> str:
+    """Wait for the end of the turn in which the message was read; return its final text.
+
+    Raises:
+        DeadlinePassed: it did not end within `seconds`.
+        TeamError: it ended otherwise than by itself, the teammate has gone, or does not read.
+    """
+    turn = Turn(paths, name, message)
+    ended = wait_for_conversation(paths, turn.find_end, seconds=seconds)
+    if ended is None:
+        raise DeadlinePassed(
+            f"{name} is still at work after {seconds:g} s; `teamctl transcript {name} --follow` "
+            "shows what it does"
+        )
+    if (why := explain_end(name, ended)) is not None:
+        raise TeamError(why)
+    return ended.text
+
+
+def explain_wait(paths: TeamPaths, member: Member) -> str | None:
+    """Return why mail stays in the inbox of a teammate, in a sentence; `None` where it is taken.
+
+    At a limit none is taken. Any other pause ends with the mail.
+    """
+    if member.status is not Status.PAUSED or member.since is None:
+        return None
+    if 0 <= time.time() - member.since < _BEGINNING_SECONDS:
+        return None
+    if member.name not in Ledger(paths.ledger).read().refused:
+        return None
+    return f"{member.name} is paused: {member.reason}; the message waits in its inbox until then"
+
+
+class Turn:
+    """The turn of a teammate in which it reads one message."""
+
+    def __init__(self, paths: TeamPaths, name: str, message: str) -> None:
+        self._arrival = Arrival(paths.transcript(name), lambda mail: mail.id == message)
+        self._paths = paths
+        self._roster = Roster(paths)
+        self._name = name
+
+    def find_end(self) -> TurnEnded | None:
+        """Return the record that ends it, if it has ended.
+
+        Raises:
+            TeamError: the teammate has gone, or does not read.
+        """
+        member = self._roster.read().get(self._name)  # before the look: what it wrote, it wrote
+        why_waiting = explain_wait(self._paths, member)
+        for record in self._arrival.records():
+            if isinstance(record, TurnEnded):
+                return record
+        if member.status in _GONE:
+            why = f": {member.reason}" if member.reason else ""
+            raise TeamError(f"{self._name} is {member.status}{why}; `teamctl logs {self._name}`")
+        if why_waiting is not None and not self._arrival.arrived:
+            raise TeamError(why_waiting)
+        return None

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl import output, render
+from teamctl.chat.live_reply import LiveReply
 from teamctl.chat.mark import Mark
-from teamctl.chat.partial import Partial
-from teamctl.following import Growing
+from teamctl.tail import GrowingFile
 from teamd.protocol import LEAD, USER
 from teamd.store.mailbox import Mailbox
 from teamd.transcript import records
@@ -27,7 +27,7 @@ _WHOLE: Final = f"`teamctl transcript {LEAD}` shows it whole"
 _WHOLE_OWN: Final = "/inbox shows it whole"
 
 
-class Listening:
+class Listener:
     """Tells what is new in the conversation since the last look.
 
     Args:
@@ -41,11 +41,11 @@ class Listening:
     def __init__(self, paths: TeamPaths, write: Callable[[str], None]) -> None:
         self._write = write
         self._paths = paths
-        self._growing = Growing(paths.transcript(LEAD))
+        self._growing = GrowingFile(paths.transcript(LEAD))
         self._mark = Mark(paths.chat_mark, paths.transcript(LEAD))
         self._marks = False
         self._place = 0
-        self._partial = Partial(paths.partial(LEAD))
+        self._reply_shown = LiveReply(paths.partial(LEAD))
         self._own = Mailbox(paths, USER)
         self._shown: set[tuple[str, str, str]] = set()
         self._awaited: str | None = None
@@ -91,7 +91,7 @@ class Listening:
             self._tell(record)
         if self._marks and self._place != before:
             self._mark.move(self._place)
-        self._write(self._partial.more())
+        self._write(self._reply_shown.more())
         for message in self._own.peek():
             identity = (message.id, message.sender, message.content)
             if identity not in self._shown:
@@ -127,7 +127,7 @@ class Listening:
                 self._end(record)
 
     def _reply(self, reply: records.Replied) -> None:
-        self._write(self._partial.rest(output.plain(reply.text)))
+        self._write(self._reply_shown.rest(output.plain(reply.text)))
         self._end_line()
         for call in reply.calls:
             given = ", ".join(f"{key}: {value}" for key, value in call["input"].items())
@@ -148,9 +148,9 @@ class Listening:
         self._line(f"✉ {render.clip_line(message.sender)} → {to}: {about}", fg="cyan")
 
     def _end_line(self) -> None:
-        if self._partial.open_line:
+        if self._reply_shown.open_line:
             self._write("\n")
-            self._partial.open_line = False
+            self._reply_shown.open_line = False
 
     def _line(self, text: str, **style: Any) -> None:
         self._write(click.style(text, **style) + "\n")

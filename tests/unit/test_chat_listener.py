@@ -8,7 +8,7 @@ import click
 import pytest
 
 from teamctl import render
-from teamctl.chat.listening import Listening
+from teamctl.chat.listener import Listener
 from teamd.protocol import LEAD, USER, Message
 from teamd.states import Status
 from teamd.store.mailbox import Mailbox
@@ -39,10 +39,10 @@ class Conversation:
         """Append a record."""
         self._transcript.append(as_record({"record": record, **facts}))
 
-    def listening(self) -> Listening:
+    def listening(self) -> Listener:
         """A new chat."""
         self._written = []
-        return Listening(self.paths, self._written.append)
+        return Listener(self.paths, self._written.append)
 
     @property
     def shown(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamctl.turns import explain_wait
+from teamctl.wait import explain_wait
 from teamd.identity import Identity
 from teamd.states import Status
 from teamd.store.entries import Reservation, Terms

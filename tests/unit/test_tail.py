@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamctl.following import Growing, lines
+from teamctl.tail import GrowingFile, lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_a_file_that_is_not_there_yet_has_no_lines(log: Path) -> None:
-    growing = Growing(log)
+    growing = GrowingFile(log)
     assert list(growing.lines()) == []
     log.write_bytes(b"one\n")
     assert list(growing.lines()) == [b"one"]
@@ -28,7 +28,7 @@ def test_a_file_that_is_not_there_yet_has_no_lines(log: Path) -> None:
 
 
 def test_half_a_line_waits_for_its_end(log: Path) -> None:
-    growing = Growing(log)
+    growing = GrowingFile(log)
     log.write_bytes(b"one\ntw")
     assert list(growing.lines()) == [b"one"]
     with log.open("ab") as file:
@@ -38,7 +38,7 @@ def test_half_a_line_waits_for_its_end(log: Path) -> None:
 
 
 def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_start(log: Path) -> None:
-    growing = Growing(log)
+    growing = GrowingFile(log)
     log.write_bytes(b"one\n")
     assert list(growing.lines()) == [b"one"]
     with log.open("ab") as file:
