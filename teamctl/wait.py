@@ -19,7 +19,8 @@ from teamd.store import running
 from teamd.store.ledger import Ledger
 from teamd.store.roster import Roster
 from teamd.store.watch import wait_for
-from teamd.transcript.records import TurnEnded, decode, mail_in, message_in, parse
+from teamd.transcript.decoding import decode, message_in, parse
+from teamd.transcript.records import TurnEnded, mail_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,7 +83,7 @@ class Arrival:
 
 
 class Receipt:
-    """What becomes of one message that was sent.
+    """The fate of one message that was sent.
 
     Args:
         post: of the receiver's team.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from teamd.transcript.records import Record, decode
+from teamd.transcript.decoding import decode
+
+if TYPE_CHECKING:
+    from teamd.transcript.records import Record
 
 
 def as_record(fields: dict[str, Any]) -> Record:

@@ -1,4 +1,4 @@
-"""What happens in the lead's conversation, as a person reads it along."""
+"""The lead's conversation as a person reads it along."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from teamctl.tail import GrowingFile
 from teamd.protocol import LEAD, USER
 from teamd.store.mailbox import Mailbox
 from teamd.transcript import records
+from teamd.transcript.decoding import decode_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,9 +62,7 @@ class Listener:
         """Tell what the lead has said while no person listened; from now on somebody does."""
         before = self._mark.read()
         missed = [line for line in self._lines() if self._place > before and _REPLY in line]
-        replies = [
-            record for record in records.decode_lines(missed) if isinstance(record, records.Replied)
-        ]
+        replies = [record for record in decode_lines(missed) if isinstance(record, records.Replied)]
         said = [reply.text for reply in replies if reply.text.strip()]
         if said:
             self._line(f"What {LEAD} said since the last chat:", dim=True)
@@ -87,7 +86,7 @@ class Listener:
     def look(self) -> None:
         """Tell what is new."""
         before = self._place
-        for record in records.decode_lines(self._lines()):
+        for record in decode_lines(self._lines()):
             self._tell(record)
         if self._marks and self._place != before:
             self._mark.move(self._place)

@@ -19,8 +19,9 @@ from teamd.protocol import USER, moment_of
 from teamd.store import locks
 from teamd.store.post import Post
 from teamd.store.watch import watch
+from teamd.transcript.decoding import decode
 from teamd.transcript.file import Transcript
-from teamd.transcript.records import Delivered, decode, mail_in
+from teamd.transcript.records import Delivered, mail_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

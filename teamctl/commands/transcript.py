@@ -12,7 +12,7 @@ from teamd.commandline import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import USER
 from teamd.store.roster import Roster
-from teamd.transcript import records
+from teamd.transcript.decoding import decode_lines, parse
 
 
 @click.command()
@@ -33,9 +33,9 @@ def command(choice: Choice, name: str, *, follow: bool, full: bool, as_json: boo
         raise TeamError(f"{name} has no conversation yet")
     found = lines(path, last=None, follow=follow)
     if as_json:  # records just as they are, also those of a later version
-        output.print_json({"name": name, "records": [*filter(None, map(records.parse, found))]})
+        output.print_json({"name": name, "records": [*filter(None, map(parse, found))]})
         return ExitCode.DONE
-    for record in records.decode_lines(found):
+    for record in decode_lines(found):
         for line in render_record(record, name, full=full):
             click.echo(line)
     return ExitCode.DONE

@@ -119,7 +119,7 @@ def command(choice: Choice, *, as_json: bool) -> int:
 
 
 def _members(paths: TeamPaths, accounts: Accounts) -> list[Row]:
-    """Those of the roster, in its order, and those who once were in it."""
+    """Return a row for each of the roster, in its order, and for those who once were in it."""
     roster = [member.name for member in Roster(paths).read().members]
     names = dict.fromkeys([*roster, *accounts.used, *_bearers(accounts.held.values())])
     terms = accounts.terms

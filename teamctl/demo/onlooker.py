@@ -12,7 +12,8 @@ from teamd.store import running
 from teamd.store.mailbox import Mailbox
 from teamd.store.roster import Roster
 from teamd.store.watch import wait_for
-from teamd.transcript.records import NoticeSent, Replied, TurnEnded, decode_lines
+from teamd.transcript.decoding import decode_lines
+from teamd.transcript.records import NoticeSent, Replied, TurnEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

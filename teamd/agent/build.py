@@ -127,7 +127,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
-    """What a teammate works with.
+    """The means that a teammate works with.
 
     Attributes:
         model_name: returns the model to ask; gets the one that the role asks for.

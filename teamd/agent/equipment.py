@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -13,20 +12,14 @@ from teamd.agent.build import Equipment, build_compaction
 from teamd.agent.call_budget import CallBudget
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_job, subagent_prompt, system_prompt
-from teamd.agent.live_output import LiveOutput
-from teamd.agent.metered import Metered
+from teamd.agent.model_stack import ModelStack
 from teamd.agent.open_work import list_open_work
 from teamd.agent.project_instructions import read_project_instructions
 from teamd.agent.subagent import Subagent
-from teamd.agent.throttle import Throttle
-from teamd.identity import Identity
-from teamd.models.retry import Retrying, RetryPolicy
-from teamd.models.scripted import Scripted
 from teamd.settings import roles, skills
 from teamd.store import files, teams
 from teamd.store.approvals import Approvals
 from teamd.store.board import Board
-from teamd.store.ledger import Ledger
 from teamd.store.places import all_teams
 from teamd.tools import Toolbox
 from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
@@ -47,11 +40,9 @@ from teamd.transcript.records import NewsAdded, Opened
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from teamd.agent.build import Environment
-    from teamd.agent.conversation.token_counts import CountedRequest
-    from teamd.models import Model
     from teamd.settings import Settings
     from teamd.settings.skills import Skill
     from teamd.store.paths import TeamPaths
@@ -65,7 +56,7 @@ def equip(env: Environment, tls: ssl.SSLContext) -> Equipment:
         env: its files, settings and parts.
         tls: shared by all teammates, since making one takes 20 ms.
     """
-    tools = _Tools(env, _Models(env, tls))
+    tools = _Tools(env, ModelStack(env, tls))
     return Equipment(
         model=tools.models.make(env.conversation.counted_requests, live=env.leads),
         model_name=partial(_model_name, env),
@@ -91,7 +82,7 @@ def _model_name(env: Environment, of_role: str | None) -> str:
     return env.roster.read().get(env.name).model or of_role or env.settings.model.name
 
 
-def _claim(env: Environment, board: Board) -> Any:
+def _claim(env: Environment, board: Board) -> Callable[[], bool]:
     if env.leads or not env.settings.tasks.auto_claim:
         return lambda: False
     return AutoClaim(board, lambda: env.roster.read().get(env.name).role, env.journal).claim_next
@@ -125,76 +116,12 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
     )
 
 
-class _Models:
-    """Makes models of the settings: asked again on failure, few at a time, within the limits."""
-
-    def __init__(self, env: Environment, tls: ssl.SSLContext) -> None:
-        self._env = env
-        self._settings = env.settings.model
-        self._tls = tls
-        self._ledger = Ledger(env.paths.ledger)
-
-    def make(self, known: Sequence[CountedRequest] = (), *, live: bool = False) -> Model:
-        """Make one for a conversation: the calls of another say nothing about the next of it.
-
-        Args:
-            known: the requests of the conversation so far.
-            live: whether a person reads along.
-        """
-        settings, paths, name = self._settings, self._env.paths, self._env.name
-        metered = Metered(
-            self._server_model,
-            self._ledger,
-            name=name,
-            process=Identity.own(),
-            free=settings.script is not None,
-            server=self._server,
-            known=known,
-        )
-        throttle = Throttle(metered, paths.call_slots, settings.concurrent_calls)
-        policy = RetryPolicy(
-            attempts=settings.attempts,
-            longest_seconds=settings.retry_seconds,
-            rest_seconds=settings.rest_seconds,
-        )
-        model = LiveOutput(throttle, paths.partial(name)) if live else throttle
-        return Retrying(model, policy, tell=self._note_retry)
-
-    @cached_property
-    def _server_model(self) -> Model:
-        settings = self._settings
-        if settings.script is not None:
-            return Scripted(settings.script)
-        from teamd.models.claude import Claude  # noqa: PLC0415 -- loaded before the fork
-
-        return Claude(
-            base_url=settings.base_url,
-            key_command=settings.key_command,
-            headers=settings.headers,
-            timeout_seconds=settings.timeout_seconds,
-            cache=settings.cache,
-            tls=self._tls,
-        )
-
-    @property
-    def _server(self) -> str:
-        """Identify the server: base URL, headers and script, as JSON."""
-        settings = self._settings
-        url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL")
-        return json.dumps([str(settings.script), url, dict(settings.headers)])
-
-    def _note_retry(self, reason: str, seconds: float) -> None:
-        self._env.journal.warn(
-            "model call failed, trying again", reason=reason, seconds=round(seconds, 1)
-        )
-
-
 @dataclass(frozen=True)
 class _Tools:
     """Makes the tools of one teammate, and runs its subagents."""
 
     env: Environment
-    models: _Models
+    models: ModelStack
 
     def all(self) -> Iterator[Tool[Any]]:
         """Yield them in the order in which the model reads of them."""

@@ -44,7 +44,7 @@ _FAULTS_OF_THE_MACHINE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TeammateProcess:
-    """What all teammates have in common; made once, before any of them is forked.
+    """The things that all teammates have in common; made once, before any of them is forked.
 
     Attributes:
         settings: returns those that are in force when a child is forked.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.errors import TeamError
 from teamd.protocol import LEAD, TEAMD, USER, is_moment, moment_of
 from teamd.store import files
+from teamd.transcript.decoding import message_in, parse
 from teamd.transcript.file import Transcript
-from teamd.transcript.records import Delivered, message_in, parse
+from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ _MOST_NAMED: Final = 5
 
 
 class Stage(StrEnum):
-    """How far a message has come."""
+    """The stage that a message has come to."""
 
     QUEUED = "queued"
     TAKEN = "taken"
@@ -38,7 +39,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How far a message has come to one of its receivers; times in seconds since the epoch.
+    """The way of a message to one of its receivers; times in seconds since the epoch.
 
     Attributes:
         sent: `None` where a foreign sender gave no time.

@@ -18,7 +18,7 @@ class ToolError(Exception):
 
 
 class Input(BaseModel):
-    """What a tool takes. Unknown keys are refused, so that a misspelt one is noticed."""
+    """Input of a tool. Unknown keys are refused, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -62,7 +62,7 @@ class Tool(Generic[InputT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a call ended; `text` is never empty nor only white space."""
+    """The result of a call; `text` is never empty nor only white space."""
 
     text: str
     is_error: bool = False

@@ -24,7 +24,7 @@ _NAMES_COMPARED: Final = 2000
 
 
 class TextFile:
-    """What a model's path means; `shown` is what sentences call it.
+    """The file that a model's path means; `shown` is what sentences call it.
 
     Every method raises `ToolError` for whatever goes wrong.
     """

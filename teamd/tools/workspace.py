@@ -1,4 +1,4 @@
-"""Where the file tools may go: the only module that turns a model's path into a place on disk."""
+"""The workspace: the only module that turns a model's path into a place on disk."""
 
 from __future__ import annotations
 

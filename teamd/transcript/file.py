@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from teamd.store import files
-from teamd.transcript.records import decode_lines
+from teamd.transcript.decoding import decode_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

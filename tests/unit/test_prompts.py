@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from teamd.agent.conversation.prompts import render_inbox, system_prompt
 from teamd.protocol import Message
-from teamd.transcript.records import Delivered, decode, mail_in
+from teamd.transcript.decoding import decode
+from teamd.transcript.records import Delivered, mail_in
 
 SHOWN = ("summary", "request_id", "approve", "reason")
 UNHOLDABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

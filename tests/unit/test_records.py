@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from teamd.agent.conversation.conversation import Conversation
 from teamd.protocol import Message
 from teamd.tokens import Usage
+from teamd.transcript.decoding import decode, parse
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import (
     KINDS,
@@ -32,8 +33,6 @@ from teamd.transcript.records import (
     TaskBegun,
     TurnEnded,
     Unknown,
-    decode,
-    parse,
 )
 
 BEFORE = Path(__file__).parent / "written_before"

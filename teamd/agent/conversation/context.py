@@ -21,7 +21,7 @@ _Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextLimits:
-    """How much a model takes, and from which share of it on room is made.
+    """The size of a model's context, and from which share of it on room is made.
 
     Attributes:
         context_tokens: what the model takes.
@@ -65,7 +65,7 @@ class ContextSize:
 
 @dataclass(slots=True)
 class _Exchange:
-    """What the model was told, results first, and what it answered.
+    """One exchange: what the model was told, results first, and what it answered.
 
     Attributes:
         number: the reply's.

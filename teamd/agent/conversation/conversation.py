@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from teamd.agent.conversation.state import ConversationState
 from teamd.transcript import records
+from teamd.transcript.decoding import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -122,7 +123,7 @@ class Conversation(ConversationState):
 
     def _record(self, record: records.Record) -> None:
         # Applied as it will be read again, without the half surrogate pairs that UTF-8 cannot hold.
-        written = records.decode(replace(record, time=time.time()).encode()) or records.Unknown()
+        written = decode(replace(record, time=time.time()).encode()) or records.Unknown()
         self._transcript.append(written)
         self.apply(written)
 

@@ -23,7 +23,7 @@ _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 class ConversationState:
-    """What the records so far come to.
+    """The sum of the records so far.
 
     Attributes:
         opened: the record that began it.

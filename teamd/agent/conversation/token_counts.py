@@ -1,4 +1,4 @@
-"""What a server has counted of a conversation, and what it says about the next request.
+"""Token counts: what a server has counted of a conversation bounds the next request.
 
 A reply's record holds its usage and the frame of its request: a digest of server, model, system
 prompt and tools, which are no part of the record. So a process that reads the transcript knows as
@@ -59,7 +59,7 @@ class CountedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Count:
-    """What a record tells of a request; its messages are found in the context.
+    """The tokens of a request, as a record tells them; its messages are found in the context.
 
     Attributes:
         length: how many exchanges of the context were in it.
