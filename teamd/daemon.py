@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from teamd.agent.process import TeammateProcess
 from teamd.agent.pulse import Pulse
 from teamd.errors import StoreError
 from teamd.journal import Journal
@@ -21,7 +22,6 @@ from teamd.supervisor.fork import become_subreaper
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.signals import Signals
 from teamd.supervisor.supervisor import Rounds
-from teamd.teammate import Teammate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ def agent_program(settings: LiveSettings) -> ChildProgram:
     Args:
         settings: followed by each child that is forked from now on.
     """
-    teammate = Teammate(settings.paths, lambda: settings.now, settings.accepted_bytes)
+    teammate = TeammateProcess(settings.paths, lambda: settings.now, settings.accepted_bytes)
     beat_seconds = settings.heartbeats.beat_seconds  # for good: the watchdogs expect no other
 
     def run(name: str, bell: int, heartbeat: Heartbeat) -> int:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Approval
 from teamd.control import ControlReply
@@ -25,20 +25,21 @@ from teamd.store.board_files import read_all
 from teamd.store.entries import NOTHING, Account
 from teamd.store.ledger import Ledger
 from teamd.store.taken import Taken
-from teamd.store.transcript import Transcript
 from teamd.store.trouble import told
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Replied, Summarised, SummaryFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from teamd.store.paths import TeamPaths
+    from teamd.tokens import Usage
 
     # The cost in USD of a reply of that model with that usage; `None` where it is not known.
-    Cost = Callable[[str, Mapping[str, int]], Decimal | None]
+    Cost = Callable[[str, Usage], Decimal | None]
 
 _TAKEN: Final = ".taken.jsonl"
-_COUNTS: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
 _LONGEST_RECORD: Final = 1 << 16
 
 
@@ -142,17 +143,17 @@ def _used(paths: TeamPaths, cost: Cost) -> Iterator[tuple[str, Account]]:
 def _account(transcript: Path, cost: Cost) -> Account:
     total = NOTHING
     for record in Transcript(transcript).records():
-        usage = record.get("usage")
-        if isinstance(usage, dict):
-            counts = {key: int(usage.get(key, 0)) for key in _COUNTS}
-            total += _of_one_call(counts, cost(str(record.get("model")), counts))
+        if isinstance(record, Replied | Summarised | SummaryFailed) and record.usage is not None:
+            total += _of_one_call(record.usage, cost(record.model, record.usage))
     return total
 
 
-def _of_one_call(counts: dict[str, Any], usd: Decimal | None) -> Account:
-    whole = sum(counts[key] for key in _COUNTS[:-1])
+def _of_one_call(usage: Usage, usd: Decimal | None) -> Account:
     return Account(
-        **{**counts, "input_tokens": whole},
+        input_tokens=usage.total_input_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
         calls=1,
         unpriced_calls=int(usd is None),
         usd=usd or Decimal(0),

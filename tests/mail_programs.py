@@ -10,13 +10,15 @@ import select
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from teamd.protocol import Message
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
-from teamd.store.transcript import Transcript
 from teamd.store.watch import wait_for
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered
 
 OWNER = "bob"
 DELIVERED = "delivered"  # the transcript into which the reader puts what it took
@@ -54,12 +56,11 @@ def read(paths: TeamPaths, durability: str) -> None:
         wait_for(paths.inboxes, lambda: box.waiting() or None, timeout_seconds=_LOOK_SECONDS)
         batch = box.take()
         if batch.messages:
-            delivered.append(
-                *(
-                    {"id": m.id, "from": m.sender, "n": m.extra["n"], "size": len(m.content)}
-                    for m in batch.messages
-                )
-            )
+            short = [
+                replace(m, content="", extra={"n": m.extra["n"], "size": len(m.content)})
+                for m in batch.messages
+            ]
+            delivered.append(Delivered(messages=tuple(short)))
         box.done(batch)
 
 

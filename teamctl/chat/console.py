@@ -12,7 +12,7 @@ import click
 
 from teamctl.chat import words
 from teamctl.chat.lines import lines
-from teamctl.chat.listening import Listening
+from teamctl.chat.listener import Listener
 from teamd.errors import TeamError
 from teamd.protocol import COMPACT_TYPE, LEAD
 from teamd.states import Status
@@ -49,19 +49,19 @@ class _Chat:
     def __init__(self, lead: Lead, run: Run) -> None:
         self._lead = lead
         self._run = run
-        self._listening = Listening(lead.paths, self._write)
+        self._listener = Listener(lead.paths, self._write)
         self._typing = False
         self._heard = asyncio.Event()
         self._person = sys.stdin.isatty()
 
     async def hold(self) -> None:
-        """Lines of the person and turns of the lead, one after the other."""
+        """Take lines of the person and wait for turns of the lead, one after the other."""
         # Who pipes what is shown into a file wants no prompts in it.
         drawn = self._person and sys.stdout.isatty()
         if self._person:
-            self._listening.catch_up()
+            self._listener.catch_up()
         else:
-            self._listening.skip()
+            self._listener.skip()
         with self._listened():
             async for line in self._typed() if drawn else lines(sys.stdin.fileno()):
                 if not await self._take(line.strip()):
@@ -79,7 +79,7 @@ class _Chat:
         return True
 
     async def _say(self, text: str, **more: str) -> None:
-        self._listening.wait_for(self._lead.tell(text, **more))
+        self._listener.wait_for(self._lead.tell(text, **more))
         await self._turn()
 
     async def _turn(self) -> None:
@@ -95,7 +95,7 @@ class _Chat:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, interrupt)
         try:
-            while self._listening.ended is None and interrupts < 2:  # noqa: PLR2004 -- see above
+            while self._listener.ended is None and interrupts < 2:  # noqa: PLR2004 -- see above
                 self._heard.clear()
                 if self._over():
                     return
@@ -106,7 +106,7 @@ class _Chat:
             loop.remove_signal_handler(signal.SIGINT)
 
     def _over(self) -> bool:
-        """Whether there is nothing to wait for any more.
+        """Return true once there is nothing to wait for any more.
 
         Raises:
             TeamError: the lead or its supervisor has gone; without a person to tell, also where
@@ -114,18 +114,18 @@ class _Chat:
         """
         running.check(self._lead.paths)
         member = Roster(self._lead.paths).read().get(LEAD)
-        why_held = self._lead.held()
-        self._listening.look()  # after the roster: what it wrote before it went, it wrote
-        if self._listening.ended is not None:
+        why_waiting = self._lead.explain_wait()
+        self._listener.look()  # after the roster: what it wrote before it went, it wrote
+        if self._listener.ended is not None:
             return True
         if member.status in (Status.FAILED, Status.SHUTDOWN):
             why = f": {member.reason}" if member.reason else ""
             raise TeamError(f"lead is {member.status}{why}; `teamctl chat` calls it again")
-        if why_held is None or self._listening.arrived:
+        if why_waiting is None or self._listener.arrived:
             return False
         if not self._person:
-            raise TeamError(why_held)
-        self._listening.notice(why_held)
+            raise TeamError(why_waiting)
+        self._listener.notice(why_waiting)
         return True
 
     @contextmanager
@@ -146,7 +146,7 @@ class _Chat:
         self._look()
 
     def _look(self) -> None:
-        self._listening.look()
+        self._listener.look()
         self._heard.set()
 
     async def _typed(self) -> AsyncIterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from teamctl.turns import held
+from teamctl.wait import explain_wait
 from teamd import control
 from teamd.control import ControlRequest
 from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
@@ -56,9 +56,9 @@ class Lead:
             return None
         return None if warning is None else str(warning)
 
-    def held(self) -> str | None:
-        """Why what it is told would wait in its inbox, in a sentence; `None` where it is read."""
-        return held(self.paths, Roster(self.paths).read().get(LEAD))
+    def explain_wait(self) -> str | None:
+        """Return why what it is told would wait, in a sentence; `None` where it is read."""
+        return explain_wait(self.paths, Roster(self.paths).read().get(LEAD))
 
     def tell(self, text: str, *, kind: str = "message") -> str:
         """Send it what the person says; returns the message's id."""

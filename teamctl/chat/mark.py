@@ -1,4 +1,4 @@
-"""How far into the lead's conversation a person has been shown it, from chat to chat."""
+"""The place up to which a person has been shown the lead's conversation, from chat to chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What begins with a slash: small commands within the chat."""
+"""Small commands within the chat, which begin with a slash."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ import click
 from teamctl import output
 from teamctl.chat.lead import Lead
 from teamctl.input import text_or_stdin
-from teamctl.receipts import timeout_option
-from teamctl.turns import last_words
+from teamctl.wait import timeout_option, wait_for_last_words
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import LEAD
@@ -64,7 +63,7 @@ def command(
         return ExitCode.DONE
     message = lead.tell(prompt)
     try:
-        said = last_words(paths, LEAD, message, timeout)
+        said = wait_for_last_words(paths, LEAD, message, timeout)
     except KeyboardInterrupt:
         lead.interrupt()
         raise

@@ -11,15 +11,17 @@ import click
 
 from teamctl import output
 from teamctl.completion import boxes
-from teamctl.following import Growing
+from teamctl.tail import GrowingFile
 from teamctl.unseen import Unseen
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, LockTimeout, TeamError
 from teamd.protocol import USER, moment_of
 from teamd.store import locks
 from teamd.store.post import Post
-from teamd.store.transcript import Transcript, mail_in, parse
 from teamd.store.watch import watch
+from teamd.transcript.decoding import decode
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered, mail_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,7 +83,7 @@ class _Taker:
         self._boxes = boxes
         self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
-        self._growing = Growing(self._kept.path)
+        self._growing = GrowingFile(self._kept.path)
         self._known: set[tuple[Any, ...]] = set()
 
     def read(self, *, as_json: bool) -> int:
@@ -107,8 +109,9 @@ class _Taker:
         sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken
         for (box, batch), messages in zip(batches, fresh, strict=True):
             if messages:
-                record = {"record": "mail", "messages": [m.to_json() for m in messages]}
-                self._kept.append({**record, "time": time.time(), "taken": moment_of(batch.id)})
+                taken = moment_of(batch.id)
+                kept = Delivered(messages=tuple(messages), taken=taken, time=time.time())
+                self._kept.append(kept)
             elif batch.messages:  # all kept, by one that may have been killed before they were safe
                 self._kept.make_durable()
             box.done(batch)
@@ -118,8 +121,8 @@ class _Taker:
         """Those that were not read before; a repeated send is one message."""
         if messages:
             for line in self._growing.lines():
-                kept = mail_in(parse(line) or {})
-                self._known.update((m.get("id"), m.get("from"), m.get("content")) for m in kept)
+                kept = mail_in(decode(line))
+                self._known.update((m.id, m.sender, m.content) for m in kept)
         fresh: dict[tuple[Any, ...], Message] = {}
         for message in messages:
             identity = (message.id, message.sender, message.content)  # as `is_same_as` compares

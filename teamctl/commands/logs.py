@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 
 from teamctl import completion, output
-from teamctl.following import lines
+from teamctl.tail import lines
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 from teamd.protocol import TEAMD

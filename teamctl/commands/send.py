@@ -9,7 +9,7 @@ import click
 from teamctl import output
 from teamctl.completion import boxes
 from teamctl.input import text_or_stdin
-from teamctl.receipts import Receipt, timeout_option, wait_for_conversation
+from teamctl.wait import Receipt, timeout_option, wait_for_conversation
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.protocol import Message, new_id

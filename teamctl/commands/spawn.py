@@ -9,8 +9,7 @@ import click
 from teamctl import output
 from teamctl.completion import teammates
 from teamctl.input import text_or_stdin
-from teamctl.receipts import timeout_option
-from teamctl.turns import last_words
+from teamctl.wait import timeout_option, wait_for_last_words
 from teamd import control
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
@@ -80,7 +79,9 @@ def command(
         files.replace(file, saved, mode=mode)
     said = None
     if wait:
-        said = last_words(paths, reply.data["member"]["name"], reply.data["message_id"], timeout)
+        said = wait_for_last_words(
+            paths, reply.data["member"]["name"], reply.data["message_id"], timeout
+        )
     if as_json:
         output.print_json({**reply.data, "text": said})
     else:

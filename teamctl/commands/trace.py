@@ -10,11 +10,11 @@ import click
 from teamctl import output
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
+from teamd.mail.trace import Stage, trace
 from teamd.protocol import USER
-from teamd.store.trace import Stage, trace
 
 if TYPE_CHECKING:
-    from teamd.store.trace import Way
+    from teamd.mail.trace import Way
 
 
 @click.command()

@@ -40,7 +40,7 @@ class Row:
 
     @property
     def shares(self) -> list[tuple[float, str]]:
-        """How much of each limit is used, from 0 to 1, and the limit in words."""
+        """Of each limit the share that is used, from 0 to 1, and the limit in words."""
         tokens = self.tokens_limit and self.account.tokens / self.tokens_limit
         usd = self.usd_limit and float(self.account.usd) / self.usd_limit
         return [
@@ -120,7 +120,7 @@ def command(choice: Choice, *, as_json: bool) -> int:
 
 
 def _members(paths: TeamPaths, accounts: Accounts) -> list[Row]:
-    """Those of the roster, in its order, and those who once were in it."""
+    """Return a row for each of the roster, in its order, and for those who once were in it."""
     roster = [member.name for member in Roster(paths).read().members]
     names = dict.fromkeys([*roster, *accounts.used, *_bearers(accounts.held.values())])
     terms = accounts.terms

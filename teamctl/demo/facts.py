@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.protocol import LEAD
 from teamd.states import Status
+from teamd.transcript.records import CallAnswered, Replied, mail_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from teamd.protocol import Message
     from teamd.store.roster import Team
-    from teamd.store.transcript import Record
+    from teamd.transcript.records import Record
 
 PROGRAM: Final = "roman.py"
 TESTS: Final = "test_roman.py"
@@ -34,17 +35,19 @@ class Evidence:
     team: Team
 
     def letters(self, sender: str, receiver: str) -> int:
-        """How many messages that a teammate sent have reached the receiver, word for word."""
+        """Count the messages of a teammate that have reached the receiver, word for word."""
         sent = [given["content"] for given in self._calls(sender, "send_message").values()]
         return sum(who == sender and content in sent for who, content in self._got(receiver))
 
     def outputs(self, name: str, tool: str) -> list[str]:
-        """What a tool gave to a teammate, failures left out."""
+        """Return what a tool gave to a teammate, failures left out."""
         calls = self._calls(name, tool)
         return [
-            record["content"]
-            for record in self._of(name, "result")
-            if record["tool_use_id"] in calls and not record["is_error"]
+            record.content
+            for record in self.records.get(name, ())
+            if isinstance(record, CallAnswered)
+            and record.tool_use_id in calls
+            and not record.is_error
         ]
 
     def processes(self) -> set[int]:
@@ -56,20 +59,18 @@ class Evidence:
         """Senders and contents of mail: the lead's inbox, a teammate's conversation."""
         if receiver == LEAD:
             yield from ((message.sender, message.content) for message in self.mail)
-        for record in self._of(receiver, "mail"):
-            yield from ((message["from"], message["content"]) for message in record["messages"])
+        for record in self.records.get(receiver, ()):
+            yield from ((message.sender, message.content) for message in mail_in(record))
 
     def _calls(self, name: str, tool: str) -> dict[str, dict[str, Any]]:
         """The input of each call of a tool, by its id."""
         return {
-            block["id"]: block["input"]
-            for record in self._of(name, "reply")
-            for block in record["content"]
-            if block["type"] == "tool_use" and block["name"] == tool
+            call["id"]: call["input"]
+            for record in self.records.get(name, ())
+            if isinstance(record, Replied)
+            for call in record.calls
+            if call["name"] == tool
         }
-
-    def _of(self, name: str, kind: str) -> Iterator[Record]:
-        return (one for one in self.records.get(name, ()) if one.get("record") == kind)
 
 
 def missing(evidence: Evidence) -> str | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from teamctl.demo.telling import Conversation, Event
-from teamctl.following import Growing
+from teamctl.demo.telling import ConversationEvents, Event
+from teamctl.tail import GrowingFile
 from teamd.protocol import LEAD
 from teamd.states import Status
 from teamd.store import running
 from teamd.store.mailbox import Mailbox
 from teamd.store.roster import Roster
-from teamd.store.transcript import parse
 from teamd.store.watch import wait_for
+from teamd.transcript.decoding import decode_lines
+from teamd.transcript.records import NoticeSent, Replied, TurnEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from teamctl.demo.telling import Teller
     from teamd.protocol import Message
     from teamd.store.paths import TeamPaths
-    from teamd.store.transcript import Record
+    from teamd.transcript.records import Record
 
 REST_SECONDS: Final = 60.0  # takes 6 where nothing else runs
 AGREE_SECONDS: Final = 10.0
@@ -46,8 +47,8 @@ class Onlooker:
         self._teller = teller
         self._check = check
         self._roster = Roster(paths)
-        self._growing = {name: Growing(paths.transcript(name)) for name in names}
-        self._told = {name: Conversation(name) for name in self._growing}
+        self._growing = {name: GrowingFile(paths.transcript(name)) for name in names}
+        self._told = {name: ConversationEvents(name) for name in self._growing}
         self.records: dict[str, list[Record]] = {name: [] for name in self._growing}
         self.mail: dict[str, Message] = {}
         self.trouble = ""
@@ -82,12 +83,12 @@ class Onlooker:
         events = list(self._mail_events())
         worked = False
         for name, growing in self._growing.items():
-            for record in filter(None, map(parse, growing.lines())):
+            for record in decode_lines(growing.lines()):
                 worked = True
                 self.records[name].append(record)
                 events += self._told[name].events(record)
-                if record.get("record") == "ended" and record["outcome"] != "end_turn":
-                    self.trouble = f"{name} is {record['outcome']}: {record['text']}"
+                if isinstance(record, TurnEnded) and record.outcome != "end_turn":
+                    self.trouble = f"{name} is {record.outcome}: {record.text}"
         for event in sorted(events, key=lambda event: event.moment):
             self._teller.tell(event)
         return worked
@@ -111,11 +112,11 @@ class Onlooker:
         """Whether the roster says what the transcripts do."""
         self._check()
         for member in self._roster.read().members:
-            replies = [one for one in self.records[member.name] if one["record"] == "reply"]
-            if member.status is not Status.IDLE or member.turns != len(replies):
+            replies = sum(isinstance(one, Replied) for one in self.records[member.name])
+            if member.status is not Status.IDLE or member.turns != replies:
                 return None
         return True
 
 
 def _has_ended(records: list[Record]) -> bool:
-    return bool(records) and records[-1].get("record") in ("ended", "noticed")
+    return bool(records) and isinstance(records[-1], TurnEnded | NoticeSent)

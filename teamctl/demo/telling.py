@@ -1,4 +1,4 @@
-"""What a person sees of the demo: a line for each thing that somebody does."""
+"""The demo as a person sees it: a line for each thing that somebody does."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl import output
+from teamd.transcript.records import CallAnswered, Replied, TurnEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from teamd.store.transcript import Record
+    from teamd.transcript.records import Record
 
 _VERBS: Final = {
     "write_file": ("writes", "path"),
@@ -56,7 +57,7 @@ class Teller:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far."""
+        """The time since it began."""
         return time.time() - self._begun
 
     def tell(self, event: Event) -> None:
@@ -72,7 +73,7 @@ class Teller:
         self.tell(Event(moment=time.time(), who="lead", what=what))
 
 
-class Conversation:
+class ConversationEvents:
     """One teammate's transcript, told as events."""
 
     def __init__(self, name: str) -> None:
@@ -80,22 +81,20 @@ class Conversation:
         self._commands: set[str] = set()
 
     def events(self, record: Record) -> Iterator[Event]:
-        """What happened by a record."""
-        moment = record.get("time", 0.0)
-        match record.get("record"):
-            case "reply":
-                for what in map(self._part, record["content"]):
-                    yield Event(moment=moment, who=self._name, what=what)
-            case "result" if record["is_error"] or record["tool_use_id"] in self._commands:
-                text = record["content"]
-                bad = record["is_error"] or any(note in text for note in _FAILURES)
+        """Yield what happened by a record."""
+        match record:
+            case Replied():
+                for what in map(self._part, record.content):
+                    yield Event(moment=record.time, who=self._name, what=what)
+            case CallAnswered() if record.is_error or record.tool_use_id in self._commands:
+                text = record.content
+                bad = record.is_error or any(note in text for note in _FAILURES)
                 what = f"sees {_excerpt(text)}"
-                yield Event(
-                    moment=moment, who=self._name, what=what, colour="red" if bad else "green"
-                )
-            case "ended" if record["outcome"] != "end_turn":
-                what = f"{record['outcome']}: {record['text']}"
-                yield Event(moment=moment, who=self._name, what=what, colour="red")
+                colour = "red" if bad else "green"
+                yield Event(moment=record.time, who=self._name, what=what, colour=colour)
+            case TurnEnded() if record.outcome != "end_turn":
+                what = f"{record.outcome}: {record.text}"
+                yield Event(moment=record.time, who=self._name, what=what, colour="red")
 
     def _part(self, block: dict[str, Any]) -> str:
         if block["type"] == "text":

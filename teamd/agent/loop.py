@@ -6,132 +6,99 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from teamd.agent import prompts
-from teamd.agent.breaking import Breakable, BrokenOffError
-from teamd.agent.briefing import NothingOpen
-from teamd.agent.compaction import Compaction
-from teamd.agent.complaints import gist
-from teamd.agent.course import CUT_OFF_REASONS
-from teamd.agent.gauge import Room
-from teamd.agent.standing import LIMIT, PAUSED
+from teamd.agent.cancellation import Cancellation, TurnCancelled
+from teamd.agent.conversation import prompts
+from teamd.agent.conversation.pause import pause_reason
+from teamd.agent.conversation.state import CUT_OFF_REASONS
 from teamd.errors import StoreError
-from teamd.models import Ask, LimitError, UnusableError
+from teamd.models import LimitError, UnusableError
 from teamd.protocol import COMPACT_TYPE
 from teamd.remedies import again
 from teamd.states import Status
 from teamd.tools import Result
+from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
 
-    from teamd.agent.allowance import Allowance
-    from teamd.agent.bell import Bell
-    from teamd.agent.briefing import OpenWork
-    from teamd.agent.conversation import Conversation
-    from teamd.agent.intake import Intake
-    from teamd.agent.leaving import Leaving
-    from teamd.models import Block, Model
+    from teamd.agent.call_budget import CallBudget
+    from teamd.agent.conversation.compaction import Compaction
+    from teamd.agent.conversation.conversation import Conversation
+    from teamd.agent.delivery import Delivery
+    from teamd.agent.reporting import Reporter
+    from teamd.agent.shutdown import Shutdown
+    from teamd.agent.wakeup import Wakeup
+    from teamd.models import Block
     from teamd.tools import Toolbox
-
-    class Outside(Protocol):
-        """What a teammate says of itself, and to whom."""
-
-        def report(self, status: Status, reason: str | None = None) -> None:
-            """Tell the supervisor how it goes."""
-
-        def tell_lead(self, text: str, *, key: str) -> None:
-            """Send the lead a line under an id."""
-
-
-INTERRUPTED = "interrupted"
 
 
 class Loop:
     """One teammate at work.
 
     Args:
-        name: the teammate's.
-        intake: brings mail and news into the conversation.
-        model_name: asked at each call, with what the conversation's role asks for.
-        fetch: looks for work where there is no mail; says whether there is some now.
+        compaction: asks the model for the next reply of the conversation.
         calls: what one wake may take; its foreground subagents take from it as well.
-        max_tokens: per reply.
-        room: how long a conversation may become.
-        open_work: what a summary of it restates.
     """
 
     def __init__(
         self,
         *,
-        name: str,
-        intake: Intake,
-        model_name: Callable[[str | None], str],
         conversation: Conversation,
-        model: Model,
+        compaction: Compaction,
         toolbox: Toolbox,
-        bell: Bell,
-        outside: Outside,
-        fetch: Callable[[], bool],
-        leaving: Leaving,
-        calls: Allowance,
-        max_tokens: int,
-        room: Room | None = None,
-        open_work: OpenWork | None = None,
+        delivery: Delivery,
+        shutdown: Shutdown,
+        reporter: Reporter,
+        wakeup: Wakeup,
+        calls: CallBudget,
     ) -> None:
-        self._name = name
-        self._intake = intake
-        self._model_name = model_name
         self._conversation = conversation
+        self._compaction = compaction
         self._toolbox = toolbox
-        self._bell = bell
-        self._outside = outside
-        self._fetch = fetch
-        self._leaving = leaving
+        self._delivery = delivery
+        self._shutdown = shutdown
+        self._reporter = reporter
+        self._wakeup = wakeup
         self._calls = calls
-        self._max_tokens = max_tokens
-        self._breakable = Breakable()
-        self._compaction = Compaction(
-            conversation, model, room=room or Room(), work=open_work or NothingOpen()
-        )
+        self._turn = Cancellation()
 
     async def run(self) -> None:
         """Live until cancelled."""
         while True:
-            self._tell_lead()
-            self._bell.silence()  # before the look, so that no ring is lost between the two
-            if not self._leaving.agreed():
+            self._send_notices()
+            self._wakeup.reset()  # before the look, so that no wake-up is lost between the two
+            if not self._shutdown.agreed():
                 self._deliver()
-            if self._leaves():
-                self._leaving.leave()
-                await self._bell.wait()  # for the supervisor to end it
+            if self._shuts_down():
+                self._shutdown.carry_out()
+                await self._wakeup.wait()  # for the supervisor to end it
                 continue
             if not (self._conversation.owes_reply or self._conversation.unfollowed):
-                if self._fetch():
+                if self._delivery.claim_task():
                     continue
-                self._outside.report(Status.IDLE)
-                await self._bell.wait()
+                self._reporter.report(Status.IDLE)
+                await self._wakeup.wait()
                 continue
             try:
                 await self._work()
             except UnusableError as error:
                 await self._pause(error)
-            except BrokenOffError:
-                self._break_off()
+            except TurnCancelled:
+                self._end_cancelled()
 
     def interrupt(self) -> None:
-        """Break off the turn that is under way, if there is one; the teammate lives on."""
-        self._breakable.break_off()
+        """Cancel the turn that is under way, if there is one; the teammate lives on."""
+        self._turn.cancel()
 
     def _deliver(self) -> None:
-        if any(message.type == COMPACT_TYPE for message in self._intake.deliver()):
-            self._compaction.want()
+        if any(message.type == COMPACT_TYPE for message in self._delivery.deliver()):
+            self._compaction.request()
 
-    def _leaves(self) -> bool:
-        return self._leaving.ready(more_mail=self._intake.waiting())
+    def _shuts_down(self) -> bool:
+        return self._shutdown.due(more_mail=self._delivery.waiting())
 
     async def _work(self) -> None:
-        """One wake: go on until the model ends its turn or the calls are used up.
+        """Go on until the model ends its turn or the calls of one wake are used up.
 
         What an earlier process was in the middle of is done to its end in the same way.
         """
@@ -139,44 +106,34 @@ class Loop:
         while True:
             if self._conversation.unfollowed and await self._follow():
                 return
-            if self._leaving.agreed():
+            if self._shutdown.agreed():
                 return
             if not self._calls.take():
                 break
-            self._outside.report(Status.WORKING)
-            reply = await self._breakable.run(self._compaction.reply(self._ask, self._deliver))
+            self._reporter.report(Status.WORKING)
+            reply = await self._turn.run(self._compaction.reply(self._deliver))
             self._conversation.add_reply(reply)
+        name = self._reporter.name
         notice = (
-            f"{self._name} stopped after {self._calls.most} model calls without ending its "
-            f"turn and is idle now; send {self._name} a message to let it go on"
+            f"{name} stopped after {self._calls.most} model calls without ending its "
+            f"turn and is idle now; send {name} a message to let it go on"
         )
         self._conversation.end_turn(LIMIT, "", notice=notice)
 
-    def _ask(self) -> Ask:
-        return Ask(
-            model=self._model_name(self._conversation.model),
-            system=self._conversation.system,
-            tools=self._toolbox.schemas(self._conversation.tools),
-            messages=self._conversation.messages(),
-            max_tokens=self._max_tokens,
-            asker=self._name,
-        )
-
     async def _follow(self) -> bool:
-        """Do what the last reply asks for; returns whether the turn has ended."""
-        talk = self._conversation
-        calls = talk.unanswered
-        if calls and talk.stop_reason == "tool_use":
+        """Do what the last reply asks for; return whether the turn has ended."""
+        conversation = self._conversation
+        calls = conversation.unanswered
+        if calls and conversation.stop_reason == "tool_use":
             for call in calls:
-                talk.add_result(call, await self._breakable.run(self._run(call)))
+                conversation.add_result(call, await self._turn.run(self._run(call)))
             return False
-        for call in calls:
-            talk.add_result(call, Result(text=prompts.CUT_OFF_CALL, is_error=True))
-        if talk.stop_reason in CUT_OFF_REASONS and not calls:
-            talk.add_note(prompts.CUT_OFF_REPLY)
-        if talk.owes_reply:
+        self._fail_calls(prompts.CUT_OFF_CALL)
+        if conversation.stop_reason in CUT_OFF_REASONS and not calls:
+            conversation.add_note(prompts.CUT_OFF_REPLY)
+        if conversation.owes_reply:
             return False
-        self._end()
+        self._end_turn()
         return True
 
     async def _run(self, call: Block) -> Result:
@@ -184,22 +141,26 @@ class Loop:
         if call["id"] in self._conversation.begun and not self._toolbox.repeats(call["name"]):
             return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
         key = self._conversation.begin_call(call)
-        granted = self._conversation.tools
+        granted = self._conversation.opened.tools
         return await self._toolbox.run(call["name"], call["input"], key=key, granted=granted)
 
-    def _break_off(self) -> None:
-        """Leave the conversation as one that the API takes, and the turn as ended."""
+    def _fail_calls(self, why: str) -> None:
         for call in self._conversation.unanswered:
-            self._conversation.add_result(call, Result(text=prompts.BROKEN_OFF_CALL, is_error=True))
+            self._conversation.add_result(call, Result(text=why, is_error=True))
+
+    def _end_cancelled(self) -> None:
+        """Leave the conversation as one that the API takes, and the turn as ended."""
+        self._fail_calls(prompts.BROKEN_OFF_CALL)
         self._conversation.end_turn(INTERRUPTED, "")
 
-    def _end(self) -> None:
+    def _end_turn(self) -> None:
         reason = self._conversation.stop_reason
         notice = ""
         if reason == "refusal":
+            name = self._reporter.name
             notice = (
-                f"the model of {self._name} refused to go on with what it was asked; "
-                f"ask differently, or begin anew with {again(self._name, '--fresh')}"
+                f"the model of {name} refused to go on with what it was asked; "
+                f"ask differently, or begin anew with {again(name, '--fresh')}"
             )
         self._conversation.end_turn(reason, self._conversation.said, notice=notice)
 
@@ -208,36 +169,36 @@ class Loop:
 
         At a limit there is none until it was raised, and a person has said that it goes on.
         """
-        about = gist(error)
+        about = pause_reason(error)
         known = about == self._conversation.paused_about  # maybe from an earlier process
-        notice = "" if known else f"{self._name} is paused: {error}"
+        notice = "" if known else f"{self._reporter.name} is paused: {error}"
         self._conversation.end_turn(PAUSED, str(error), about=about, notice=notice)
-        self._outside.report(Status.PAUSED, str(error))
-        await self._rest(error.again_in_seconds, self._end_of(error))
+        self._reporter.report(Status.PAUSED, str(error))
+        await self._rest(error.again_in_seconds, self._end_of_pause(error))
 
-    def _end_of(self, error: UnusableError) -> Callable[[], bool]:
-        """What ends a pause. At a limit mail waits where it is, unless it asks to shut down."""
+    def _end_of_pause(self, error: UnusableError) -> Callable[[], bool]:
+        # At a limit mail waits where it is, unless it asks to shut down.
         if isinstance(error, LimitError):
-            return lambda: error.lifted() or self._leaving.asked()
-        return self._intake.waiting
+            return lambda: error.lifted() or self._shutdown.requested()
+        return self._delivery.waiting
 
     async def _rest(self, seconds: float | None, over: Callable[[], bool]) -> None:
-        """Wait until it is over, or for so many seconds, or until it leaves."""
+        """Wait until it is over, or for so many seconds, or until it shuts down."""
         now = asyncio.get_running_loop().time
         until = math.inf if seconds is None else now() + seconds
-        self._tell_lead()
-        while not (over() or self._leaves()) and (left := until - now()) > 0:
-            await self._bell.wait(left)
-            self._tell_lead()
+        self._send_notices()
+        while not (over() or self._shuts_down()) and (left := until - now()) > 0:
+            await self._wakeup.wait(left)
+            self._send_notices()
 
-    def _tell_lead(self) -> None:
+    def _send_notices(self) -> None:
         """Send what the lead is owed; what cannot be sent now is sent at a later look.
 
         It stands in the conversation until then, and goes under one id however often it is sent.
         """
-        for key, text in list(self._conversation.untold.items()):
+        for key, text in list(self._conversation.unsent.items()):
             try:
-                self._outside.tell_lead(text, key=key)
+                self._reporter.notify_lead(text, key=key)
             except StoreError:  # the lead's inbox is locked, or the disk full
                 return
-            self._conversation.note_told(key)
+            self._conversation.note_sent(key)

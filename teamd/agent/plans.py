@@ -1,4 +1,4 @@
-"""Whether a teammate that works by plan may act: decided by the store and its own records."""
+"""Plans: whether a teammate may act is decided by the store and its own records."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from teamd.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from teamd.agent.conversation import Conversation
+    from teamd.agent.conversation.conversation import Conversation
     from teamd.approvals.approval import Approval
     from teamd.approvals.store import Approvals
     from teamd.protocol import Message
     from teamd.store.roster import Team
 
-ACTING: Final = frozenset({"bash", "write_file", "edit_file", "background_run"})
 # Mail that asks for no work.
 _NO_TASK: Final = frozenset({COMPACT_TYPE, PLAN_ANSWER_TYPE, SHUTDOWN_ANSWER_TYPE, SHUTDOWN_TYPE})
 
@@ -51,15 +50,15 @@ class Plans:
         self._opened = ""  # the last task that was found approved; an approval is never taken back
 
     def task(self) -> str:
-        """The name of the task at hand, for a plan to be submitted for."""
-        return self._conversation.standing.task
+        """Return the name of the task at hand, for a plan to be submitted for."""
+        return self._conversation.task
 
     def refusal(self, tool: str) -> str | None:
-        """Why a tool may not be used now, in a sentence; `None` where it may.
+        """Return why a tool that acts may not be used now, in a sentence; `None` where it may.
 
         Mail has no say in it: what counts is the question's own file, and whose task it is for.
         """
-        if tool not in ACTING or self.task() == self._opened or not self._planned:
+        if self.task() == self._opened or not self._planned:
             return None
         mine = [question for question in self._mine() if question.task == self.task()]
         approved = next((q for q in mine if q.status is Verdict.APPROVED), None)
@@ -67,10 +66,10 @@ class Plans:
             self._approvals.make_durable(approved)
             self._opened = self.task()
             return None
-        return f"{tool} is refused until your plan is approved; {_remedy(mine)}"
+        return f"{tool} is refused until your plan is approved; {_hint(mine)}"
 
     def is_new_task(self, messages: Iterable[Message]) -> bool:
-        """Whether mail that is about to be read begins another task.
+        """Return whether mail that is about to be read begins another task.
 
         A spawn's prompt does, and a task that was claimed for it while it was idle. Once a turn has
         ended after the approval, so does what the lead writes, or anybody outside the team; with
@@ -81,7 +80,7 @@ class Plans:
             return True
         if not self._planned or not any(self._may_set_task(message) for message in messages):
             return False
-        finished = self._conversation.standing.finished
+        finished = self._conversation.finished_plans
         return bool(finished) and any(
             question.id in finished and question.task == self.task()
             for question in self._mine()
@@ -121,7 +120,7 @@ def _tells_of_a_claim(message: Message) -> bool:
     return message.sender == TEAMD and "task_id" in message.extra
 
 
-def _remedy(plans: list[Approval]) -> str:
+def _hint(plans: list[Approval]) -> str:
     if not plans:
         return "read what you need, then call submit_plan"
     last = plans[-1]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from teamd.tokens import Usage
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,21 +39,6 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Tokens of one reply. Its whole input is the sum of the three input figures."""
-
-    input_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    output_tokens: int = 0
-
-    @property
-    def total_input_tokens(self) -> int:
-        """All input, whether it came from the cache or not."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """A whole reply; a stream that broke off is an error instead.
 
@@ -72,11 +59,6 @@ class Reply:
     def text(self) -> str:
         """All text blocks, joined."""
         return "".join(block["text"] for block in self.content if block["type"] == "text")
-
-    @property
-    def calls(self) -> list[Block]:
-        """The `tool_use` blocks."""
-        return [block for block in self.content if block["type"] == "tool_use"]
 
 
 class ModelError(Exception):
@@ -150,6 +132,3 @@ class Model(Protocol):
             TooLongError: it may work with fewer or shorter messages.
             UnusableError: a person has to do something first.
         """
-
-    async def close(self) -> None:
-        """Give back connections."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from teamd.models import Usage
+    from teamd.tokens import Usage
 
 PER_TOKENS: Final = 1_000_000
 _READ: Final = Decimal("0.1")  # of the price of input, unless a price says otherwise

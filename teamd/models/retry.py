@@ -1,4 +1,4 @@
-"""Bounded patience with a server: exponential backoff with full jitter.
+"""The retry policy: bounded, with exponential backoff with full jitter.
 
 The scheme is that of "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015): a random
 time up to a bound that doubles, so that teammates that failed together do not return together.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How long to go on.
 
     Attributes:
@@ -46,35 +46,31 @@ class Retrying:
     """A model that tries again, whatever of it fails in passing."""
 
     def __init__(
-        self, model: Model, patience: Patience, *, tell: Callable[[str, float], None]
+        self, model: Model, policy: RetryPolicy, *, tell: Callable[[str, float], None]
     ) -> None:
         self._model = model
-        self._patience = patience
+        self._policy = policy
         self._tell = tell
 
     async def reply(self, ask: Ask) -> Reply:
-        """Answer, after as many attempts as `Patience` allows; a cancellation ends the waiting.
+        """Answer, after as many attempts as `RetryPolicy` allows; a cancellation ends the waiting.
 
         Raises:
             UnusableError: the last attempt failed too, or a person has to do something.
         """
-        for attempt in range(self._patience.attempts - 1):
+        for attempt in range(self._policy.attempts - 1):
             try:
                 return await self._model.reply(ask)
             except TransientError as error:
-                pause = self._patience.pause(attempt, error)
+                pause = self._policy.pause(attempt, error)
                 self._tell(str(error), pause)
                 await asyncio.sleep(pause)
         try:
             return await self._model.reply(ask)
         except TransientError as error:
-            rest = self._patience.rest_seconds
+            rest = self._policy.rest_seconds
             raise UnusableError(
-                f"{error}; gave up after {self._patience.attempts} attempts, "
+                f"{error}; gave up after {self._policy.attempts} attempts, "
                 f"next one in {rest:g} s or with the next mail",
                 again_in_seconds=rest,
             ) from error
-
-    async def close(self) -> None:
-        """Give back connections."""
-        await self._model.close()

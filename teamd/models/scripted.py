@@ -16,7 +16,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from teamd.models import Ask, Reply, UnusableError, Usage
+from teamd.models import Ask, Reply, UnusableError
+from teamd.tokens import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,9 +76,6 @@ class Scripted:
             ask.heard(reply.text)
         await asyncio.sleep(script.pace_seconds)
         return reply
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 def _reply(turn: dict[str, Any], name: str, number: int, model: str) -> Reply:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from teamd import damaged
 from teamd.approvals.store import Approvals
-from teamd.models import Usage
 from teamd.models.prices import Prices
 from teamd.protocol import TEAMD
 from teamd.store import files, teams
 from teamd.store.board import Board
 from teamd.store.ledger import Ledger
 from teamd.store.post import Post
-from teamd.store.rebuilding import mended
 from teamd.store.terms import terms_of
 from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import orphans
@@ -26,9 +24,9 @@ from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.supervisor import Supervisor
+from teamd.team.repair import repair_roster
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from decimal import Decimal
 
     from teamd.journal import Journal
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.signals import Signals
     from teamd.supervisor.supervisor import Rounds
+    from teamd.tokens import Usage
 
 
 def build_supervisor(
@@ -113,9 +112,9 @@ def _repair(settings: LiveSettings, journal: Journal) -> str:
     """Put damaged files aside; return what the lead is to be told of that, a line each."""
     prices = Prices(terms_of(settings.now).prices)
 
-    def cost(model: str, usage: Mapping[str, int]) -> Decimal | None:
+    def cost(model: str, usage: Usage) -> Decimal | None:
         price = prices.find(model)
-        return None if price is None else price.cost(Usage(**usage))
+        return None if price is None else price.cost(usage)
 
     told = []
     for damage, kept in damaged.repair(settings.paths, cost):
@@ -127,7 +126,7 @@ def _repair(settings: LiveSettings, journal: Journal) -> str:
 def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> RosterWriter:
     """Open the roster, and end the processes that a dead supervisor left to its members."""
     paths = settings.paths
-    trouble = mended(paths, journal)
+    trouble = repair_roster(paths, journal)
     files.make_durable(paths.config)  # from now on this process is its one writer
     roster = RosterWriter(post, journal, team_name=paths.own_name or settings.now.team.name)
     if trouble is not None:

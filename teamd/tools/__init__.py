@@ -1,12 +1,13 @@
-"""What a teammate can do: a tool is a small class, a `Toolbox` the set that one teammate has."""
+"""Tools of teammates: a tool is a small class, a `Toolbox` the set that one teammate has."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from teamd.protocol import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -17,7 +18,7 @@ class ToolError(Exception):
 
 
 class Input(BaseModel):
-    """What a tool takes. Unknown keys are refused, so that a misspelt one is noticed."""
+    """Input of a tool. Unknown keys are refused, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -25,13 +26,15 @@ class Input(BaseModel):
 InputT = TypeVar("InputT", bound=Input)
 
 
-class Tool(ABC, Generic[InputT]):
-    """One thing that a teammate can do.
+class Tool(Generic[InputT]):
+    """One thing that a teammate can do; it defines `call`, or `call_once` where it needs the key.
 
     Attributes:
         name: matches `[a-zA-Z0-9_-]{1,128}`.
         description: what the model reads of it.
         Input: the declaration that gives schema, check and sentence.
+        acts: whether it changes more than the team's own mail and records, so that a teammate that
+            works by plan needs an approved one. A class that says nothing is taken to act.
         repeatable: whether a call may be run again when nobody knows how far it came.
         grantable: whether a role file decides who has it: what reaches the workspace. The others
             make a member of the team, and nobody goes without them.
@@ -40,16 +43,17 @@ class Tool(ABC, Generic[InputT]):
     name: ClassVar[str]
     description: ClassVar[str]
     Input: type[InputT]
+    acts: ClassVar[bool] = True
     repeatable: ClassVar[bool] = False
     grantable: ClassVar[bool] = False
 
-    @abstractmethod
     async def call(self, arguments: InputT) -> str:
         """Do it and return what the model reads, in words.
 
         Raises:
             ToolError: it could not be done.
         """
+        raise NotImplementedError
 
     async def call_once(self, arguments: InputT, key: str) -> str:  # noqa: ARG002 -- for who needs it
         """Do it; `key` is this very call's, and the same when it is repeated after a crash."""
@@ -58,7 +62,7 @@ class Tool(ABC, Generic[InputT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a call ended; `text` is never empty nor only white space."""
+    """The result of a call; `text` is never empty nor only white space."""
 
     text: str
     is_error: bool = False
@@ -69,7 +73,7 @@ class Toolbox:
 
     Args:
         tools: each by a name of its own.
-        gate: says in a sentence why a tool may not be used now; `None` where it may.
+        gate: returns in a sentence why a tool that acts may not be used now; `None` where it may.
     """
 
     def __init__(
@@ -88,7 +92,7 @@ class Toolbox:
         ]
 
     def schemas(self, granted: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """The `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).
+        """Return the `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).
 
         Args:
             granted: which of the tools that reach the workspace; `None` for all.
@@ -96,7 +100,7 @@ class Toolbox:
         return [schema for schema in self._schemas if self._has(schema["name"], granted)]
 
     def repeats(self, name: str) -> bool:
-        """Whether a call of this tool may be run again when nobody knows how far it came."""
+        """Return whether a call of this tool may run again when nobody knows how far it came."""
         return name not in self._tools or self._tools[name].repeatable
 
     def _has(self, name: str, granted: Collection[str] | None) -> bool:
@@ -116,7 +120,7 @@ class Toolbox:
         Args:
             name: the tool's.
             arguments: as the model gave them.
-            key: names this very call, see `Tool.call_once`; empty for one that is never repeated.
+            key: names this very call, see `Tool.call_once`; a new one where it is empty.
             granted: which of the tools that reach the workspace may run; `None` for all.
         """
         if not self._has(name, granted):
@@ -128,9 +132,9 @@ class Toolbox:
         except ValidationError as error:
             return Result(text=_clean(_explain(tool, error)), is_error=True)
         try:
-            if self._gate is not None and (why := self._gate(name)) is not None:
+            if tool.acts and self._gate is not None and (why := self._gate(name)) is not None:
                 return Result(text=_clean(why), is_error=True)
-            text = await tool.call_once(checked, key)
+            text = await tool.call_once(checked, key or new_id())
         # The edge of every tool: what one did not foresee is the model's to hear, not the end of
         # the teammate. A cancellation is no Exception and passes.
         except Exception as error:  # noqa: BLE001
@@ -140,7 +144,7 @@ class Toolbox:
 
 
 def _clean(text: str) -> str:
-    """Without what no request can carry: NULs and lone surrogates, such as from a file's name."""
+    """Replace what no request can carry: NULs and lone surrogates, such as from a file's name."""
     return text.encode(errors="replace").decode().replace("\0", "\ufffd")
 
 

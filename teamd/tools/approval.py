@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, Verdict, id_of
 from teamd.errors import StoreError
-from teamd.protocol import LEAD, new_id
+from teamd.protocol import LEAD
 from teamd.tools import Input, Tool, ToolError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class SubmitPlan(Tool[SubmitPlanInput]):
         "as mail. A later plan takes the place of an earlier one that is not answered yet."
     )
     Input = SubmitPlanInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # under the same id, which is asked once
 
     def __init__(
@@ -52,17 +54,13 @@ class SubmitPlan(Tool[SubmitPlanInput]):
         self._task = task
         self._lead = lead
 
-    async def call(self, arguments: SubmitPlanInput) -> str:
-        """Submit it."""
-        return await self.call_once(arguments, new_id())
-
     async def call_once(self, arguments: SubmitPlanInput, key: str) -> str:
         """Submit it under an id that follows from the call."""
         if not arguments.plan.strip():
             raise ToolError("a plan is needed; this one is empty")
         asked = self._approvals.ask(
             Approval(
-                id=id_of(key or new_id()),
+                id=id_of(key),
                 type=Kind.PLAN,
                 asker=self._name,
                 to=self._lead(),
@@ -97,6 +95,7 @@ class ShutdownResponse(Tool[VerdictInput]):
         "reply, and remember everything when you are woken again. Otherwise reject with a reason."
     )
     Input = VerdictInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # an approval is answered once
 
     def __init__(self, approvals: Approvals, name: str, ring: Callable[[str], None]) -> None:
@@ -106,19 +105,11 @@ class ShutdownResponse(Tool[VerdictInput]):
 
     async def call(self, arguments: VerdictInput) -> str:
         """Write the answer down, once."""
-        request = arguments.request_id
-        approve, reason = arguments.approve, arguments.reason or ""
-        found = self._approvals.find(request)
-        if found is not None and found.type != Kind.SHUTDOWN:
-            raise ToolError(f"{request} is no shutdown_request")
-        try:
-            self._approvals.answer(request, by=self._name, approve=approve, reason=reason)
-        except AlreadyAnswered as error:
-            if not _is_same(error.approval, approve=approve, reason=reason):
-                raise
-        if approve:
+        answer = _Answer(arguments.request_id, arguments.approve, arguments.reason or "")
+        answer.give(self._approvals, Kind.SHUTDOWN, by=self._name)
+        if arguments.approve:
             return "approved; you are shut down now"
-        self._ring(request)
+        self._ring(arguments.request_id)
         return "rejected; go on working"
 
 
@@ -145,6 +136,7 @@ class ReviewPlan(Tool[ReviewPlanInput]):
         "The teammate is told by mail, and works only once its plan is approved."
     )
     Input = ReviewPlanInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # an approval is answered once
 
     def __init__(
@@ -159,21 +151,12 @@ class ReviewPlan(Tool[ReviewPlanInput]):
 
     async def call(self, arguments: ReviewPlanInput) -> str:
         """Write the answer down, once."""
-        request = arguments.request_id
-        approve, feedback = arguments.approve, arguments.feedback or ""
-        approvals, by = self._whose(request)
-        found = approvals.find(request)
-        if found is not None and found.type != Kind.PLAN:
-            raise ToolError(f"{request} is no plan_approval_request")
-        try:
-            answered = approvals.answer(request, by=by, approve=approve, reason=feedback)
-        except AlreadyAnswered as error:
-            if not _is_same(error.approval, approve=approve, reason=feedback):
-                raise
-            answered = error.approval
+        approvals, by = self._find_store(arguments.request_id)
+        answer = _Answer(arguments.request_id, arguments.approve, arguments.feedback or "")
+        answered = answer.give(approvals, Kind.PLAN, by=by)
         return f"{answered.status}; {answered.asker} is told"
 
-    def _whose(self, request: str) -> tuple[Approvals, str]:
+    def _find_store(self, request: str) -> tuple[Approvals, str]:
         """The store that holds a request, and by which name it is answered there."""
         if self._approvals.find(request) is None:
             address = self._address()
@@ -187,7 +170,23 @@ class ReviewPlan(Tool[ReviewPlanInput]):
         return self._approvals, LEAD
 
 
-def _is_same(approval: Approval, *, approve: bool, reason: str) -> bool:
-    """Whether the answer that stands is this very one: the call is repeated after a crash."""
-    verdict = Verdict.APPROVED if approve else Verdict.REJECTED
-    return (approval.status, approval.reason) == (verdict, reason)
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer to one approval."""
+
+    request: str
+    approve: bool
+    reason: str
+
+    def give(self, approvals: Approvals, kind: Kind, *, by: str) -> Approval:
+        """Answer an approval of that kind; the same call may come again after a crash."""
+        found = approvals.find(self.request)
+        if found is not None and found.type != kind:
+            raise ToolError(f"{self.request} is no {kind}")
+        try:
+            return approvals.answer(self.request, by=by, approve=self.approve, reason=self.reason)
+        except AlreadyAnswered as error:
+            verdict = Verdict.APPROVED if self.approve else Verdict.REJECTED
+            if (error.approval.status, error.approval.reason) != (verdict, self.reason):
+                raise
+            return error.approval

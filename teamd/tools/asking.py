@@ -52,7 +52,7 @@ class Asking:
         found = control.collect(self._paths, request.id)
         if found is None:
             control.submit(self._paths, request)
-            found = await self._collected(request, timeout_seconds)
+            found = await self._wait_for_answer(request, timeout_seconds)
         if found.exit_code not in enough:
             raise TeamError(found.text)
         return found
@@ -74,7 +74,7 @@ class Asking:
             seconds, command, arguments=arguments, id=key or new_id(), sender=self._sender
         )
 
-    async def _collected(self, request: ControlRequest, seconds: float) -> ControlReply:
+    async def _wait_for_answer(self, request: ControlRequest, seconds: float) -> ControlReply:
         pause = _FIRST_PAUSE_SECONDS
         until = time.monotonic() + seconds
         while (found := control.collect(self._paths, request.id)) is None:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from teamd.store.task_rules import Change
 from teamd.store.tasks import TaskStatus
-from teamd.tools import Input, Tool
+from teamd.tools import Input, InputT, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +26,15 @@ def _as_text(value: object) -> object:
 TaskId = Annotated[str, BeforeValidator(_as_text)]  # many a model takes an id for a number
 
 
+class _BoardTool(Tool[InputT]):
+    """A tool that reads or changes the board."""
+
+    repeatable: ClassVar[bool] = True  # what is so already stays so
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+
 class TaskCreateInput(Input):
     """What `task_create` takes."""
 
@@ -37,8 +46,8 @@ class TaskCreateInput(Input):
     role: str = Field(default="", description="the role that it is for; leave out for anybody")
 
 
-class TaskCreate(Tool[TaskCreateInput]):
-    """Puts a task on the board."""
+class TaskCreate(_BoardTool[TaskCreateInput]):
+    """Puts a task on the board, under the call's key, which makes one task."""
 
     name = "task_create"
     description = (
@@ -46,14 +55,7 @@ class TaskCreate(Tool[TaskCreateInput]):
         "claims it."
     )
     Input = TaskCreateInput
-    repeatable: ClassVar[bool] = True  # under the same key, which makes one task
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
-
-    async def call(self, arguments: TaskCreateInput) -> str:
-        """Make it."""
-        return await self.call_once(arguments, "")
+    acts: ClassVar[bool] = False
 
     async def call_once(self, arguments: TaskCreateInput, key: str) -> str:
         """Make it, or find what this very call has made already."""
@@ -73,16 +75,13 @@ class TaskGetInput(Input):
     task_id: TaskId
 
 
-class TaskGet(Tool[TaskGetInput]):
+class TaskGet(_BoardTool[TaskGetInput]):
     """Shows a task."""
 
     name = "task_get"
     description = "Read all of a task: description, status, owner, what blocks it."
     Input = TaskGetInput
-    repeatable: ClassVar[bool] = True
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    acts: ClassVar[bool] = False
 
     async def call(self, arguments: TaskGetInput) -> str:
         """The task as JSON."""
@@ -106,7 +105,7 @@ class TaskUpdateInput(Input):
     remove_blocked_by: list[TaskId] = Field(default_factory=list)
 
 
-class TaskUpdate(Tool[TaskUpdateInput]):
+class TaskUpdate(_BoardTool[TaskUpdateInput]):
     """Changes a task."""
 
     name = "task_update"
@@ -115,10 +114,7 @@ class TaskUpdate(Tool[TaskUpdateInput]):
         "waited for it."
     )
     Input = TaskUpdateInput
-    repeatable: ClassVar[bool] = True  # what is so already stays so
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    acts: ClassVar[bool] = False
 
     async def call(self, arguments: TaskUpdateInput) -> str:
         """Change it as far as this teammate may."""
@@ -129,23 +125,20 @@ class TaskUpdate(Tool[TaskUpdateInput]):
             remove_blocked_by=tuple(arguments.remove_blocked_by),
         )
         changed = self._board.update(arguments.task_id, change)
-        return _told(changed, self._board.read())
+        return _describe_change(changed, self._board.read())
 
 
 class TaskListInput(Input):
     """What `task_list` takes: nothing."""
 
 
-class TaskList(Tool[TaskListInput]):
+class TaskList(_BoardTool[TaskListInput]):
     """Shows the board."""
 
     name = "task_list"
     description = "See all tasks of the team: id, status, owner, what blocks them, subject."
     Input = TaskListInput
-    repeatable: ClassVar[bool] = True
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    acts: ClassVar[bool] = False
 
     async def call(self, arguments: TaskListInput) -> str:  # noqa: ARG002 -- there are none
         """A line a task; deleted ones are left out."""
@@ -161,7 +154,7 @@ class ClaimTaskInput(Input):
     task_id: TaskId
 
 
-class ClaimTask(Tool[ClaimTaskInput]):
+class ClaimTask(_BoardTool[ClaimTaskInput]):
     """Takes a task in hand.
 
     Args:
@@ -174,10 +167,10 @@ class ClaimTask(Tool[ClaimTaskInput]):
         "Of several who try, one gets it."
     )
     Input = ClaimTaskInput
-    repeatable: ClassVar[bool] = True  # what is one's own already stays so
+    acts: ClassVar[bool] = False
 
     def __init__(self, board: Board, begin_task: Callable[[], None]) -> None:
-        self._board = board
+        super().__init__(board)
         self._begin_task = begin_task
 
     async def call(self, arguments: ClaimTaskInput) -> str:
@@ -189,7 +182,7 @@ class ClaimTask(Tool[ClaimTaskInput]):
 
 
 def board_tools(board: Board, begin_task: Callable[[], None]) -> Iterator[Tool[Any]]:
-    """All of them, in the order in which a model reads of them.
+    """Yield the tools of the board, in the order in which a model reads of them.
 
     Args:
         board: in the hands of one member.
@@ -213,7 +206,7 @@ def _line(task: Task, tasks: Tasks) -> str:
     return f"{task.id} [{', '.join(facts)}] {task.subject}"
 
 
-def _told(changed: Changed, tasks: Tasks) -> str:
+def _describe_change(changed: Changed, tasks: Tasks) -> str:
     freed = [tasks.by_id[task_id] for task_id in changed.freed if task_id in tasks.by_id]
     lines = [
         _line(changed.task, tasks),

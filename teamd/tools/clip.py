@@ -25,7 +25,7 @@ class Clip:
         self._keep(self._decoder.decode(chunk))
 
     def text(self) -> str:
-        """All of it, or head and tail with a line between that says how much was cut."""
+        """Return all of it, or head and tail with a line between that says how much was cut."""
         self._keep(self._decoder.decode(b"", final=True))
         # Where all fits, the cut between head and tail may go through a character.
         if self._size <= len(self._head) + len(self._tail):

@@ -50,6 +50,7 @@ class ReadFile(Tool[ReadInput]):
         "A long one comes by pages: what it ends with tells where to go on."
     )
     Input = ReadInput
+    acts: ClassVar[bool] = False
     grantable: ClassVar[bool] = True
     repeatable: ClassVar[bool] = True
 
@@ -60,7 +61,7 @@ class ReadFile(Tool[ReadInput]):
     async def call(self, arguments: ReadInput) -> str:
         """Return a page, then in brackets what it does not show."""
         found = TextFile(self._workspace, arguments.path)
-        with found.opened() as file:
+        with found.open() as file:
             page = await read_page(
                 file, offset=arguments.offset, limit=arguments.limit, room=self._output_bytes
             )
@@ -69,7 +70,7 @@ class ReadFile(Tool[ReadInput]):
         if page.end == 0:
             return f"[{found.shown} is empty]"
         raise ToolError(
-            f"{found.shown} has {_counted(page.end, 'line')}; "
+            f"{found.shown} has {_count(page.end, 'line')}; "
             f"offset {arguments.offset} is past its end"
         )
 
@@ -83,6 +84,7 @@ class WriteFile(Tool[WriteInput]):
         "existing one anew. To change a part of a file use edit_file."
     )
     Input = WriteInput
+    acts: ClassVar[bool] = True
     grantable: ClassVar[bool] = True
 
     def __init__(self, *, workspace: Workspace) -> None:
@@ -93,7 +95,7 @@ class WriteFile(Tool[WriteInput]):
         file = TextFile(self._workspace, arguments.path)
         size = file.replace(arguments.content)
         lines = len(arguments.content.removesuffix("\n").split("\n")) if size else 0
-        return f"wrote {_counted(lines, 'line')}, {_counted(size, 'byte')} to {file.shown}"
+        return f"wrote {_count(lines, 'line')}, {_count(size, 'byte')} to {file.shown}"
 
 
 class EditFile(Tool[EditInput]):
@@ -106,6 +108,7 @@ class EditFile(Tool[EditInput]):
         "unless replace_all is true."
     )
     Input = EditInput
+    acts: ClassVar[bool] = True
     grantable: ClassVar[bool] = True
 
     def __init__(self, *, workspace: Workspace) -> None:
@@ -133,7 +136,7 @@ class EditFile(Tool[EditInput]):
             raise ToolError(f"{file.shown} would become larger than {LARGEST_BYTES >> 20} MiB")
         file.replace(text.replace(old, new))
         line = text.count("\n", 0, text.index(old)) + 1
-        return f"replaced {_counted(count, 'occurrence')} in {file.shown}, " + (
+        return f"replaced {_count(count, 'occurrence')} in {file.shown}, " + (
             f"in line {line}" if count == 1 else f"the first in line {line}"
         )
 
@@ -161,10 +164,10 @@ def _notes(page: Page) -> list[str]:
             "bash cut -b shows the others]"
         )
     if page.more != 0:
-        more = "many more lines" if page.more is None else _counted(page.more, "more line")
+        more = "many more lines" if page.more is None else _count(page.more, "more line")
         notes.append(f"[… {more}; go on with offset={page.end + 1}]")
     return notes
 
 
-def _counted(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

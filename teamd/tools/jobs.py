@@ -39,6 +39,7 @@ class BackgroundRun(Tool[BackgroundRunInput]):
         "ends you are told by itself, so there is no need to wait or to look again and again."
     )
     Input = BackgroundRunInput
+    acts: ClassVar[bool] = True
     grantable: ClassVar[bool] = True
 
     def __init__(self, jobs: Jobs, start: Start) -> None:
@@ -70,6 +71,7 @@ class CheckBackground(Tool[CheckBackgroundInput]):
     name: ClassVar[str] = "check_background"
     description: ClassVar[str] = "See the state and the output of a background job so far."
     Input = CheckBackgroundInput
+    acts: ClassVar[bool] = False
     grantable: ClassVar[bool] = True
     repeatable: ClassVar[bool] = True
 
@@ -98,6 +100,7 @@ class StopBackground(Tool[StopBackgroundInput]):
     name: ClassVar[str] = "stop_background"
     description: ClassVar[str] = "End a background job and everything that it started."
     Input = StopBackgroundInput
+    acts: ClassVar[bool] = False
     grantable: ClassVar[bool] = True
     repeatable: ClassVar[bool] = True
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
-from teamd.protocol import Message, new_id
+from teamd.protocol import Message
 from teamd.states import Status
 from teamd.tools import Input, Tool, ToolError
 
@@ -43,14 +43,11 @@ class SpawnTeammate(Tool[SpawnTeammateInput]):
         "works on its own and reports by mail. Send mail to one that is at work already."
     )
     Input = SpawnTeammateInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # under the same id, to which the answer is the same
 
     def __init__(self, asking: Callable[[str | None], Asking]) -> None:
         self._asking = asking
-
-    async def call(self, arguments: SpawnTeammateInput) -> str:
-        """Start it."""
-        return await self.call_once(arguments, new_id())
 
     async def call_once(self, arguments: SpawnTeammateInput, key: str) -> str:
         """Start it, under an id that follows from the call."""
@@ -72,6 +69,7 @@ class ListTeammates(Tool[ListTeammatesInput]):
         "See who is in the team: name, role and status. One that is idle waits for mail."
     )
     Input = ListTeammatesInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True
 
     def __init__(self, roster: Roster, own: str) -> None:
@@ -101,20 +99,17 @@ class Broadcast(Tool[BroadcastInput]):
     name: ClassVar[str] = "broadcast"
     description: ClassVar[str] = "Send one message to every teammate that is not shut down."
     Input = BroadcastInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True
 
     def __init__(self, post: Post, own: str) -> None:
         self._post = post
         self._own = own
 
-    async def call(self, arguments: BroadcastInput) -> str:
-        """Send it."""
-        return await self.call_once(arguments, new_id())
-
     async def call_once(self, arguments: BroadcastInput, key: str) -> str:
         """Send it under an id that follows from the call."""
         message = Message(
-            id=key or new_id(),
+            id=key,
             type="broadcast",
             sender=self._own,
             to="all",
@@ -142,15 +137,12 @@ class ShutdownRequest(Tool[ShutdownRequestInput]):
         "spawned again, and remembers everything then."
     )
     Input = ShutdownRequestInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # a teammate is asked once at a time
 
     def __init__(self, asking: Asking, roster: Roster) -> None:
         self._asking = asking
         self._roster = roster
-
-    async def call(self, arguments: ShutdownRequestInput) -> str:
-        """Have it asked."""
-        return await self.call_once(arguments, new_id())
 
     async def call_once(self, arguments: ShutdownRequestInput, key: str) -> str:
         """Have it asked, by a request whose id follows from the call."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
-from teamd.protocol import Message, new_id
+from teamd.protocol import Message
 from teamd.tools import Input, Tool, ToolError
 
 if TYPE_CHECKING:
@@ -34,15 +34,12 @@ class SendMessage(Tool[SendMessageInput]):
         "works, and wakes one that is idle. An answer comes as mail, not as this call's result."
     )
     Input = SendMessageInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True  # under the same id, which the receiver takes once
 
     def __init__(self, post: Post, sender: str) -> None:
         self._post = post
         self._sender = sender
-
-    async def call(self, arguments: SendMessageInput) -> str:
-        """Send it; the result warns when the receiver does not read at the moment."""
-        return await self.call_once(arguments, new_id())
 
     async def call_once(self, arguments: SendMessageInput, key: str) -> str:
         """Send it under an id that follows from the call."""
@@ -50,7 +47,7 @@ class SendMessage(Tool[SendMessageInput]):
         if to.lower() == self._sender.lower():
             raise ToolError("that is you; a message to yourself is of no use")
         message = Message(
-            id=f"{key or new_id()}-{to}",
+            id=f"{key}-{to}",
             sender=self._sender,
             to=to,
             content=arguments.content,
@@ -75,6 +72,7 @@ class ReadInbox(Tool[ReadInboxInput]):
         "See whether mail waits. There is seldom need for it: mail is delivered to you by itself."
     )
     Input = ReadInboxInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True
 
     def __init__(self, mailbox: Mailbox) -> None:

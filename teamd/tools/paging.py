@@ -63,7 +63,7 @@ async def read_page(file: BinaryIO, *, offset: int, limit: int, room: int) -> Pa
         if not size or (shown and not fits):
             file.seek(start)
             break
-        text = _decoded(data if fits else data[:budget], whole=fits)
+        text = _decode(data if fits else data[:budget], whole=fits)
         shown.append(prefix + text)
         end += 1
         if not fits:
@@ -93,7 +93,7 @@ class _Lines:
         return data, size
 
     async def count(self) -> int | None:
-        """How many lines follow, if that can be told in a moment."""
+        """Count the lines that follow; `None` where that takes longer than a moment."""
         count = size = 0
         chunk = last = b""
         while chunk := self._file.read(_CHUNK):
@@ -112,7 +112,7 @@ class _Lines:
             await asyncio.sleep(0)
 
 
-def _decoded(data: bytes, *, whole: bool) -> str:
+def _decode(data: bytes, *, whole: bool) -> str:
     """The line as text without its end; what is not whole may end in half a character."""
     if b"\0" in data:
         raise NotText

@@ -46,6 +46,7 @@ class Bash(Tool[BashInput]):
         "gets a new shell without input; whatever it leaves running is ended with it."
     )
     Input = BashInput
+    acts: ClassVar[bool] = True
     grantable: ClassVar[bool] = True
 
     def __init__(
@@ -114,7 +115,7 @@ async def _wait(program: Reaped, seconds: float) -> int | None:
 
 
 def _notes(status: int | None, seconds: float, ended: Ended) -> list[str]:
-    """What stands below the output, a line each."""
+    """Return what stands below the output, a line each."""
     notes = []
     if status is None:
         notes.append(

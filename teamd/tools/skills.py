@@ -37,6 +37,7 @@ class LoadSkill(Tool[LoadSkillInput]):
         "before you do what its description is about."
     )
     Input = LoadSkillInput
+    acts: ClassVar[bool] = False
     repeatable: ClassVar[bool] = True
 
     def __init__(self, skills: Callable[[], Sequence[Skill]], *, output_bytes: int) -> None:
@@ -55,7 +56,7 @@ class LoadSkill(Tool[LoadSkillInput]):
         skill = max(meant, key=lambda one: len(one.name))  # a name may hold a slash
         file = wanted[len(skill.name) + 1 :]
         try:
-            text = self._clipped(skill.read(file or FILE_NAME))
+            text = self._clip(skill.read(file or FILE_NAME))
         except SettingsError as error:
             raise ToolError(str(error)) from error
         files = [] if file else [f"{skill.name}/{other}" for other in skill.files()]
@@ -65,7 +66,7 @@ class LoadSkill(Tool[LoadSkillInput]):
             (text, "", "Other files of this skill, to be read with load_skill:", *files)
         )
 
-    def _clipped(self, text: str) -> str:
+    def _clip(self, text: str) -> str:
         clip = Clip(self._output_bytes)
         clip.take(text.encode())
         return clip.text()

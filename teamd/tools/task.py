@@ -6,22 +6,15 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
-from teamd.protocol import new_id
 from teamd.tools import Input, Tool, ToolError
 from teamd.tools.lead import SpawnTeammateInput
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Awaitable, Callable
 
     from teamd.programs.program import Sink
     from teamd.tools.background import Jobs
     from teamd.tools.lead import SpawnTeammate
-
-    class Delegate(Protocol):
-        """Whoever runs subagents."""
-
-        async def __call__(self, prompt: str, role: str, key: str, *, background: bool) -> str:
-            """Have one do a task; returns its summary."""
 
 
 SUBAGENT: Final = "helper"
@@ -59,15 +52,14 @@ class Task(Tool[TaskInput]):
         "a teammate that is spawned, keeps its memory and reports by mail."
     )
     Input = TaskInput
+    acts: ClassVar[bool] = False
 
-    def __init__(self, *, delegate: Delegate, jobs: Jobs, spawn: SpawnTeammate) -> None:
+    def __init__(
+        self, *, delegate: Callable[..., Awaitable[str]], jobs: Jobs, spawn: SpawnTeammate
+    ) -> None:
         self._delegate = delegate
         self._jobs = jobs
         self._spawn = spawn
-
-    async def call(self, arguments: TaskInput) -> str:
-        """Have it done."""
-        return await self.call_once(arguments, new_id())
 
     async def call_once(self, arguments: TaskInput, key: str) -> str:
         """Have it done; the call's key names the subagent's conversation."""

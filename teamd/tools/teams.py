@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from teamd.errors import ExitCode
-from teamd.protocol import new_id
 from teamd.store import teams
 from teamd.tools import Input, Tool, ToolError
 from teamd.tools.asking import Asking
@@ -40,6 +39,7 @@ class CreateTeam(Tool[TeamInput]):
         "it, and mail reaches its members as name@team."
     )
     Input = TeamInput
+    acts: ClassVar[bool] = False
 
     def __init__(self, project: Path) -> None:
         self._project = project
@@ -64,14 +64,11 @@ class DeleteTeam(Tool[TeamInput]):
         "somebody rejects, it stays."
     )
     Input = TeamInput
+    acts: ClassVar[bool] = False
 
     def __init__(self, own: TeamPaths, sender: str) -> None:
         self._own = own
         self._sender = sender
-
-    async def call(self, arguments: TeamInput) -> str:
-        """Ask, wait, remove."""
-        return await self.call_once(arguments, new_id())
 
     async def call_once(self, arguments: TeamInput, key: str) -> str:
         """Ask, wait, remove; the request has an id that follows from the call."""

@@ -24,7 +24,7 @@ _NAMES_COMPARED: Final = 2000
 
 
 class TextFile:
-    """What a model's path means; `shown` is what sentences call it.
+    """The file that a model's path means; `shown` is what sentences call it.
 
     Every method raises `ToolError` for whatever goes wrong.
     """
@@ -35,14 +35,14 @@ class TextFile:
         self.shown: Final = workspace.shown(self._place)
 
     @contextmanager
-    def opened(self) -> Iterator[BinaryIO]:
+    def open(self) -> Iterator[BinaryIO]:
         """Open it for reading; what is raised meanwhile, such as `NotText`, is told too."""
-        with self._told(), os.fdopen(self._workspace.open(self._place), "rb") as file:
+        with self._translate_errors(), os.fdopen(self._workspace.open(self._place), "rb") as file:
             yield file
 
     def text(self) -> str:
-        """All of it, line ends as they are."""
-        with self.opened() as file:
+        """Return all of it, line ends as they are."""
+        with self.open() as file:
             data = file.read(LARGEST_BYTES + 1)
             if b"\0" in data:
                 raise NotText
@@ -57,10 +57,10 @@ class TextFile:
 
         The folders it needs are made. A failure leaves the old content.
         """
-        data = self._encoded(text)
+        data = self._encode(text)
         if self._place == self._workspace.root:
             raise ToolError(not_a_file(self.shown, stat.S_IFDIR))
-        with self._told(), self._workspace.folder(self._place, create=True) as folder:
+        with self._translate_errors(), self._workspace.folder(self._place, create=True) as folder:
             path = path_in(folder, self._place)
             try:
                 files.replace(path, data, mode=self._mode(folder))
@@ -83,7 +83,7 @@ class TextFile:
         return kind & 0o777  # new content inherits no setuid, as with write(2)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except (NotText, UnicodeDecodeError) as error:
@@ -91,11 +91,11 @@ class TextFile:
                 f"{self.shown} is not UTF-8 text; look at it with bash: file, xxd, iconv"
             ) from error
         except FileNotFoundError as error:
-            raise ToolError(f"{self.shown} does not exist{self._near()}") from error
+            raise ToolError(f"{self.shown} does not exist{self._similar_names()}") from error
         except OSError as error:
             raise ToolError(f"{self.shown}: {error.strerror or error}") from error
 
-    def _near(self) -> str:
+    def _similar_names(self) -> str:
         """The end of the sentence about a missing file: names that may have been meant."""
         try:
             with (
@@ -110,7 +110,7 @@ class TextFile:
         near = [names[name] for name in get_close_matches(self._place.name.lower(), names)]
         return f"; near it: {', '.join(near)}" if near else ""
 
-    def _encoded(self, text: str) -> bytes:
+    def _encode(self, text: str) -> bytes:
         try:
             return text.encode()
         except UnicodeEncodeError as error:

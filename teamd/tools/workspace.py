@@ -1,4 +1,4 @@
-"""Where the file tools may go: the only module that turns a model's path into a place on disk."""
+"""The workspace: the only module that turns a model's path into a place on disk."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Workspace:
         return place
 
     def shown(self, place: Path) -> str:
-        """How a resolved path is called in a sentence."""
+        """Return how a resolved path is called in a sentence."""
         return str(place.relative_to(self.root))
 
     def open(self, place: Path) -> int:
@@ -101,7 +101,7 @@ class Workspace:
             os.close(fd)
 
     def _is_hidden(self, place: Path) -> bool:
-        """Whether it is a hidden folder or in one, also by another spelling of its name."""
+        """Return whether it is a hidden folder or in one, also by another spelling of its name."""
         # By number as well: where case does not count, `.TEAM` is `.team`. Only from the root
         # down: it may itself be a working copy that stands in the team directory.
         numbers = {_number(folder) for folder in self._hidden} - {None}

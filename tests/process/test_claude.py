@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd.agent.conversation import Conversation
+from teamd.agent.conversation.conversation import Conversation
 from teamd.models import Ask, Reply, TransientError
 from teamd.models.claude import Claude, finds_key, shared_tls, with_breakpoints
 from teamd.protocol import Message
-from teamd.store.transcript import Transcript
 from teamd.tools import Result
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Opened
 from tests.strict.cache import BREAKPOINTS
-from tests.strict.replies import Answer, decline, say, use
+from tests.strict.replies import Answer, decline, say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
 
 if TYPE_CHECKING:
@@ -89,12 +90,12 @@ def test_what_the_model_said_is_taken_back_block_by_block() -> None:
             "tool_use",
             "tool_use",
         ]
-        first, second = reply.calls
+        first, second = tool_calls(reply.content)
         assert (first["name"], first["input"]) == LS
         assert (second["name"], second["input"]) == ("read_file", {})
         answers = [
             {"type": "tool_result", "tool_use_id": call["id"], "content": "x"}
-            for call in reply.calls
+            for call in tool_calls(reply.content)
         ]
         given = ask_of(
             user(),
@@ -127,7 +128,7 @@ def test_thinking_goes_round_through_the_transcript(tmp_path: Path, thinking: st
     plays = [use(LS, thinking=thinking), use(LS, thinking=thinking), say("Done.")]
     with StrictServer(by_name({"alice": plays})) as server:
         talk = Conversation(Transcript(path))
-        talk.open(SYSTEM)
+        talk.open(Opened(system=SYSTEM))
         talk.deliver([Message(sender="lead", to="alice", content="work")])
         while talk.owes_reply:
             talk.add_reply(ask(server.url, ask_of(*talk.messages())))
@@ -149,7 +150,7 @@ def test_a_growing_conversation_is_read_from_the_cache() -> None:
             replies.append(reply)
             results = [
                 {"type": "tool_result", "tool_use_id": call["id"], "content": "x" * 100}
-                for call in reply.calls
+                for call in tool_calls(reply.content)
             ]
             messages += [
                 {"role": "assistant", "content": reply.content},
@@ -170,7 +171,7 @@ def test_a_reply_with_many_calls_is_still_found_in_the_cache() -> None:
         first = ask(server.url)
         results = [
             {"type": "tool_result", "tool_use_id": call["id"], "content": "x"}
-            for call in first.calls
+            for call in tool_calls(first.content)
         ]
         said = {"role": "assistant", "content": first.content}
         second = ask(server.url, ask_of(user(), said, {"role": "user", "content": results}))
@@ -217,7 +218,7 @@ def test_a_call_that_was_cut_off_is_no_failure_and_keeps_its_reason(
     with StrictServer(by_name({"alice": [use(("bash", given), stop_reason=reason)]})) as server:
         reply = ask(server.url)
     assert reply.stop_reason == reason
-    assert isinstance(reply.calls[0]["input"], dict)
+    assert isinstance(tool_calls(reply.content)[0]["input"], dict)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +238,7 @@ def test_figures_that_json_lacks_do_not_come_into_the_conversation() -> None:
     """No later request could carry them."""
     play = use(("bash", '{"a": NaN, "b": [1e999, -Infinity]}'))
     with StrictServer(by_name({"alice": [play]})) as server:
-        (call,) = ask(server.url).calls
+        (call,) = tool_calls(ask(server.url).content)
     assert call["input"] == {"a": None, "b": [None, None]}
 
 

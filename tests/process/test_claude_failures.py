@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamd.models import Ask, ModelError, Reply, TransientError, UnusableError
+from teamd.models import Ask, Model, ModelError, Reply, TransientError, UnusableError
 from teamd.models.claude import Claude, shared_tls
-from teamd.models.retry import Patience, Retrying
+from teamd.models.retry import Retrying, RetryPolicy
 from tests.strict.faults import (
     Cut,
     ErrorEvent,
@@ -28,12 +28,12 @@ from tests.strict.faults import (
     Trickle,
 )
 from tests.strict.misshapen import MISSHAPEN
-from tests.strict.replies import say, use
+from tests.strict.replies import say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 TLS = shared_tls()
 ASK = Ask(
@@ -73,11 +73,13 @@ def claude(url: str, **more: Any) -> Claude:
     return Claude(base_url=url, tls=TLS, **given)
 
 
-async def reply_of(model: Claude | Retrying, ask: Ask = ASK) -> Reply:
+async def reply_of(
+    claude: Claude, ask: Ask = ASK, wrap: Callable[[Model], Model] = lambda model: model
+) -> Reply:
     try:
-        return await model.reply(ask)
+        return await wrap(claude).reply(ask)
     finally:
-        await model.close()
+        await claude.close()
 
 
 def run(work: Coroutine[Any, Any, Reply]) -> Reply:
@@ -260,16 +262,19 @@ def test_a_server_that_has_gone_is_tried_again_and_named() -> None:
 @given(st.lists(st.sampled_from([*PASSING, Trickle()]), min_size=1, max_size=6))
 def test_any_order_of_faults_ends_in_one_whole_reply(faults: list[Fault]) -> None:
     """No half of a broken answer may be in it, least of all its tool calls."""
-    patience = Patience(attempts=8, first_seconds=0.001, longest_seconds=0.002)
+    policy = RetryPolicy(attempts=8, first_seconds=0.001, longest_seconds=0.002)
     with StrictServer(by_name({"alice": [HERE, say("One too many.")]})) as server:
         server.faults.push(*faults)
         reasons: list[str] = []
-        model = Retrying(claude(server.url), patience, tell=lambda why, _: reasons.append(why))
-        reply = run(reply_of(model))
+
+        def retrying(model: Model) -> Model:
+            return Retrying(model, policy, tell=lambda why, _: reasons.append(why))
+
+        reply = run(reply_of(claude(server.url), wrap=retrying))
         assert server.refused == []
         asked = len(server.requests)
     assert reply.text == "Here."
-    assert [call["input"] for call in reply.calls] == [{"command": "ls"}]
+    assert [call["input"] for call in tool_calls(reply.content)] == [{"command": "ls"}]
     assert asked == len(reasons) + 1
 
 

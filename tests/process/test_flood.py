@@ -46,7 +46,8 @@ import resource, sys, time
 from pathlib import Path
 from teamd.store.mailbox import Mailbox, Portion
 from teamd.store.paths import TeamPaths
-from teamd.store.transcript import Transcript
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered
 paths = TeamPaths(Path(sys.argv[1]))
 box = Mailbox(paths, "bob", durable=False)
 conversation = Transcript(paths.transcript("bob"), durable=False)
@@ -57,8 +58,7 @@ while True:
     longest = max(longest, time.monotonic() - before)
     if not batch.messages:
         break
-    messages = [message.to_json() for message in batch.messages]
-    conversation.append({"record": "mail", "messages": messages})
+    conversation.append(Delivered(messages=batch.messages))
     box.done(batch)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(peak / 1024, time.monotonic() - begun, longest)

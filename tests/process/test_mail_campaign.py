@@ -13,7 +13,8 @@ import pytest
 
 from teamd.store.mailbox import EMPTY, Mailbox
 from teamd.store.paths import TeamPaths
-from teamd.store.transcript import Transcript
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import mail_in
 from tests.mail_programs import DELIVERED, OWNER
 from tests.waiting import wait_until
 
@@ -76,12 +77,13 @@ class Campaign:
 
     def check(self) -> int:
         """Hold what was delivered against what was sent; returns how many came again."""
-        records = list(Transcript(self._paths.transcript(DELIVERED)).records())
-        fresh = {record["id"]: record for record in reversed(records)}
+        transcript = Transcript(self._paths.transcript(DELIVERED))
+        records = [mail for record in transcript.records() for mail in mail_in(record)]
+        fresh = {mail.id: mail for mail in reversed(records)}
         by_sender = defaultdict(list)
-        for record in dict.fromkeys(record["id"] for record in records):
-            found = fresh[record]
-            by_sender[found["from"]].append((found["n"], found["size"]))
+        for one in dict.fromkeys(mail.id for mail in records):
+            found = fresh[one]
+            by_sender[found.sender].append((found.extra["n"], found.extra["size"]))
         assert sorted(by_sender) == sorted(self._sent)
         for sender, (count, size) in self._sent.items():
             assert by_sender[sender] == [(n, size) for n in range(count)]

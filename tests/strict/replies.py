@@ -107,3 +107,8 @@ def decline(text: str = "") -> Answer:
     """Answer as a safety classifier does: HTTP 200, the text so far, stop reason `refusal`."""
     details = {"type": "refusal", "category": None, "explanation": None}
     return Answer(text=text, stop_reason="refusal", stop_details=details)
+
+
+def tool_calls(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the tool calls among the blocks of a reply."""
+    return [block for block in content if block["type"] == "tool_use"]

@@ -10,28 +10,29 @@ from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from teamd.agent.allowance import Allowance
-from teamd.agent.bell import Bell
-from teamd.agent.conversation import Conversation
-from teamd.agent.intake import Intake, News, Persona
-from teamd.agent.leaving import Leaving
-from teamd.agent.loop import Loop
-from teamd.agent.outside import Outside
+from teamd.agent.build import Environment, Equipment, build_loop
+from teamd.agent.call_budget import CallBudget
+from teamd.agent.conversation.context import ContextLimits
+from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.plans import Plans
 from teamd.agent.pulse import Pulse
+from teamd.agent.wakeup import Wakeup
 from teamd.approvals.store import Approvals
 from teamd.heartbeat import Heartbeat
-from teamd.identity import Identity
-from teamd.models import Ask, Reply, Usage
+from teamd.journal import Journal
+from teamd.models import Ask, Reply
 from teamd.protocol import STATE_TYPE, TEAMD, Message
+from teamd.settings import Mail, Model, Settings
 from teamd.states import Status
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
 from teamd.store.roster import Member, Roster, Team
-from teamd.store.transcript import Transcript
+from teamd.tokens import Usage
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import NewsAdded, Opened
 from tests.strict.issued import Issued
 from tests.strict.replies import Answer, say
 from tests.strict.rules import VERSION, Terms, check_create
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from teamd.agent.briefing import OpenWork
-    from teamd.agent.gauge import Room
+    from teamd.agent.conversation.summary import OpenWork
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."
@@ -116,9 +116,6 @@ class Player:
         self.judge.remember(reply)
         return reply
 
-    async def close(self) -> None:
-        """Nothing is held."""
-
     def last(self, number: int = -1) -> list[dict[str, Any]]:
         """The blocks of the last user message of one request."""
         message = self.asked[number].messages[-1]
@@ -172,8 +169,8 @@ class Life:
         *plays: Play,
         do: Do | None = None,
         calls: int = 50,
-        room: Room | None = None,
-        open_work: OpenWork | None = None,
+        room: ContextLimits | None = None,
+        open_work: OpenWork = tuple,
     ) -> None:
         self.paths = TeamPaths(folder / ".team")
         self.post = Post(self.paths, durable=False, max_bytes=1_000_000)
@@ -183,13 +180,13 @@ class Life:
         self.model: Player = Player(*plays, judge=self.judge)
         self.do = do or Do()
         self.calls = calls
-        self.allowance = Allowance(calls)
-        self.room = room
+        self.allowance = CallBudget(calls)
+        self.room = room or ContextLimits()
         self.open_work = open_work
         self.fetch: Callable[[], bool] = lambda: False
-        self.persona = Persona(system=SYSTEM)
+        self.opening = Opened(system=SYSTEM)
         self.model_name = MODEL
-        self.news: list[News] = []
+        self.news: list[NewsAdded] = []
         self.more: list[Tool[Any]] = []
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
@@ -240,7 +237,10 @@ class Life:
     async def lived(self) -> AsyncIterator[asyncio.Task[None]]:
         """Run her loop for the length of a block."""
         self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._task = asyncio.create_task(self._loop(self.bell[0]).run())
+        journal = Journal(self.paths.log("alice"), "alice")
+        env = self._environment(self.bell[0], journal)
+        loop = build_loop(env, self._equip(env))
+        self._task = asyncio.create_task(loop.run())
         try:
             yield self._task
         finally:
@@ -249,6 +249,7 @@ class Life:
             for fd in self.bell:
                 os.close(fd)
             self.bell = None
+            journal.close()
 
     async def rests(self, status: str = "idle", *, calls: int) -> None:
         """Wait until she has asked so often and then come to rest."""
@@ -271,46 +272,39 @@ class Life:
 
         asyncio.run(life())
 
-    def _loop(self, bell: int) -> Loop:
-        conversation = self.conversation()
-        self.allowance = Allowance(self.calls)
-        outside = Outside(
-            name="alice",
-            process=Identity.own(),
-            conversation=conversation,
-            supervisor=Mailbox(self.paths, TEAMD, durable=False),
-            post=self.post,
-        )
-        plans = self.plans(conversation)
-        approval_tools: list[Tool[Any]] = [
-            SubmitPlan(self.approvals, "alice", plans.task),
-            ShutdownResponse(self.approvals, "alice", outside.say_answered),
-        ]
-        leaving = Leaving(
-            name="alice", conversation=conversation, approvals=self.approvals, outside=outside
-        )
-        intake = Intake(
-            name="alice",
-            persona=lambda: self.persona,
-            news=lambda: self.news,
-            conversation=conversation,
-            mailbox=self.mailbox,
-            leaving=leaving,
-            plans=plans,
-        )
-        return Loop(
-            name="alice",
-            intake=intake,
-            model_name=lambda of_role: of_role or self.model_name,
-            conversation=conversation,
-            model=self.model,
-            toolbox=Toolbox([self.do, *self.more, *approval_tools], gate=plans.refusal),
-            bell=Bell(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
-            outside=outside,
-            leaving=leaving,
-            fetch=self.fetch,
-            calls=self.allowance,
+    def _environment(self, bell: int, journal: Journal) -> Environment:
+        room = self.room
+        model = Model(
             max_tokens=1000,
-            room=self.room,
+            context_tokens=room.context_tokens,
+            clear_at=room.clear_at,
+            compact_at=room.compact_at,
+        )
+        return Environment(
+            name="alice",
+            paths=self.paths,
+            settings=Settings(model=model, mail=Mail(durability="os")),
+            journal=journal,
+            wakeup=Wakeup(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
+            check=lambda: None,
+            granted_bytes=lambda: 0,
+        )
+
+    def _equip(self, env: Environment) -> Equipment:
+        self.allowance = CallBudget(self.calls)
+        tools: list[Tool[Any]] = [
+            self.do,
+            *self.more,
+            SubmitPlan(env.approvals, "alice", env.plans.task),
+            ShutdownResponse(env.approvals, "alice", env.reporter.report_answer),
+        ]
+        return Equipment(
+            model=self.model,
+            model_name=lambda of_role: of_role or self.model_name,
+            toolbox=Toolbox(tools, gate=env.plans.refusal),
+            opening=lambda: self.opening,
+            news=lambda: self.news,
+            claim=self.fetch,
             open_work=self.open_work,
+            calls=self.allowance,
         )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.briefing import DEMAND
-from teamd.agent.gauge import Room
-from teamd.agent.intake import Persona
+from teamd.agent.conversation.context import ContextLimits
+from teamd.agent.conversation.summary import DEMAND
+from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, decline, say, use
 from tests.unit.life import SYSTEM, Life
 from tests.unit.tight import Big, Tight, demands, steps, tokens_of, words
@@ -23,24 +23,17 @@ if TYPE_CHECKING:
     from teamd.models import Ask
 
 CONTEXT = 4000
-ROOM = Room(context_tokens=CONTEXT)
+ROOM = ContextLimits(context_tokens=CONTEXT)
 DO = ("do", {"word": "x"})
 
 
-class Board:
+def open_work() -> Sequence[tuple[str, Sequence[str]]]:
     """What is open by the records of the team."""
-
-    def tasks(self) -> Sequence[str]:
-        """One task."""
-        return ["3: paint the <fence>"]
-
-    def requests(self) -> Sequence[str]:
-        """One request."""
-        return ["plan r-1 waits for lead"]
-
-    def team(self) -> Sequence[str]:
-        """One teammate."""
-        return ["bob (tester): idle"]
+    return (
+        ("Your teammates:", ["bob (tester): idle"]),
+        ("Your open tasks on the board:", ["3: paint the <fence>"]),
+        ("Open requests:", ["plan r-1 waits for lead"]),
+    )
 
 
 def tight(
@@ -49,11 +42,11 @@ def tight(
     *,
     context_tokens: int = CONTEXT,
     tells: bool = True,
-    room: Room = ROOM,
+    room: ContextLimits = ROOM,
     calls: int = 1000,
 ) -> tuple[Life, Tight]:
-    life = Life(folder, do=Big(), calls=calls, room=room, open_work=Board())
-    life.persona = Persona(system=SYSTEM, role="tester", team="default")
+    life = Life(folder, do=Big(), calls=calls, room=room, open_work=open_work)
+    life.opening = Opened(system=SYSTEM, name="alice", role="tester", team="default")
     model = Tight(answer, context_tokens=context_tokens, tells=tells, judge=life.judge)
     life.model = model
     return life, model
@@ -218,7 +211,9 @@ def test_a_model_that_gives_no_summary_goes_on_with_what_the_program_knows(
 @pytest.mark.parametrize("tells", [True, False])
 def test_a_model_with_less_room_than_was_thought_is_found_out(tmp_path: Path, tells: bool) -> None:
     """A prompt that is too long bricks teammates of the nearest product."""
-    life, model = tight(tmp_path, steps(60), tells=tells, room=Room(context_tokens=200_000))
+    life, model = tight(
+        tmp_path, steps(60), tells=tells, room=ContextLimits(context_tokens=200_000)
+    )
     life.send("Do 60 steps.")
     lives(life)
     assert life.do.done == [str(number) for number in range(1, 61)]

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd.agent.conversation import Conversation
-from teamd.agent.standing import PAUSED
+from teamd.agent.conversation.conversation import Conversation
 from teamd.protocol import Message
-from teamd.store.transcript import Transcript
 from teamd.tools import Result
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import PAUSED, Opened
 from tests.strict.replies import Answer, decline, say, use
+from tests.transcripts import as_record
 from tests.unit.life import SYSTEM, replied
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def written(path: Path) -> Conversation:
 @pytest.fixture
 def talk(tmp_path: Path) -> Conversation:
     conversation = written(tmp_path / "alice.jsonl")
-    conversation.open(SYSTEM)
+    conversation.open(Opened(system=SYSTEM))
     return conversation
 
 
@@ -111,13 +112,13 @@ def test_opening_again_forgets_all_but_what_was_seen(talk: Conversation, tmp_pat
     old = mail("old")
     talk.deliver(old)
     talk.add_reply(replied(use(DO)))
-    talk.open("You are 'alice', role: writer.")
+    talk.open(Opened(system="You are 'alice', role: writer."))
     for conversation in (talk, written(tmp_path / "alice.jsonl")):
         assert conversation.messages() == []
         assert conversation.unanswered == []
         assert not conversation.owes_reply
-        assert conversation.system == "You are 'alice', role: writer."
-        assert not conversation.is_new(old[0])
+        assert conversation.opened.system == "You are 'alice', role: writer."
+        assert conversation.has_seen(old[0])
         assert conversation.turns == 1
 
 
@@ -136,7 +137,9 @@ def test_it_counts_turns_and_tokens_of_the_whole_transcript(
 def test_records_of_a_later_version_are_passed_over(tmp_path: Path, talk: Conversation) -> None:
     talk.deliver(mail("work"))
     before = talk.messages()
-    Transcript(tmp_path / "alice.jsonl").append({"record": "compacted"}, {"no": "record"})
+    Transcript(tmp_path / "alice.jsonl").append(
+        as_record({"record": "compacted"}), as_record({"no": "record"})
+    )
     assert written(tmp_path / "alice.jsonl").messages() == before
 
 
@@ -144,9 +147,9 @@ def test_half_a_surrogate_pair_is_replaced_for_writer_and_reader(
     talk: Conversation, tmp_path: Path
 ) -> None:
     """No request can carry one, and a folder's name or a note may hold it."""
-    talk.open("You are 'alice', role: tester of \udcff.")
+    talk.open(Opened(system="You are 'alice', role: tester of \udcff."))
     talk.add_note("see \ud800")
     again = written(tmp_path / "alice.jsonl")
     assert talk.messages() == again.messages()
-    assert talk.system == again.system == "You are 'alice', role: tester of ?."
+    assert talk.opened.system == again.opened.system == "You are 'alice', role: tester of ?."
     json.dumps(talk.messages(), ensure_ascii=False).encode()

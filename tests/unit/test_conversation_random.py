@@ -11,15 +11,16 @@ from xml.sax.saxutils import escape
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamd.agent.briefing import NothingOpen, restate
-from teamd.agent.conversation import Conversation
-from teamd.agent.course import Course
-from teamd.agent.standing import PAUSED
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.conversation.state import ConversationState
+from teamd.agent.conversation.summary import restate
 from teamd.models import Ask, Reply
 from teamd.protocol import Message
-from teamd.store.transcript import Transcript
 from teamd.tools import Result
-from tests.strict.replies import Answer, say
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import PAUSED, NoteAdded, Opened
+from tests.strict.replies import Answer, say, tool_calls
+from tests.transcripts import as_record
 from tests.unit.life import MODEL, SYSTEM, Judge, replied
 
 DO = ("do", {"word": "x"})
@@ -43,7 +44,7 @@ class Talk:
         self._paused = False
         self.asked = 0
         self.now = written(path)
-        self.now.open(SYSTEM)
+        self.now.open(Opened(system=SYSTEM))
 
     def mail(self, contents: list[str]) -> None:
         """Have mail delivered."""
@@ -66,7 +67,7 @@ class Talk:
         # a thought of a paused turn from the same thought in what follows it.
         if self._paused and (pauses or answer.redacted or answer.thinking is not None):
             return
-        if pauses and (reply.calls or not reply.text.strip()):
+        if pauses and (tool_calls(reply.content) or not reply.text.strip()):
             return
         self._paused = pauses
         self._judge.remember(reply)
@@ -77,7 +78,7 @@ class Talk:
         """Be the next process of that name."""
         again = written(self._path)
         assert json.dumps(again.messages()) == json.dumps(self.now.messages())
-        facts = ("system", "owes_reply", "unanswered", "turns", "input_tokens", "output_tokens")
+        facts = ("opened", "owes_reply", "unanswered", "turns", "input_tokens", "output_tokens")
         for fact in facts:
             assert getattr(again, fact) == getattr(self.now, fact)
         self.now = again
@@ -90,26 +91,26 @@ class Talk:
     def open(self, role: str) -> None:
         """Be spawned afresh."""
         self._paused = False
-        self.now.open(f"You are 'alice', role: {role}.")
+        self.now.open(Opened(system=f"You are 'alice', role: {role}."))
 
     def clear(self, kept: int) -> None:
         """Have old results cleared."""
         cleared = self.now.clear(kept=kept, least_bytes=1)
         assert not self.now.clear(kept=kept, least_bytes=1), "what is cleared stays as it is"
-        assert self.now.view.bytes == weight(self.now.messages())
+        assert self.now.context.bytes == weight(self.now.messages())
         if cleared:
             self.restart()
 
     def summarise(self, text: str) -> None:
         """Have a summary take the place of everything."""
-        owed = self.now.owed
+        owed = self.now.open_items
         reply = replied(say(text)) if text else None
-        restated = restate(self.now.identity, NothingOpen(), owed, limit_bytes=200)
+        restated = restate(self.now.identity, tuple, owed, limit_bytes=200)
         self.now.summarise(restated, text=text, reply=reply)
         (block,) = self.now.messages()[0]["content"]
         assert "You are 'alice', role: " in block["text"]
         assert "[cut here" in block["text"] or all(
-            escape(mail["content"]) in block["text"] for one in owed for mail in one.messages
+            escape(mail.content) in block["text"] for one in owed for mail in one.messages
         )
         self._paused = False
 
@@ -127,7 +128,7 @@ class Talk:
         self._judge.check(
             Ask(
                 model=MODEL,
-                system=self.now.system,
+                system=self.now.opened.system,
                 tools=[TOOL],
                 messages=self.now.messages(),
                 max_tokens=1000,
@@ -217,24 +218,25 @@ def test_any_records_in_any_order_make_a_conversation_that_the_service_takes(
     found: list[dict[str, Any]],
 ) -> None:
     """Whatever a kill, another version or a hand in the file has made of a transcript."""
-    course, calls = Course(), ["toolu_none"]
+    state, calls = ConversationState(), ["toolu_none"]
     for record in [{"record": "opened", "system": SYSTEM}, *found]:
         if record["record"] == "result":  # of any call that there was, or of none
             call = calls[record["number"] % len(calls)]
             text = f"did {call} " * 30
-            course.apply({**record, "tool_use_id": call, "content": text, "is_error": False})
+            facts = {"tool_use_id": call, "content": text, "is_error": False}
+            state.apply(as_record({**record, **facts}))
         else:
             calls += [one["id"] for one in record.get("content", []) if "id" in one]
-            course.apply(record)
-        assert course.view.bytes == weight(course.view.messages())
-    for call in course.unanswered:
-        course.view.answer(call["id"], "done", is_error=False)
-    course.apply({"record": "note", "text": "more"})
+            state.apply(as_record(record))
+        assert state.context.bytes == weight(state.context.messages())
+    for call in state.unanswered:
+        state.context.add_result(call["id"], "done", is_error=False)
+    state.apply(NoteAdded(text="more"))
     judge = Judge()
-    whole = course.view.messages()
+    whole = state.context.messages()
     newer = [
-        course.view.demanding("Sum up.", skipped=skipped, texts=texts)
-        for skipped in range(course.view.length + 1)
+        state.context.messages_with("Sum up.", skipped=skipped, texts=texts)
+        for skipped in range(state.context.length + 1)
         for texts in (True, False)
     ]
     for messages in (whole, *newer):

@@ -14,14 +14,15 @@ from teamd.store.entries import Terms
 from teamd.store.ledger import Ledger
 from teamd.store.mailbox import EMPTY, Mailbox
 from teamd.store.paths import TeamPaths
-from teamd.store.transcript import Transcript
+from teamd.tokens import Usage
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import NoteAdded, Replied
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 DAMAGES = {"empty": b"", "zeros": b"\0" * 300, "half": b'{"batch": "17', "text": b"hello\n"}
-USAGE = {"input_tokens": 10, "cache_read_tokens": 5, "cache_write_tokens": 1, "output_tokens": 2}
+USAGE = Usage(input_tokens=10, cache_read_tokens=5, cache_write_tokens=1, output_tokens=2)
 
 
 @pytest.fixture
@@ -31,8 +32,8 @@ def paths(tmp_path: Path) -> TeamPaths:
     return made
 
 
-def cost(model: str, usage: Mapping[str, int]) -> Decimal | None:
-    return Decimal(usage["output_tokens"]) if model == "known" else None
+def cost(model: str, usage: Usage) -> Decimal | None:
+    return Decimal(usage.output_tokens) if model == "known" else None
 
 
 def repaired(paths: TeamPaths) -> list[str]:
@@ -107,12 +108,12 @@ def test_damaged_requests_and_replies_are_put_aside(paths: TeamPaths, content: b
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
 def test_a_ledger_is_counted_anew_from_the_conversations(paths: TeamPaths, content: bytes) -> None:
     """Without that, the limits would begin at nothing."""
-    reply = {"record": "reply", "content": [], "usage": USAGE}
+    known = Replied(model="known", usage=USAGE)
     Transcript(paths.transcript("bob")).append(
-        {**reply, "model": "known"}, {"record": "note", "text": "x"}, {**reply, "model": "other"}
+        known, NoteAdded(text="x"), Replied(model="other", usage=USAGE)
     )
     paths.subagents.mkdir()
-    Transcript(paths.subagents / "bob-key.jsonl").append({**reply, "model": "known"})
+    Transcript(paths.subagents / "bob-key.jsonl").append(known)
     paths.ledger.write_bytes(content)
     assert repaired(paths) == ["ledger.jsonl"]
     used = Ledger(paths.ledger).read().used["bob"]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd.agent.bell import SupervisorGoneError
-from teamd.agent.intake import Persona
+from teamd.agent.wakeup import SupervisorGone
 from teamd.models import UnusableError
+from teamd.transcript.records import Opened
 from tests.strict.replies import say, use
 from tests.unit.life import MODEL, Do, Life
 from tests.waiting import until
@@ -135,7 +135,7 @@ def test_mail_that_was_delivered_but_not_acknowledged_is_not_delivered_again(
     life = Life(tmp_path)
     life.send("deploy it")
     conversation = life.conversation()
-    conversation.open("You are 'alice', role: tester.")
+    conversation.open(Opened(system="You are 'alice', role: tester."))
     conversation.deliver(life.mailbox.take().messages)
     life.live(calls=1)
     assert str(life.model.asked[-1].messages).count("deploy it") == 1
@@ -146,7 +146,7 @@ def test_a_fresh_start_forgets_the_conversation_and_takes_the_new_role(tmp_path:
     life = Life(tmp_path)
     life.send("the old task")
     life.live(calls=1)
-    life.persona = Persona(system="You are 'alice', role: writer.")
+    life.opening = Opened(system="You are 'alice', role: writer.")
     life.model_name = "other"
     life.send("and more", id="1", extra={"fresh": True})  # another program's word: it is no spawn
     life.live(calls=2)
@@ -218,7 +218,7 @@ def test_she_ends_when_her_supervisor_has_gone(tmp_path: Path) -> None:
         async with life.lived() as task:
             await life.rests(calls=0)
             life.hang_up()
-            with pytest.raises(SupervisorGoneError):
+            with pytest.raises(SupervisorGone):
                 await asyncio.wait_for(task, timeout=20)
 
     asyncio.run(scenario())

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
-from teamd.agent.intake import News, Persona
+from teamd.transcript.records import NewsAdded, Opened
 from tests.strict.replies import say, use
 from tests.unit.life import SYSTEM, Do, Life
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ENDED = News(about="job 1 of 5.0", text="<background-job>over</background-job>")
+ENDED = NewsAdded(about="job 1 of 5.0", text="<background-job>over</background-job>")
 
 
 def told(life: Life) -> int:
@@ -68,7 +68,7 @@ def test_news_between_a_call_and_its_result_do_not_come_between_them(tmp_path: P
 def test_a_role_takes_only_its_tools_and_keeps_them(tmp_path: Path) -> None:
     life = Life(tmp_path, use(("do", {})), say("Then not."), do=_Granted())
     life.more = [_Always()]
-    life.persona = Persona(system=SYSTEM, model="other", tools=frozenset())
+    life.opening = Opened(system=SYSTEM, model="other", tools=frozenset())
     life.send("work")
     life.live(calls=2)
     names = {tool["name"] for tool in life.model.asked[0].tools}
@@ -77,7 +77,7 @@ def test_a_role_takes_only_its_tools_and_keeps_them(tmp_path: Path) -> None:
     assert "no tool named 'do'" in str(life.model.last())
     assert life.do.done == []
     assert life.model.asked[0].model == "other"
-    life.persona = Persona(system=SYSTEM)
+    life.opening = Opened(system=SYSTEM)
     life.send("more")
     life.live(calls=3)
     assert life.model.asked[-1].tools == life.model.asked[0].tools, "frozen with the conversation"

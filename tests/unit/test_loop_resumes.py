@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from teamd.agent.prompts import CUT_OFF_REPLY, INTERRUPTED_CALL
+from teamd.agent.conversation.prompts import CUT_OFF_REPLY, INTERRUPTED_CALL
 from teamd.tools import Result
+from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, say, use
 from tests.unit.life import SYSTEM, Do, Life, Nothing, replied
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.agent.conversation import Conversation
+    from teamd.agent.conversation.conversation import Conversation
 
 
 class Look(Do):
@@ -37,7 +38,7 @@ def killed(life: Life, reply: Answer) -> Conversation:
     """The conversation of a process that was killed right after this reply was written down."""
     life.send("work")
     conversation = life.conversation()
-    conversation.open(SYSTEM)
+    conversation.open(Opened(system=SYSTEM))
     batch = life.mailbox.take()
     conversation.deliver(batch.messages)
     life.mailbox.done(batch)

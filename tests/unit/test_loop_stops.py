@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.briefing import DEMAND
-from teamd.agent.prompts import CUT_OFF_CALL, CUT_OFF_REPLY
+from teamd.agent.conversation.prompts import CUT_OFF_CALL, CUT_OFF_REPLY
+from teamd.agent.conversation.summary import DEMAND
+from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, decline, say, use
 from tests.unit.life import MODEL, Life, replied
 
@@ -59,7 +60,7 @@ def test_a_context_that_is_full_is_known_to_the_next_process(tmp_path: Path) -> 
     """Killed before it had drawn the consequence, it does not ask for more of the same."""
     life = Life(tmp_path, say("I had begun."))
     talk = life.conversation()
-    talk.open("You are 'alice', role: tester.")
+    talk.open(Opened(system="You are 'alice', role: tester."))
     talk.deliver([life.send("work")])
     talk.add_reply(replied(use(DO, stop_reason=FULL)))
     life.live(calls=2)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd.agent.limits import UNSEEN_TOKENS, Metered
+from teamd.agent.metered import UNSEEN_TOKENS, Metered
 from teamd.identity import Identity
-from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, UnusableError, Usage
+from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, UnusableError
 from teamd.store.entries import NOTHING, Reservation, Terms
 from teamd.store.ledger import Ledger
+from teamd.tokens import Usage
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -52,9 +53,6 @@ class Model:
         if isinstance(play, Exception):
             raise play
         return play
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 class Desk:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import pkgutil
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from teamd.agent.plans import ACTING
+import teamd.tools
 from teamd.approvals.approval import Kind, Verdict
 from teamd.protocol import Message
 from teamd.states import Status
 from teamd.store.roster import Member, Roster, Team
-from teamd.tools import Toolbox
+from teamd.tools import Tool, Toolbox
+from teamd.tools.approval import SubmitPlan
+from teamd.tools.filesystem import ReadFile
+from teamd.tools.mail import ReadInbox, SendMessage
 from tests.strict.replies import say, use
 from tests.unit.life import Do, Life, Player, enrol
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 
     from teamd.approvals.approval import Approval
 
+ACTING = frozenset({"bash", "write_file", "edit_file", "background_run"})
 SUBMIT = ("submit_plan", {"plan": "First this, then that."})
 
 
@@ -79,9 +85,15 @@ def test_what_acts_is_refused_until_the_plan_is_approved(life: Life, tool: str) 
     assert gate(life, tool) is None
 
 
-@pytest.mark.parametrize("tool", ["read_file", "send_message", "read_inbox", "submit_plan"])
-def test_what_only_reads_or_talks_is_free(life: Life, tool: str) -> None:
-    assert gate(life, tool) is None
+@pytest.mark.parametrize("tool", [ReadFile, SendMessage, ReadInbox, SubmitPlan])
+def test_what_only_reads_or_talks_is_free(tool: type[Tool[Any]]) -> None:
+    assert not tool.acts
+
+
+def test_which_tools_act_is_declared_on_each() -> None:
+    """A set apart from the tools would let a new one act without a plan."""
+    assert {tool.name for tool in _tools() if tool.acts} == ACTING
+    assert all("acts" in vars(tool) for tool in _tools())
 
 
 def test_who_does_not_work_by_plan_is_free(tmp_path: Path) -> None:
@@ -230,28 +242,48 @@ def test_a_call_that_is_repeated_submits_one_plan(life: Life) -> None:
     assert len(life.post.mailbox("lead").peek()) == 1
 
 
-class Bash(Do):
-    """Would act."""
+class Unmarked(Do):
+    """Does not say whether it acts."""
 
-    name: ClassVar[str] = "bash"
+    name: ClassVar[str] = "unmarked"
 
 
-async def _run(box: Toolbox) -> tuple[str, bool]:
-    result = await box.run("bash", {})
+class Harmless(Do):
+    """Says that it does not act."""
+
+    name: ClassVar[str] = "harmless"
+    acts: ClassVar[bool] = False
+
+
+def _tools() -> list[type[Tool[Any]]]:
+    """The tools of the program."""
+    for module in pkgutil.iter_modules(teamd.tools.__path__, "teamd.tools."):
+        importlib.import_module(module.name)
+    found = [*Tool.__subclasses__()]
+    for tool in found:  # which grows meanwhile
+        found += tool.__subclasses__()
+    inside = (tool for tool in found if tool.__module__.startswith("teamd.tools."))
+    return [tool for tool in inside if not tool.__name__.startswith("_")]
+
+
+async def _run(box: Toolbox, name: str) -> tuple[str, bool]:
+    result = await box.run(name, {})
     return result.text, result.is_error
 
 
 def test_the_gate_closes_the_tool_itself_and_fails_closed() -> None:
     """A prompt alone is what the lessons had; and a roster that cannot be read opens nothing."""
-    bash = Bash()
-    shut = Toolbox([bash], gate=lambda tool: f"{tool} not yet")
-    assert asyncio.run(_run(shut)) == ("bash not yet", True)
+    tool, harmless = Unmarked(), Harmless()
+    shut = Toolbox([tool, harmless], gate=lambda tool: f"{tool} not yet")
+    assert asyncio.run(_run(shut, "unmarked")) == ("unmarked not yet", True)
+    assert asyncio.run(_run(shut, "harmless")) == ("did ", False)
 
     def broken(tool: str) -> str | None:
         raise OSError(tool)
 
-    assert asyncio.run(_run(Toolbox([bash], gate=broken))) == ("bash", True)
-    assert bash.done == []
+    box = Toolbox([tool], gate=broken)
+    assert asyncio.run(_run(box, "unmarked")) == ("unmarked", True)
+    assert tool.done == []
 
 
 def test_the_roster_keeps_who_works_by_plan(life: Life) -> None:

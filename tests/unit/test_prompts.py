@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.agent.prompts import render_inbox, system_prompt
+from teamd.agent.conversation.prompts import render_inbox, system_prompt
 from teamd.protocol import Message
+from teamd.transcript.decoding import decode
+from teamd.transcript.records import Delivered, mail_in
 
 SHOWN = ("summary", "request_id", "approve", "reason")
 UNHOLDABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -35,7 +37,7 @@ messages = st.builds(
 
 
 def rendered(*sent: Message) -> str:
-    return render_inbox([message.to_json() for message in sent])
+    return render_inbox(mail_in(decode(Delivered(messages=sent).encode())))
 
 
 def holdable(value: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamctl.receipts import Arrival, Receipt, wait_for_conversation
+from teamctl.wait import Arrival, Receipt, wait_for_conversation
 from teamd.errors import TeamError, UnknownTeammate
 from teamd.protocol import LEAD, USER, Message
 from teamd.states import Status
@@ -15,7 +15,8 @@ from teamd.store import running
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
 from teamd.store.roster import Roster, Team
-from teamd.store.transcript import Record, Transcript
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered, Opened, Replied, TurnEnded
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def paths(tmp_path: Path) -> TeamPaths:
     return made
 
 
-def mail(*messages: Message) -> Record:
-    return {"record": "mail", "messages": [message.to_json() for message in messages]}
+def mail(*messages: Message) -> Delivered:
+    return Delivered(messages=messages)
 
 
 def receipt(paths: TeamPaths, message: Message, told: str | None = None) -> Receipt:
@@ -40,14 +41,14 @@ def receipt(paths: TeamPaths, message: Message, told: str | None = None) -> Rece
 def test_a_conversation_is_read_from_the_message_on(paths: TeamPaths) -> None:
     transcript = Transcript(paths.transcript("bob"))
     one, two = (Message(sender="lead", to="bob", content="x") for _ in range(2))
-    arrival = Arrival(transcript.path, lambda fields: fields["id"] == two.id)
+    arrival = Arrival(transcript.path, lambda mail: mail.id == two.id)
     assert list(arrival.records()) == []
-    transcript.append({"record": "opened"}, mail(one), {"record": "ended", "n": 1})
+    transcript.append(Opened(), mail(one), TurnEnded(text="1"))
     assert list(arrival.records()) == []
-    transcript.append(mail(one, two), {"record": "reply"})
-    assert [record["record"] for record in arrival.records()] == ["mail", "reply"]
-    transcript.append({"record": "ended", "n": 2})
-    assert list(arrival.records()) == [{"record": "ended", "n": 2}]
+    transcript.append(mail(one, two), Replied())
+    assert [record.kind for record in arrival.records()] == ["mail", "reply"]
+    transcript.append(TurnEnded(text="2"))
+    assert list(arrival.records()) == [TurnEnded(text="2")]
 
 
 def test_the_same_id_with_other_words_is_another_message(paths: TeamPaths) -> None:

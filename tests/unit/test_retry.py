@@ -1,4 +1,4 @@
-"""Patience with a server: bounded, spread, interruptible, and given up with a sentence."""
+"""RetryPolicy with a server: bounded, spread, interruptible, and given up with a sentence."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.models import Ask, TransientError, UnusableError
-from teamd.models.retry import Patience, Retrying
+from teamd.models.retry import Retrying, RetryPolicy
 from tests.strict.replies import say
 from tests.unit.life import NEVER_SECONDS, Play, Player
 from tests.waiting import until
 
-QUICK = Patience(attempts=4, first_seconds=0.001, longest_seconds=0.002, rest_seconds=90)
+QUICK = RetryPolicy(attempts=4, first_seconds=0.001, longest_seconds=0.002, rest_seconds=90)
 ASK = Ask(
     model="claude-sonnet-5-5",
     system="You are 'alice', role: tester.",
@@ -37,7 +37,7 @@ class Told(list[tuple[str, float]]):
         self.append((reason, seconds))
 
 
-def retrying(*plays: Play, patience: Patience = QUICK) -> tuple[Retrying, Player, Told]:
+def retrying(*plays: Play, patience: RetryPolicy = QUICK) -> tuple[Retrying, Player, Told]:
     model, told = Player(*plays), Told()
     return Retrying(model, patience, tell=told.tell), model, told
 
@@ -52,7 +52,7 @@ def test_a_pause_keeps_its_bounds(
     attempt: int, first: float, longest: float, asked: float | None
 ) -> None:
     """What the server asks for is waited, up to the cap, and the jitter comes on top."""
-    patience = Patience(first_seconds=first, longest_seconds=longest)
+    patience = RetryPolicy(first_seconds=first, longest_seconds=longest)
     pause = patience.pause(attempt, busy(asked))
     honoured = min(asked or 0.0, longest)
     assert honoured <= pause <= honoured + min(first * 2**attempt, longest)
@@ -60,7 +60,7 @@ def test_a_pause_keeps_its_bounds(
 
 def test_pauses_grow_and_are_spread() -> None:
     """Teammates that failed together must not return together."""
-    patience = Patience(first_seconds=1, longest_seconds=1000)
+    patience = RetryPolicy(first_seconds=1, longest_seconds=1000)
     pauses = [[patience.pause(attempt, busy()) for _ in range(200)] for attempt in range(5)]
     assert all(len(set(row)) == 200 for row in pauses)
     for attempt, row in enumerate(pauses):
@@ -99,7 +99,7 @@ def test_what_a_person_has_to_mend_is_not_tried_again() -> None:
 @pytest.mark.parametrize("asked", [None, NEVER_SECONDS])
 def test_waiting_ends_at_once_when_cancelled(asked: float | None) -> None:
     """A stop must not wait for a server that said: come back in an hour."""
-    patience = Patience(first_seconds=NEVER_SECONDS, longest_seconds=NEVER_SECONDS)
+    patience = RetryPolicy(first_seconds=NEVER_SECONDS, longest_seconds=NEVER_SECONDS)
     model, player, told = retrying(busy(asked), say("Too late."), patience=patience)
 
     async def scenario() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from teamd.models import Ask, Reply, UnusableError
 from teamd.models.scripted import Scripted
+from tests.strict.replies import tool_calls
 from tests.unit.life import MODEL, SYSTEM
 
 if TYPE_CHECKING:
@@ -49,11 +50,11 @@ def play(
 def test_a_turn_has_text_and_calls(tmp_path: Path) -> None:
     reply = play(tmp_path, user("begin"))
     assert reply.text == "I begin."
-    assert [(call["name"], call["input"]) for call in reply.calls] == [
+    assert [(call["name"], call["input"]) for call in tool_calls(reply.content)] == [
         ("bash", {"command": "ls"}),
         ("x", {}),
     ]
-    assert len({call["id"] for call in reply.calls}) == 2
+    assert len({call["id"] for call in tool_calls(reply.content)}) == 2
     assert reply.stop_reason == "tool_use"
     assert reply.model == MODEL
     assert reply.usage.output_tokens > 0

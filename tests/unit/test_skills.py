@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.agent.prompts import system_prompt
+from teamd.agent.conversation.prompts import system_prompt
 from teamd.settings import skills
 from teamd.tools import Result, Toolbox
 from teamd.tools.skills import LoadSkill

@@ -13,7 +13,8 @@ from teamd.store import locks
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.tenure import Displaced, Tenure
-from teamd.store.transcript import Transcript
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import NoteAdded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,10 +57,10 @@ def test_mail_of_another_team_is_not_taken(paths: TeamPaths, tenure: Tenure) -> 
 
 def test_another_team_s_conversation_is_not_written(paths: TeamPaths, tenure: Tenure) -> None:
     transcript = Transcript(paths.transcript("alice"), durable=False, check=tenure.check)
-    transcript.append({"record": "note"})
+    transcript.append(NoteAdded())
     move(paths)
     with pytest.raises(Displaced):
-        transcript.append({"record": "note"})
+        transcript.append(NoteAdded())
     assert not paths.transcript("alice").exists()
 
 

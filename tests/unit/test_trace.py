@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import TeamError
+from teamd.mail.trace import Stage, trace
 from teamd.protocol import LEAD, USER, Message, moment_of, new_id
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
-from teamd.store.trace import Stage, trace
-from teamd.store.transcript import Transcript
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,8 +35,7 @@ def put(paths: TeamPaths, content: str = "x", to: str = "bob", **facts: str) -> 
 
 
 def deliver(paths: TeamPaths, *messages: Message, to: str = "bob") -> None:
-    mail = [message.to_json() for message in messages]
-    record = {"record": "mail", "messages": mail, "time": 1000.5, "taken": 999.5}
+    record = Delivered(messages=messages, time=1000.5, taken=999.5)
     Transcript(paths.transcript(to)).append(record)
 
 

@@ -9,7 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from teamd.errors import StoreError
-from teamd.store.transcript import Transcript, parse
+from teamd.transcript.decoding import decode, parse
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import NoteAdded, TaskBegun, TurnEnded
 from tests.children import said
 
 if TYPE_CHECKING:
@@ -19,11 +21,12 @@ FILLS = """
 import sys
 from pathlib import Path
 from teamd.errors import StoreError
-from teamd.store.transcript import Transcript
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import NoteAdded
 transcript = Transcript(Path(sys.argv[1]))
-transcript.append({"n": 1})
+transcript.append(NoteAdded(text="1"))
 try:
-    transcript.append({"n": 2}, {"n": 3, "text": "x" * 5000})
+    transcript.append(NoteAdded(text="2"), NoteAdded(text="x" * 5000))
 except StoreError as error:
     print(error)
 """
@@ -36,19 +39,19 @@ def transcript(tmp_path: Path) -> Transcript:
 
 def test_records_come_back_in_order(transcript: Transcript) -> None:
     assert list(transcript.records()) == []
-    transcript.append({"record": "user", "text": "line\nline\u2028\x85\r"}, {"record": "turn"})
-    transcript.append({"record": "end", "odd": "\ud800"})
+    transcript.append(NoteAdded(text="line\nline\u2028\x85\r"), TaskBegun())
+    transcript.append(TurnEnded(text="\ud800"))
     first, *others = transcript.records()
-    assert first == {"record": "user", "text": "line\nline\u2028\x85\r"}
-    assert others == [{"record": "turn"}, {"record": "end", "odd": "?"}]
+    assert first == NoteAdded(text="line\nline\u2028\x85\r")
+    assert others == [TaskBegun(), TurnEnded(text="?")]
 
 
 def test_only_what_was_torn_is_passed_over(transcript: Transcript) -> None:
-    transcript.append({"n": 1}, {"n": 2})
+    transcript.append(NoteAdded(text="1"), NoteAdded(text="2"))
     whole = transcript.path.read_bytes()
     transcript.path.write_bytes(whole[:-3])
-    transcript.append({"n": 3})
-    assert list(transcript.records()) == [{"n": 1}, {"n": 3}]
+    transcript.append(NoteAdded(text="3"))
+    assert list(transcript.records()) == [NoteAdded(text="1"), NoteAdded(text="3")]
     assert transcript.path.read_bytes().startswith(whole[:-3] + b"\n")
 
 
@@ -56,12 +59,12 @@ def test_records_that_belong_together_are_written_together(tmp_path: Path) -> No
     """A full disk must not leave a reply without the mail that it answers."""
     path = tmp_path / "bob.jsonl"
     assert said(FILLS, path, file_bytes=1000).startswith("no space left")
-    assert path.read_bytes() == b'{"n": 1}\n'
+    assert path.read_bytes() == NoteAdded(text="1").encode()
 
 
 def test_a_place_that_takes_none_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="has gone"):
-        Transcript(tmp_path / "missing" / "bob.jsonl").append({"n": 1})
+        Transcript(tmp_path / "missing" / "bob.jsonl").append(NoteAdded())
 
 
 @settings(deadline=None)
@@ -72,5 +75,6 @@ def test_a_place_that_takes_none_is_a_sentence(tmp_path: Path) -> None:
 @example(b"9" * 100_000)
 def test_any_line_is_a_record_or_none(line: bytes) -> None:
     """A power cut may leave anything in the last block."""
-    record = parse(line)
-    assert record is None or isinstance(record, dict)
+    found = parse(line)
+    assert found is None or isinstance(found, dict)
+    assert (decode(line) is None) == (found is None)

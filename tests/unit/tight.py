@@ -7,9 +7,10 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from teamd.agent.briefing import DEMAND
-from teamd.models import Ask, Reply, TooLongError, Usage
+from teamd.agent.conversation.summary import DEMAND
+from teamd.models import Ask, Reply, TooLongError
 from teamd.protocol import Message
+from teamd.tokens import Usage
 from tests.strict.cache import prompt_tokens
 from tests.strict.replies import Answer, say, use
 from tests.unit.life import Do, Judge, Nothing, Player, replied

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.protocol import LEAD, USER, Message
 from teamd.store.mailbox import Mailbox
-from teamd.store.transcript import Transcript, mail_in
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import mail_in
 from tests.process.injected.injections import clean
 from tests.process.injected.operations import TEAMCTL, enlist
 
@@ -50,4 +51,4 @@ class Drain:
 
 def _kept(paths: TeamPaths) -> list[str]:
     records = Transcript(paths.transcript(USER)).records()
-    return [mail["content"] for record in records for mail in mail_in(record)]
+    return [mail.content for record in records for mail in mail_in(record)]

@@ -11,7 +11,8 @@ from teamd.protocol import Message
 from teamd.store import files
 from teamd.store.mailbox import Mailbox
 from teamd.store.roster import Roster
-from teamd.store.transcript import Transcript
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import mail_in
 from tests.process.injected import programs
 from tests.process.injected.injections import FULL, Injection, program
 
@@ -179,7 +180,8 @@ def put(paths: TeamPaths, *ids: str) -> None:
 def conversation(paths: TeamPaths) -> list[str]:
     """What a reader finds from now on, each id once, behind what was read already."""
     box = Mailbox(paths, "bob")
-    read = [(r["id"], r["content"]) for r in Transcript(paths.transcript("bob")).records()]
+    records = Transcript(paths.transcript("bob")).records()
+    read = [(mail.id, mail.content) for record in records for mail in mail_in(record)]
     found = [(message.id, message.content) for message in box.peek()]
     assert box.rejected() == 0
     return list(dict([*read, *found]).values())

@@ -15,8 +15,9 @@ from teamd.protocol import TEAMD
 from teamd.store.mailbox import Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.roster import Roster
-from teamd.store.transcript import Transcript
 from teamd.supervisor.context import ChildProgram
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +32,7 @@ def read(paths: TeamPaths) -> None:
     box = Mailbox(paths, "bob")
     batch = box.take()
     if batch.messages:
-        kept = [{"id": m.id, "content": m.content} for m in batch.messages]
-        Transcript(paths.transcript("bob")).append(*kept)
+        Transcript(paths.transcript("bob")).append(Delivered(messages=batch.messages))
     box.done(batch)
 
 

@@ -51,13 +51,14 @@ def put(paths: TeamPaths, to: str, *contents: str) -> None:
 def take(paths: TeamPaths, most: str = "") -> None:
     """Read mail as its owner does, and keep it in a transcript that nobody looks into."""
     from teamd.store.mailbox import Mailbox, Portion
-    from teamd.store.transcript import Transcript
+    from teamd.transcript.file import Transcript
+    from teamd.transcript.records import Delivered
 
     box = Mailbox(paths, "bob")
     batch = box.take(Portion(messages=int(most) if most else None))
     if batch.messages:
-        mail = [message.to_json() for message in batch.messages]
-        Transcript(paths.transcript("bob")).append({"record": "mail", "messages": mail})
+        kept = Delivered(messages=tuple(batch.messages))
+        Transcript(paths.transcript("bob")).append(kept)
     box.done(batch)
 
 
@@ -70,14 +71,14 @@ def take_only(paths: TeamPaths) -> None:
 
 def talk(paths: TeamPaths) -> None:
     """Read mail as a teammate does, whose conversation knows what it has had."""
-    from teamd.agent.conversation import Conversation
+    from teamd.agent.conversation.conversation import Conversation
     from teamd.store.mailbox import Mailbox
-    from teamd.store.transcript import Transcript
+    from teamd.transcript.file import Transcript
 
     conversation = Conversation(Transcript(paths.transcript("bob")))
     box = Mailbox(paths, "bob")
     batch = box.take()
-    if fresh := [message for message in batch.messages if conversation.is_new(message)]:
+    if fresh := [message for message in batch.messages if not conversation.has_seen(message)]:
         conversation.deliver(fresh)
     box.done(batch)
 

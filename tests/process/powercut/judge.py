@@ -17,7 +17,7 @@ from teamd.store.mailbox import EMPTY, Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.store.post import Post
 from teamd.store.roster import Roster
-from teamd.store.transcript import Record, Transcript, mail_in
+from teamd.transcript.decoding import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,8 +97,7 @@ class Judge:
         self._paths = TeamPaths(root)
         self._told = told
         self._records = {
-            path.stem: list(Transcript(path).records())
-            for path in self._paths.transcripts.glob("*.jsonl")
+            path.stem: list(_records(path)) for path in self._paths.transcripts.glob("*.jsonl")
         }
 
     def complaints(self) -> list[str]:
@@ -161,13 +160,13 @@ class Judge:
                 yield self._box(name), message
         for name, records in self._records.items():
             for record in records:
-                for mail in mail_in(record):
+                for mail in _mail_in(record):
                     if not _is_repeated(mail):
                         yield self._box(name), mail["content"]
 
-    def _fresh(self, name: str, kept: list[Record]) -> Iterator[str]:
+    def _fresh(self, name: str, kept: list[dict[str, Any]]) -> Iterator[str]:
         """Read as a new process of the owner does: take, keep what is new, be done."""
-        known = {_gist(mail) for record in kept for mail in mail_in(record)}
+        known = {_gist(mail) for record in kept for mail in _mail_in(record)}
         box = Mailbox(self._paths, name)
         while (batch := box.take()) != EMPTY:
             for mail in (message.to_json() for message in batch.messages):
@@ -253,6 +252,17 @@ class Judge:
                 elif record.get("record") == "started" and record["tool_use_id"] in calls:
                     given = calls[record["tool_use_id"]]["input"]
                     yield f"{given.get('command', '')} "
+
+
+def _records(transcript: Path) -> Iterator[dict[str, Any]]:
+    """The records of a conversation as they stand there; torn lines are passed over."""
+    for line in transcript.read_bytes().split(b"\n"):
+        if (record := parse(line)) is not None:
+            yield record
+
+
+def _mail_in(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return record["messages"] if record.get("record") == "mail" else []
 
 
 def _gist(mail: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,0 +1,155 @@
+"""The lead's conversation as a person reads it along."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from teamctl import output, render
+from teamctl.chat.live_reply import LiveReply
+from teamctl.chat.mark import Mark
+from teamctl.tail import GrowingFile
+from teamd.protocol import LEAD, USER
+from teamd.store.mailbox import Mailbox
+from teamd.transcript import records
+from teamd.transcript.decoding import decode_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from teamd.protocol import Message
+    from teamd.store.paths import TeamPaths
+
+_REPLY: Final = b'"reply"'
+_LAST: Final = 3  # replies that a person is shown of those that were missed
+_REPLY_LINES: Final = 8
+_WHOLE: Final = f"`teamctl transcript {LEAD}` shows it whole"
+_WHOLE_OWN: Final = "/inbox shows it whole"
+
+
+class Listener:
+    """Tells what is new in the conversation since the last look.
+
+    Args:
+        write: takes text; a line may come in pieces.
+
+    Attributes:
+        arrived: whether the message that is waited for stands in the conversation.
+        ended: the end of the turn in which it does.
+    """
+
+    def __init__(self, paths: TeamPaths, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._paths = paths
+        self._growing = GrowingFile(paths.transcript(LEAD))
+        self._mark = Mark(paths.chat_mark, paths.transcript(LEAD))
+        self._marks = False
+        self._place = 0
+        self._reply_shown = LiveReply(paths.partial(LEAD))
+        self._own = Mailbox(paths, USER)
+        self._shown: set[tuple[str, str, str]] = set()
+        self._awaited: str | None = None
+        self.arrived = False
+        self.ended: records.TurnEnded | None = None
+
+    def skip(self) -> None:
+        """Pass over what was before the chat."""
+        for _ in self._lines():
+            pass
+
+    def catch_up(self) -> None:
+        """Tell what the lead has said while no person listened; from now on somebody does."""
+        before = self._mark.read()
+        missed = [line for line in self._lines() if self._place > before and _REPLY in line]
+        replies = [record for record in decode_lines(missed) if isinstance(record, records.Replied)]
+        said = [reply.text for reply in replies if reply.text.strip()]
+        if said:
+            self._line(f"What {LEAD} said since the last chat:", dim=True)
+        if len(said) > _LAST:
+            earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
+            self._line(self._paths.addressed(earlier), dim=True)
+        for text in said[-_LAST:]:
+            shown = render.clip_beginning(
+                text, lines=_REPLY_LINES, rest=self._paths.addressed(_WHOLE)
+            )
+            self._line("  " + shown.replace("\n", "\n  "))
+        self._marks = True
+        self._mark.move(self._place)
+
+    def wait_for(self, message_id: str) -> None:
+        """Look for the end of the turn in which this message is read; `ended` tells of it."""
+        self._awaited = message_id
+        self.arrived = False
+        self.ended = None
+
+    def look(self) -> None:
+        """Tell what is new."""
+        before = self._place
+        for record in decode_lines(self._lines()):
+            self._tell(record)
+        if self._marks and self._place != before:
+            self._mark.move(self._place)
+        self._write(self._reply_shown.more())
+        for message in self._own.peek():
+            identity = (message.id, message.sender, message.content)
+            if identity not in self._shown:
+                self._shown.add(identity)
+                self._mail(message, "you")
+
+    def notice(self, text: str) -> None:
+        """Tell the person something that nobody has said."""
+        self._end_line()
+        self._line(output.plain(self._paths.addressed(text)), fg="yellow")
+
+    def _lines(self) -> Iterator[bytes]:
+        for line in self._growing.lines():
+            self._place += len(line) + 1
+            yield line
+
+    def _tell(self, record: records.Record) -> None:
+        match record:
+            case records.Delivered():
+                for message in record.messages:
+                    self.arrived |= message.id == self._awaited
+                    if message.sender != USER:
+                        self._mail(message, LEAD)
+            case records.Replied():
+                self._reply(record)
+            case records.CallAnswered(is_error=True):
+                self._end_line()  # half a reply that broke off may stand there
+                self._line(render.clip_first_line(record.content), fg="red")
+            case records.Summarised():
+                self._end_line()
+                self._line("· the conversation was summed up", dim=True)
+            case records.TurnEnded():
+                self._end(record)
+
+    def _reply(self, reply: records.Replied) -> None:
+        self._write(self._reply_shown.rest(output.plain(reply.text)))
+        self._end_line()
+        for call in reply.calls:
+            given = ", ".join(f"{key}: {value}" for key, value in call["input"].items())
+            self._line(f"· {render.clip_line(call['name'] + ' ' + given)}", dim=True)
+
+    def _end(self, ended: records.TurnEnded) -> None:
+        self._end_line()
+        if (why := render.explain_end(LEAD, ended)) is not None:
+            self.notice(why)
+        if self.arrived:
+            self.ended = ended
+
+    def _mail(self, message: Message, to: str) -> None:
+        self._end_line()
+        rest = self._paths.addressed(_WHOLE) if to == LEAD else _WHOLE_OWN
+        about = render.clip_beginning(message.summary or message.content, rest=rest)
+        about = about.replace("\n", "\n  ")
+        self._line(f"✉ {render.clip_line(message.sender)} → {to}: {about}", fg="cyan")
+
+    def _end_line(self) -> None:
+        if self._reply_shown.open_line:
+            self._write("\n")
+            self._reply_shown.open_line = False
+
+    def _line(self, text: str, **style: Any) -> None:
+        self._write(click.style(text, **style) + "\n")

@@ -1,0 +1,205 @@
+"""Waits for what becomes of a message: that it is read, and how the turn ends in which it is."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from teamctl import output
+from teamctl.render import explain_end
+from teamctl.tail import GrowingFile
+from teamd.cli import Seconds
+from teamd.errors import DeadlinePassed, TeamError
+from teamd.protocol import Message
+from teamd.states import Status
+from teamd.store import files, running
+from teamd.store.ledger import Ledger
+from teamd.store.roster import Roster
+from teamd.store.watch import wait_for
+from teamd.transcript.decoding import decode, message_in, parse
+from teamd.transcript.records import TurnEnded, mail_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from teamd.store.paths import TeamPaths
+    from teamd.store.post import Post
+    from teamd.store.roster import Member
+    from teamd.transcript.records import Record
+
+T = TypeVar("T")
+
+_MAIL: Final = b'"mail"'
+_GONE: Final = (Status.FAILED, Status.SHUTDOWN)
+_BEGINNING_SECONDS: Final = 2.0  # a new process takes its mail before it meets the limit again
+
+timeout_option = click.option(
+    "--timeout",
+    type=Seconds(zero=False),
+    help="How many seconds to wait at most  [default: no limit].",
+)
+
+
+def wait_for_conversation(
+    paths: TeamPaths, look: Callable[[], T | None], *, seconds: float | None
+) -> T | None:
+    """Return what `look` finds in the conversations; `None` when the time is over, if it ever is.
+
+    It looks whenever one of them grows, and once a second for whatever else it looks at.
+    """
+    limit = math.inf if seconds is None else seconds
+    return wait_for(paths.transcripts, look, timeout_seconds=limit)
+
+
+class Arrival:
+    """A conversation as it grows, from that record on in which a message stands.
+
+    Args:
+        transcript: need not be there yet.
+        is_it: recognises the message.
+
+    Attributes:
+        path: of the conversation.
+        arrived: whether the message has been found.
+    """
+
+    def __init__(self, transcript: Path, is_it: Callable[[Message], bool]) -> None:
+        self.path = transcript
+        self._growing = GrowingFile(transcript)
+        self._is_it = is_it
+        self.arrived = False
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records that came since the last call; the one with the message is first."""
+        for line in self._growing.lines():
+            if not self.arrived and _MAIL not in line:
+                continue  # what is long is not mail, and need not be parsed to be passed over
+            record = decode(line)
+            self.arrived = self.arrived or any(map(self._is_it, mail_in(record)))
+            if self.arrived and record is not None:
+                yield record
+
+
+class Receipt:
+    """The fate of one message that was sent.
+
+    Args:
+        post: of the receiver's team.
+        message: as it was sent, `to` being the name that the roster has.
+        told: what its sender knows already of why it has to wait.
+    """
+
+    def __init__(self, post: Post, message: Message, *, told: str | None) -> None:
+        self._paths = paths = post.paths
+        self._post = post
+        self._message = Message.decode(message.encode(), to=message.to)  # as its receiver reads it
+        self._told = told
+        self._arrivals = [Arrival(path, self._is_it) for path in paths.delivered(message.to)]
+        self._rejected = GrowingFile(paths.rejected(message.to))
+
+    def look(self) -> Record | None:
+        """The record in which it stands; why it does not is said on standard error as it changes.
+
+        Raises:
+            TeamError: it was rejected, or its receiver is in the team no more.
+        """
+        for arrival in self._arrivals:
+            for record in arrival.records():
+                files.make_durable(arrival.path)
+                return record
+        rejected = (message_in(parse(line)) for line in self._rejected.lines())
+        if any(self._is_it(mail) for mail in rejected if mail is not None):
+            to = self._message.to
+            raise TeamError(
+                self._paths.addressed(f"{to} rejected the message; `teamctl logs {to}` says why, ")
+                + f"and it is kept in {self._paths.rejected(to)}"
+            )
+        self._tell(self._obstacle())
+        return None
+
+    def _is_it(self, mail: Message) -> bool:
+        sent = self._message
+        if (mail.id, mail.content) != (sent.id, sent.content):
+            return False
+        # From another team, its name.
+        return mail.sender == sent.sender or mail.sender.startswith(f"{sent.sender}@")
+
+    def _obstacle(self) -> str | None:
+        if self._message.to == self._post.person():  # who reads when it is time
+            return None
+        if running.supervisor(self._paths) is None:
+            return self._paths.addressed(
+                f"no teamd runs for {self._paths.root}; the message is delivered "
+                "once `teamd start` has started it"
+            )
+        return self._post.obstacle(self._message.to)
+
+    def _tell(self, obstacle: str | None) -> None:
+        if obstacle is not None and obstacle != self._told:
+            output.warn(obstacle)
+        self._told = obstacle
+
+
+def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: float | None) -> str:
+    """Wait for the end of the turn in which the message was read; return its final text.
+
+    Raises:
+        DeadlinePassed: it did not end within `seconds`.
+        TeamError: it ended otherwise than by itself, the teammate has gone, or does not read.
+    """
+    turn = Turn(paths, name, message)
+    ended = wait_for_conversation(paths, turn.find_end, seconds=seconds)
+    if ended is None:
+        raise DeadlinePassed(
+            f"{name} is still at work after {seconds:g} s; `teamctl transcript {name} --follow` "
+            "shows what it does"
+        )
+    if (why := explain_end(name, ended)) is not None:
+        raise TeamError(why)
+    return ended.text
+
+
+def explain_wait(paths: TeamPaths, member: Member) -> str | None:
+    """Return why mail stays in the inbox of a teammate, in a sentence; `None` where it is taken.
+
+    At a limit none is taken. Any other pause ends with the mail.
+    """
+    if member.status is not Status.PAUSED or member.since is None:
+        return None
+    if 0 <= time.time() - member.since < _BEGINNING_SECONDS:
+        return None
+    if member.name not in Ledger(paths.ledger).read().refused:
+        return None
+    return f"{member.name} is paused: {member.reason}; the message waits in its inbox until then"
+
+
+class Turn:
+    """The turn of a teammate in which it reads one message."""
+
+    def __init__(self, paths: TeamPaths, name: str, message: str) -> None:
+        self._arrival = Arrival(paths.transcript(name), lambda mail: mail.id == message)
+        self._paths = paths
+        self._roster = Roster(paths)
+        self._name = name
+
+    def find_end(self) -> TurnEnded | None:
+        """Return the record that ends it, if it has ended.
+
+        Raises:
+            TeamError: the teammate has gone, or does not read.
+        """
+        member = self._roster.read().get(self._name)  # before the look: what it wrote, it wrote
+        why_waiting = explain_wait(self._paths, member)
+        for record in self._arrival.records():
+            if isinstance(record, TurnEnded):
+                return record
+        if member.status in _GONE:
+            why = f": {member.reason}" if member.reason else ""
+            raise TeamError(f"{self._name} is {member.status}{why}; `teamctl logs {self._name}`")
+        if why_waiting is not None and not self._arrival.arrived:
+            raise TeamError(why_waiting)
+        return None

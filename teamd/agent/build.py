@@ -1,0 +1,217 @@
+"""Puts a teammate together: its conversation, its way to others and its loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from teamd.agent.conversation.compaction import Compaction
+from teamd.agent.conversation.context import ContextLimits
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.delivery import Delivery
+from teamd.agent.loop import Loop
+from teamd.agent.plans import Plans
+from teamd.agent.reporting import Reporter
+from teamd.agent.shutdown import Shutdown
+from teamd.approvals.store import Approvals
+from teamd.identity import Identity
+from teamd.models import Ask
+from teamd.protocol import LEAD, TEAMD
+from teamd.store.mailbox import Mailbox
+from teamd.store.post import Post
+from teamd.store.roster import Roster
+from teamd.transcript.file import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from teamd.agent.call_budget import CallBudget
+    from teamd.agent.conversation.summary import OpenWork
+    from teamd.agent.wakeup import Wakeup
+    from teamd.journal import Journal
+    from teamd.models import Model
+    from teamd.settings import Settings
+    from teamd.store.paths import TeamPaths
+    from teamd.tools import Toolbox
+    from teamd.transcript.records import NewsAdded, Opened
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """One teammate's name, files and settings, and the parts that its loop and its tools share.
+
+    Attributes:
+        check: forbids to write where the team directory is another one by now.
+        granted_bytes: how long a message may be by the settings that senders read now.
+    """
+
+    name: str
+    paths: TeamPaths
+    settings: Settings
+    journal: Journal
+    wakeup: Wakeup
+    check: Callable[[], None]
+    granted_bytes: Callable[[], int]
+
+    @property
+    def leads(self) -> bool:
+        """True for the agent that leads: by who it is, not by what anybody asks."""
+        return self.name == LEAD
+
+    @property
+    def durable(self) -> bool:
+        """True where mail and conversation wait for the disk itself."""
+        return self.settings.mail.durability == "disk"
+
+    @cached_property
+    def roster(self) -> Roster:
+        """The members of the team."""
+        return Roster(self.paths)
+
+    @cached_property
+    def post(self) -> Post:
+        """The way of mail in this team."""
+        return self.post_in(self.paths)
+
+    @cached_property
+    def conversation(self) -> Conversation:
+        """The teammate's own; its subagents have theirs."""
+        path = self.paths.transcript(self.name)
+        return Conversation(Transcript(path, durable=self.durable, check=self.check))
+
+    @cached_property
+    def mailbox(self) -> Mailbox:
+        """The teammate's inbox, which it alone reads."""
+        return Mailbox(
+            self.paths,
+            self.name,
+            durable=self.durable,
+            max_bytes=self.settings.mail.max_message_bytes,
+            granted=self.granted_bytes,
+            tell=lambda why: self.journal.warn("line rejected", reason=why),
+            check=self.check,
+        )
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """The plans and shutdowns that are asked for in this team."""
+        return Approvals(self.paths, self.post)
+
+    @cached_property
+    def reporter(self) -> Reporter:
+        """The way of reports to the supervisor and the lead."""
+        return Reporter(
+            name=self.name,
+            process=Identity.own(),
+            conversation=self.conversation,
+            supervisor=Mailbox(self.paths, TEAMD, durable=False),
+            post=self.post,
+        )
+
+    @cached_property
+    def plans(self) -> Plans:
+        """The teammate's plans."""
+        return Plans(
+            name=self.name,
+            conversation=self.conversation,
+            approvals=self.approvals,
+            team=self.roster.read,
+        )
+
+    def post_in(self, paths: TeamPaths) -> Post:
+        """Return what sends mail in a team."""
+        limit = self.settings.mail.max_message_bytes
+        return Post(paths, durable=self.durable, max_bytes=limit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """The means that a teammate works with.
+
+    Attributes:
+        model_name: returns the model to ask; gets the one that the role asks for.
+        opening: says how a conversation begins.
+        news: returns what has happened beside the conversation, told already or not.
+        claim: looks for work where there is no mail; returns whether there is some now.
+        open_work: what a summary of the conversation restates.
+        calls: the model calls of one wake.
+    """
+
+    model: Model
+    model_name: Callable[[str | None], str]
+    toolbox: Toolbox
+    opening: Callable[[], Opened]
+    news: Callable[[], Iterable[NewsAdded]]
+    claim: Callable[[], bool]
+    open_work: OpenWork
+    calls: CallBudget
+
+
+def build_loop(env: Environment, equipment: Equipment) -> Loop:
+    """Put a teammate together; nothing of it runs yet."""
+    shutdown = Shutdown(
+        name=env.name,
+        conversation=env.conversation,
+        approvals=env.approvals,
+        reporter=env.reporter,
+    )
+    delivery = Delivery(
+        conversation=env.conversation,
+        mailbox=env.mailbox,
+        shutdown=shutdown,
+        plans=env.plans,
+        opening=equipment.opening,
+        news=equipment.news,
+        claim=equipment.claim,
+    )
+    compaction = build_compaction(
+        env.conversation,
+        equipment.model,
+        equipment.toolbox,
+        settings=env.settings,
+        model_name=equipment.model_name,
+        asker=env.name,
+        open_work=equipment.open_work,
+    )
+    return Loop(
+        conversation=env.conversation,
+        compaction=compaction,
+        toolbox=equipment.toolbox,
+        delivery=delivery,
+        shutdown=shutdown,
+        reporter=env.reporter,
+        wakeup=env.wakeup,
+        calls=equipment.calls,
+    )
+
+
+def build_compaction(
+    conversation: Conversation,
+    model: Model,
+    toolbox: Toolbox,
+    *,
+    settings: Settings,
+    model_name: Callable[[str | None], str],
+    asker: str = "",
+    open_work: OpenWork = tuple,
+) -> Compaction:
+    """Put together what asks a model for the replies of one conversation."""
+
+    def ask() -> Ask:
+        opened = conversation.opened
+        return Ask(
+            model=model_name(opened.model),
+            system=opened.system,
+            tools=toolbox.schemas(opened.tools),
+            messages=conversation.messages(),
+            max_tokens=settings.model.max_tokens,
+            asker=asker,
+        )
+
+    limits = ContextLimits(
+        context_tokens=settings.model.context_tokens,
+        clear_at=settings.model.clear_at,
+        compact_at=settings.model.compact_at,
+    )
+    return Compaction(conversation, model, ask=ask, limits=limits, open_work=open_work)

@@ -1,0 +1,1 @@
+"""One conversation with a model: its records, and the requests that follow from them."""

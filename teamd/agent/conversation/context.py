@@ -1,0 +1,221 @@
+"""The context of a model: the exchanges that it sees of a conversation, and their size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.agent.conversation import prompts, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from teamd.models import Block
+
+BYTES_PER_TOKEN: Final = 4  # of English text; what the server counts corrects it each time
+_WORTH_BYTES: Final = 100  # clearing less than that would hide more than it saves
+
+_Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextLimits:
+    """The size of a model's context, and from which share of it on room is made.
+
+    Attributes:
+        context_tokens: what the model takes.
+        clear_at: the share from which old results of tools are cleared.
+        compact_at: the share from which a summary is made.
+    """
+
+    context_tokens: int = 200_000
+    clear_at: float = 0.6
+    compact_at: float = 0.8
+
+
+@dataclass(slots=True)
+class ContextSize:
+    """The tokens of a context: what the server counted last, and an estimate of what came since.
+
+    Attributes:
+        measured: the tokens of the last request and its reply; 0 where the server does not count.
+    """
+
+    measured: int = 0
+    _bytes: int = 0
+
+    def measure(self, tokens: int, size: int) -> None:
+        """Take note that so many tokens were counted when the messages had so many bytes."""
+        self.measured = tokens
+        self._bytes = size
+
+    def estimate(self, size: int, fixed: int) -> int:
+        """Estimate the tokens of the next request.
+
+        Args:
+            size: bytes of its messages.
+            fixed: bytes of its system prompt and tools, which a measured figure holds already.
+        """
+        whole = (size + fixed) // BYTES_PER_TOKEN
+        if not self.measured:
+            return whole
+        return max(self.measured + (size - self._bytes) // BYTES_PER_TOKEN, 0)
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One exchange: what the model was told, results first, and what it answered.
+
+    Attributes:
+        number: the reply's.
+        told: empty where a turn was gone on with.
+    """
+
+    number: int
+    told: list[Block]
+    said: list[Block]
+
+
+@dataclass(slots=True)
+class Context:
+    """The messages of one conversation, as its records make them.
+
+    Attributes:
+        calls: the tool calls of the last reply.
+        bytes: how much of a request they take, about.
+    """
+
+    calls: list[Block] = field(default_factory=list)
+    bytes: int = 0
+    _head: list[Block] = field(default_factory=list)
+    _exchanges: list[_Exchange] = field(default_factory=list)
+    _results: dict[str, Block] = field(default_factory=dict)
+    _texts: list[Block] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """The number of exchanges."""
+        return len(self._exchanges)
+
+    @property
+    def pending(self) -> list[Block]:
+        """The blocks behind the last reply: results first, as the API wants them."""
+        return [*self._results.values(), *self._texts]
+
+    def add_text(self, text: str) -> None:
+        """Add a text of the user's."""
+        self._texts.append(self._weighed({"type": "text", "text": text}))
+
+    def add_result(self, call: str, text: str, *, is_error: bool) -> None:
+        """Add the result of a call of the last reply; no other has a place, and each has one."""
+        if call not in self._results and any(block["id"] == call for block in self.calls):
+            self._results[call] = self._weighed(
+                {
+                    "type": "tool_result",
+                    "tool_use_id": call,
+                    "content": [{"type": "text", "text": text}],
+                    "is_error": is_error,
+                }
+            )
+
+    def add_reply(self, number: int, content: list[Block]) -> None:
+        """Add what the model said to all that was told so far; numbers grow."""
+        for call in self.calls:
+            if call["id"] not in self._results:  # the API takes no call without one
+                self.add_result(call["id"], prompts.INTERRUPTED_CALL, is_error=True)
+        if not self._exchanges and not self.pending:
+            self.add_text(summary.GAP)  # the API takes no conversation that the model begins
+        said = [self._weighed(block) for block in content]
+        self._exchanges.append(_Exchange(number, self.pending, said))
+        self._results, self._texts = {}, []
+        self.calls = [block for block in content if block["type"] == "tool_use"]
+
+    def restart(self, text: str) -> None:
+        """Have nothing but this text, as the user's, instead of all there is."""
+        self.calls, self._exchanges, self._results, self._texts = [], [], {}, []
+        self.bytes = 0
+        self.add_text(text)
+        self._head = list(self._texts)
+
+    def messages(self) -> list[_Message]:
+        """Return all of it, as the Messages API takes it."""
+        return _messages(self._exchanges, self.pending)
+
+    def earlier_messages(self, length: int, pending: Sequence[Block]) -> list[_Message]:
+        """Return what it was with so many exchanges, and these blocks behind them."""
+        return _messages(self._exchanges[:length], list(pending))
+
+    def messages_with(self, text: str, *, skipped: int, texts: bool) -> list[_Message]:
+        """Return all of it with a demand at its end, or only the newer part of it.
+
+        Args:
+            text: the demand.
+            skipped: how many exchanges to leave out, the oldest; what stands above them stays.
+            texts: whether to show what was told since the last reply, besides results.
+        """
+        demand = {"type": "text", "text": text}
+        kept = self._exchanges[skipped:]
+        told = [*self._results.values(), *(self._texts if texts else ()), demand]
+        if not skipped:
+            return _messages(kept, told)
+        gap = {"type": "text", "text": summary.GAP}
+        above = [*self._head, gap]
+        if not kept:
+            return _messages([], [*above, *_texts_of(told)])
+        first = _Exchange(kept[0].number, [*above, *_texts_of(kept[0].told)], kept[0].said)
+        return _messages([first, *kept[1:]], told)
+
+    def find_clearable(self, *, kept: int) -> tuple[int, int]:
+        """Return up to which reply results would be cleared, and how many bytes that would save.
+
+        Args:
+            kept: how many of the last exchanges keep their results.
+        """
+        through = self._exchanges[-1 - kept].number if len(self._exchanges) > kept else 0
+        return through, sum(saved for _, _, saved in self._clearings(through))
+
+    def clear(self, through: int) -> None:
+        """Put a short text in the place of every long result of the replies up to that one."""
+        for block, text, saved in list(self._clearings(through)):
+            block["content"] = [{"type": "text", "text": text}]
+            self.bytes -= saved
+
+    def _clearings(self, through: int) -> Iterator[tuple[Block, str, int]]:
+        """Yield each result that is worth clearing, what would stand there, and what that saves."""
+        groups = [
+            *(exchange.told for exchange in self._exchanges[1:]),
+            list(self._results.values()),
+        ]
+        for exchange, told in zip(self._exchanges, groups, strict=False):
+            if exchange.number > through:
+                return
+            names = {call["id"]: call["name"] for call in exchange.said if "name" in call}
+            for block in told:
+                if block["type"] == "tool_result":
+                    old = block["content"][0]["text"]
+                    text = summary.render_cleared(names[block["tool_use_id"]], _size(old))
+                    saved = _size(old) - _size(text)
+                    if saved >= _WORTH_BYTES:
+                        yield block, text, saved
+
+    def _weighed(self, block: Block) -> Block:
+        self.bytes += _size(json.dumps(block, ensure_ascii=False))
+        return block
+
+
+def _messages(exchanges: list[_Exchange], told: list[Block]) -> list[_Message]:
+    messages: list[_Message] = []
+    for exchange in exchanges:
+        if exchange.told:
+            messages.append({"role": "user", "content": exchange.told})
+        messages.append({"role": "assistant", "content": exchange.said})
+    return [*messages, {"role": "user", "content": told}] if told else messages
+
+
+def _texts_of(told: list[Block]) -> list[Block]:
+    return [block for block in told if block["type"] == "text"]
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="replace"))

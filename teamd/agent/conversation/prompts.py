@@ -1,0 +1,174 @@
+"""The texts that a model reads besides those of other people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from xml.sax.saxutils import escape
+
+from teamd.protocol import LEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from teamd.protocol import Message
+    from teamd.settings.skills import Skill
+
+_ATTRIBUTES = ("type", "summary", "request_id", "approve", "reason")
+
+CUT_OFF_CALL = "this call did not run: your reply was cut off before it was complete"
+CUT_OFF_REPLY = "<note>Your reply was cut off at its length limit. Go on where you stopped.</note>"
+INTERRUPTED_CALL = (
+    "teamd was stopped while this call was under way. Whether it had any effect is not known: "
+    "look before you repeat it."
+)
+BROKEN_OFF_CALL = (
+    "the person interrupted this turn: this call did not run, or not to its end. Wait for what "
+    "the person says next."
+)
+SKILLS = (
+    "Skills: instructions for certain kinds of work. When one fits what you are to do, read it "
+    "with load_skill first:"
+)
+
+_PLAN_RULE: Final = """\
+Plan: you work by plan. For each task read what you need, then submit a plan with submit_plan and \
+end your turn; the answer comes as mail. Until your plan is approved, bash, write_file, edit_file \
+and background_run are refused. Every new task from '{above}' needs a new plan."""
+
+_LEADER: Final = (
+    "The person, or the agent, that leads the team is 'lead': report to 'lead' when a task is done "
+    "or when you cannot go on. On a task that comes from the lead of another team, such as "
+    "'lead@other', report to that address."
+)
+_LEADER_ELSEWHERE: Final = (
+    "You were put into this team by '{above}', who leads another one: report to '{above}' when a "
+    "task is done or when you cannot go on. On a task that comes from 'lead', who leads your own "
+    "team, report to 'lead'."
+)
+
+IDLE_SO_LEFT = "idle, and no mail waits"
+PAUSED_SO_LEFT = "paused"
+LEFT = (
+    "<note>You agreed to shutdown_request {ids} and were shut down here. If you read this, you "
+    "were woken again: that request is done with, there is nothing to answer.</note>"
+)
+CLOSED = (
+    "<note>shutdown_request {ids} is no longer open: you were shut down since, and woken again. "
+    "There is nothing to answer.</note>"
+)
+
+
+def system_prompt(
+    *,
+    name: str,
+    role: str,
+    team: str,
+    workspace: Path,
+    plan: bool = False,
+    above: str = LEAD,
+    instructions: str = "",
+    skills: Iterable[Skill] = (),
+) -> str:
+    """Return what a teammate is told once, at the beginning of its conversation.
+
+    Args:
+        name: the teammate's.
+        role: its role.
+        team: the team's name.
+        workspace: where its tools work.
+        plan: whether it works by plan.
+        above: the address to which it reports: `lead`, or that of a lead elsewhere.
+        instructions: what a file says of its role.
+        skills: those that it may load.
+    """
+    place = (
+        _lead(name, role, team, workspace)
+        if name == LEAD
+        else _place(name, role, team, workspace, above)
+    )
+    parts = [place]
+    if plan:
+        parts.append(_PLAN_RULE.format(above=above))
+    if instructions:
+        parts.append(f"Your role, {role}, is described so:\n\n{instructions}")
+    if listed := [f"- {skill.name}: {skill.description}" for skill in skills]:
+        parts.append("\n".join((SKILLS, *listed)))
+    return "\n\n".join(parts)
+
+
+def _place(name: str, role: str, team: str, workspace: Path, above: str) -> str:
+    leader = _LEADER if above == LEAD else _LEADER_ELSEWHERE.format(above=above)
+    return f"""You are '{name}', role: {role}.
+
+You are a member of the team '{team}'. Your agent id is {name}@{team}. You and your teammates each \
+run as a process of your own, and you reach each other only by mail.
+
+Mail: what others send you comes in <inbox> with one <teammate-message> each, before you are asked \
+to go on; teammate_id names the sender. Answer with send_message. Nobody reads the text of your \
+turns, so whatever somebody has to know must be sent. {leader} Do not send mail only to thank or \
+to confirm.
+
+Work: your tools work in {workspace}, which the whole team shares. Read a file before you change \
+it, run what you wrote, and say what you have seen rather than what you expect. When there is \
+nothing left to do, end your turn: you wake again when mail comes, and remember everything."""
+
+
+def _lead(name: str, role: str, team: str, workspace: Path) -> str:
+    return f"""You are '{name}', role: {role}.
+
+You lead the team '{team}' for the person who talks to you; your agent id is {name}@{team}. You \
+and your teammates each run as a process of your own, and you reach them only by mail.
+
+Mail: what others send you comes in <inbox> with one <teammate-message> each, before you are asked \
+to go on; teammate_id names the sender, and 'user' is the person. The person reads the text of \
+your turns as you say it, so answer 'user' by simply saying it. Teammates read only what you \
+send them with send_message or broadcast. You wake by yourself when mail comes: say to the person \
+what matters of it, in few words.
+
+Work: spawn_teammate starts or wakes a teammate for work that takes a while and needs a memory of \
+its own; `task` without a name runs a subagent for a question that one summary answers. Look at \
+list_teammates before you spawn: one that is idle is not dead, it waits for mail. Your tools work \
+in {workspace}, which the whole team shares. Do not wait in your turn for an answer: end the turn, \
+and it will reach you."""
+
+
+def subagent_prompt(*, of: str, role: str, workspace: Path) -> str:
+    """Return what a subagent is told: it has one task, and nobody to write to."""
+    return f"""You are 'subagent', role: {role}.
+
+You do one task for '{of}', who sees nothing of what you do but the text of your last turn: put \
+all that is needed into it, briefly, with file names and figures. Your tools work in {workspace}. \
+There is nobody to ask."""
+
+
+def introduce(name: str, role: str, team: str) -> str:
+    """Return a line that says who a teammate is."""
+    return f"You are '{name}', role: {role}, a member of the team '{team}' ({name}@{team})."
+
+
+def render_inbox(messages: Iterable[Message]) -> str:
+    """Render one delivery of mail, escaped so that no content can end its own tag."""
+    return "\n".join(("<inbox>", *map(_render, messages), "</inbox>"))
+
+
+def _render(message: Message) -> str:
+    shown = [f'teammate_id="{_attribute(message.sender)}"']
+    facts = {**message.extra, "type": message.type}
+    for key in _ATTRIBUTES:
+        value = facts.get(key)
+        if value is not None and value != "":
+            shown.append(f'{key}="{_attribute(value)}"')
+    opening = f"<teammate-message {' '.join(shown)}>"
+    return f"{opening}\n{escape(message.content)}\n</teammate-message>"
+
+
+def _attribute(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return escape(text, {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
+
+
+def render_job(job_id: str, state: str, what: str) -> str:
+    """Render the news that a background job has ended."""
+    opening = f'<background-job job_id="{_attribute(job_id)}" state="{_attribute(state)}">'
+    return f"{opening}\n{escape(what)}\n</background-job>"

@@ -1,0 +1,239 @@
+"""The state of a conversation: what follows from its records, one after the other."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from teamd.agent.conversation import prompts, summary
+from teamd.agent.conversation.context import Context, ContextSize
+from teamd.agent.conversation.summary import OpenItem
+from teamd.agent.conversation.token_counts import TokenCounts
+from teamd.protocol import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
+from teamd.transcript import records
+
+if TYPE_CHECKING:
+    from teamd.models import Block
+    from teamd.protocol import Message
+    from teamd.tokens import Usage
+
+CONTEXT_FULL: Final = "model_context_window_exceeded"
+CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})
+_THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+
+
+class ConversationState:
+    """The sum of the records so far.
+
+    Attributes:
+        opened: the record that began it.
+        owes_reply: whether the model is to be asked: there is something it has not answered.
+        unfollowed: whether the last reply asks for something that is not done yet.
+        stop_reason: why the last reply ended.
+        said: the text of the last reply.
+        paused_about: what it was paused about last, without a reply since; the lead knows it.
+        unanswered: tool calls of the last reply that have no result yet.
+        begun: the ids of those of its calls that were begun.
+        unsent: notices for the lead, by their ids, that are not known to have been sent.
+        told: the news that the model was told, in this conversation or an earlier one.
+        turns: replies so far, those of earlier conversations and summaries included.
+        input_tokens: of all those replies, cached ones included.
+        output_tokens: of all those replies.
+        identity: a line that says whose conversation it is.
+        open_items: mail and tasks of the turn at hand, and notes that no reply followed yet.
+        summary: the text of the last summary, if any.
+        context: what the model sees; others only read it.
+        size: how much of a context that takes.
+        counts: what servers have told of the requests so far.
+        task: names the task at hand; another one has another name.
+        resting: whether no reply has come since the last turn ended, or ever.
+        paused: whether that turn did not end but waits for a person.
+        new_mail: the mail since then.
+        shutdown_requests: the ids of those that it has read, whether they are real or forged.
+        closed_requests: those of them that the model was told are done with.
+        finished_plans: the ids of answered plans after whose answer a turn has ended.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, str, str]] = set()
+        self._length = 0  # also counts what is unknown here: calls and tasks are named by it
+        self.told: set[str] = set()
+        self.turns = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self.counts = TokenCounts()
+        self.unsent: dict[str, str] = {}
+        self._open(records.Opened())
+
+    def apply(self, record: records.Record) -> None:  # noqa: C901, PLR0912, PLR0915 -- a case a kind
+        """Take the next record into account."""
+        self._length += 1
+        match record:
+            case records.Opened():
+                self._open(record)
+            case records.Delivered():
+                self._deliver(record)
+            case records.NoteAdded():
+                self.unfollowed = False
+                self.closed_requests.update(record.closes)
+                self._tell(OpenItem(note=record.text, passing=not record.task))
+            case records.NewsAdded():
+                self.told.add(record.about)
+                self._tell(OpenItem(note=record.text, passing=True))
+            case records.TaskBegun():
+                self._begin_task()
+            case records.Replied():
+                self._reply(record)
+            case records.CallStarted():
+                self.begun.add(record.tool_use_id)
+            case records.CallAnswered():
+                self._answer(record)
+            case records.ResultsCleared():
+                self.context.clear(record.through)
+            case records.Summarised():
+                self._summarise(record)
+            case records.SummaryFailed():
+                self._count(record.usage)
+                self.counts.add(record.frame, record.usage)
+            case records.TurnEnded():
+                self._end_turn(record)
+            case records.NoticeSent():
+                self.unsent.pop(record.id, None)
+            case records.Unknown():
+                pass
+
+    def has_seen(self, message: Message) -> bool:
+        """Return whether this message was in one of the records.
+
+        The same id from the same sender with the same words is the same message: the id alone
+        may have been given twice by a foreign program, and nothing of it may be lost.
+        """
+        return _gist(message) in self._seen
+
+    def _open(self, opened: records.Opened) -> None:
+        self.opened = opened
+        self.identity = summary.introduce(opened)
+        self.owes_reply = False
+        self.stop_reason = ""
+        self.said = ""
+        self.paused_about: str | None = None
+        self.open_items: list[OpenItem] = []
+        self.summary = ""
+        self.context = Context()
+        self.counts.forget_messages()
+        self.size = ContextSize()
+        self._reply_number = 0
+        self._drop_calls()
+        self.resting = True
+        self.paused = False
+        self.new_mail: list[Message] = []
+        self.shutdown_requests: list[str] = []
+        self.closed_requests: set[str] = set()
+        self.finished_plans: set[str] = set()
+        self._answered_plans: set[str] = set()
+        self._begin_task()
+
+    def _begin_task(self) -> None:
+        self.task = f"{self.opened.nonce}-{self._length}"
+
+    def _drop_calls(self) -> None:
+        self.unfollowed = False
+        self.unanswered: list[Block] = []
+        self.begun: set[str] = set()
+
+    def _deliver(self, delivered: records.Delivered) -> None:
+        self._seen.update(map(_gist, delivered.messages))
+        self._tell(OpenItem(messages=delivered.messages))
+        self.new_mail += delivered.messages
+        for message in delivered.messages:
+            request = message.extra.get("request_id")
+            if not isinstance(request, str):
+                continue
+            if message.type == SHUTDOWN_TYPE and request not in self.shutdown_requests:
+                self.shutdown_requests.append(request)
+            if message.type == PLAN_ANSWER_TYPE:
+                self._answered_plans.add(request)
+        if delivered.new_task:
+            self._begin_task()
+
+    def _tell(self, item: OpenItem) -> None:
+        self.open_items.append(item)
+        self.context.add_text(item.note or prompts.render_inbox(item.messages))
+        self.owes_reply = True
+
+    def _reply(self, reply: records.Replied) -> None:
+        self._count(reply.usage)
+        self.resting = self.paused = False
+        self.new_mail = []
+        self.stop_reason = reply.stop_reason
+        self.said = reply.text
+        if reply.stop_reason != CONTEXT_FULL:  # such a reply came to nothing, as the one before
+            self.paused_about = None
+        self.owes_reply = reply.stop_reason == "pause_turn"
+        self.unfollowed = True
+        self.open_items = [item for item in self.open_items if not item.passing]
+        self.counts.add_reply(reply, self.context)
+        content = _returnable(reply.content)
+        if content and reply.stop_reason != "refusal":
+            self.context.add_reply(self.turns, content)
+            self._reply_number = self._length
+            self.unanswered = self.context.calls
+            self.begun = set()
+        # Else the API would not take it back: it takes no empty turn, and refuses a refused one.
+        counted = reply.usage.total_input_tokens and reply.usage.total_tokens
+        self.size.measure(counted, self.context.bytes)
+
+    def _answer(self, answered: records.CallAnswered) -> None:
+        call = answered.tool_use_id
+        self.unanswered = [block for block in self.unanswered if block["id"] != call]
+        self.unfollowed = bool(self.unanswered)
+        self.owes_reply = True
+        self.context.add_result(call, answered.content, is_error=answered.is_error)
+
+    def _summarise(self, made: records.Summarised) -> None:
+        if made.usage is not None:
+            self._count(made.usage)
+            self.counts.add(made.frame, made.usage)
+        self.counts.forget_messages()
+        self.stop_reason = ""
+        self._drop_calls()
+        self.summary = made.text
+        self.context.restart(summary.render_summary(made.text, made.restated))
+
+    def _end_turn(self, ended: records.TurnEnded) -> None:
+        if ended.notice:
+            self.unsent[f"{self.opened.nonce}-{self._length}-notice"] = ended.notice
+        self.resting = True
+        self.new_mail = []
+        self.paused = ended.outcome == records.PAUSED
+        if self.paused:  # it goes on where it was
+            self.paused_about = ended.text if ended.about is None else ended.about
+        else:
+            self.owes_reply = False
+            self.unfollowed = False
+        if ended.outcome not in (
+            records.PAUSED,
+            records.LIMIT,
+        ):  # neither of these is an end of the work
+            self.open_items = []
+            self.finished_plans |= self._answered_plans
+
+    def _count(self, usage: Usage) -> None:
+        self.turns += 1
+        self.output_tokens += usage.output_tokens
+        self.input_tokens += usage.total_input_tokens
+
+
+def _gist(message: Message) -> tuple[str, str, str]:
+    content = hashlib.sha256(message.content.encode(errors="replace")).hexdigest()
+    return message.id, message.sender, content
+
+
+def _returnable(content: list[Block]) -> list[Block]:
+    """Return what the API takes back: no blank text, and no thinking that came to nothing."""
+    kept = [
+        block for block in content if not (block["type"] == "text" and not block["text"].strip())
+    ]
+    while kept and kept[-1]["type"] in _THINKING:
+        kept.pop()
+    return kept

@@ -1,0 +1,259 @@
+"""The equipment of a teammate: the model that it asks, its tools, its role and its subagents."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from teamd.agent.auto_claim import AutoClaim
+from teamd.agent.build import Equipment, build_compaction
+from teamd.agent.call_budget import CallBudget
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.conversation.prompts import render_job, subagent_prompt, system_prompt
+from teamd.agent.model_stack import ModelStack
+from teamd.agent.open_work import list_open_work
+from teamd.agent.project_instructions import read_project_instructions
+from teamd.agent.subagent import Subagent
+from teamd.approvals.store import Approvals
+from teamd.settings import roles, skills
+from teamd.store import files, teams
+from teamd.store.board import Board
+from teamd.store.places import all_teams
+from teamd.tools import Toolbox
+from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
+from teamd.tools.asking import Asking
+from teamd.tools.background import Jobs
+from teamd.tools.board import board_tools
+from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
+from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
+from teamd.tools.lead import Broadcast, ListTeammates, ShutdownRequest, SpawnTeammate
+from teamd.tools.mail import ReadInbox, SendMessage
+from teamd.tools.shell import Bash
+from teamd.tools.skills import LoadSkill
+from teamd.tools.task import Task
+from teamd.tools.teams import CreateTeam, DeleteTeam
+from teamd.tools.workspace import Workspace
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import NewsAdded, Opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from teamd.agent.build import Environment
+    from teamd.settings import Settings
+    from teamd.settings.skills import Skill
+    from teamd.store.paths import TeamPaths
+    from teamd.tools import Tool
+
+
+def equip(env: Environment) -> Equipment:
+    """Give a teammate what its settings and its role say.
+
+    Args:
+        env: its files, settings and parts.
+        tls: shared by all teammates, since making one takes 20 ms.
+    """
+    tools = _Tools(env, ModelStack(env))
+    return Equipment(
+        model=tools.models.make(env.conversation.counted_requests, live=env.leads),
+        model_name=partial(_model_name, env),
+        toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
+        opening=lambda: _opening(env, tools.find_skills()),
+        news=tools.news,
+        claim=_claim(env, tools.board),
+        open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
+        calls=tools.calls,
+    )
+
+
+def find_role(paths: TeamPaths, settings: Settings, role: str) -> roles.Role | None:
+    """Return what the file of a role says, if there is one.
+
+    Raises:
+        SettingsError: there is one, and it cannot be understood.
+    """
+    return roles.find(role, roles.folders(paths.agents, settings.team.workspace))
+
+
+def _model_name(env: Environment, of_role: str | None) -> str:
+    return env.roster.read().get(env.name).model or of_role or env.settings.model.name
+
+
+def _claim(env: Environment, board: Board) -> Callable[[], bool]:
+    if env.leads or not env.settings.tasks.auto_claim:
+        return lambda: False
+    return AutoClaim(board, lambda: env.roster.read().get(env.name).role, env.journal).claim_next
+
+
+def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
+    team = env.roster.read()
+    member = team.get(env.name)
+    role = find_role(env.paths, env.settings, member.role) or roles.Role(name=member.role)
+    folder = env.settings.team.workspace
+    prompt = system_prompt(
+        name=member.name,
+        role=member.role,
+        team=team.name,
+        workspace=folder,
+        plan=member.plan,
+        above=env.post.above(env.name),
+        instructions=role.instructions,
+        skills=found,
+    )
+    workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
+    return Opened(
+        system=prompt + read_project_instructions(workspace),
+        name=member.name,
+        role=member.role,
+        team=team.name,
+        model=role.model,
+        tools=role.tools,
+        plan=member.plan,
+        spawned_by=member.spawned_by,
+    )
+
+
+@dataclass(frozen=True)
+class _Tools:
+    """Makes the tools of one teammate, and runs its subagents."""
+
+    env: Environment
+    models: ModelStack
+
+    def all(self) -> Iterator[Tool[Any]]:
+        """Yield them in the order in which the model reads of them."""
+        env, name = self.env, self.env.name
+        yield from self._workspace_tools
+        yield SendMessage(env.post, name)
+        yield ReadInbox(env.mailbox)
+        yield from board_tools(self.board, env.plans.begin_task)
+        if not env.leads:
+            above = partial(env.post.above, name)
+            yield SubmitPlan(env.approvals, name, env.plans.task, above)
+        yield ShutdownResponse(env.approvals, name, env.reporter.report_answer)
+        yield BackgroundRun(self._jobs, self._bash.start)
+        yield CheckBackground(self._jobs, output_bytes=env.settings.tools.output_bytes)
+        yield StopBackground(self._jobs)
+        yield self._load_skill
+        if env.leads:
+            yield from self._lead_tools()
+
+    def news(self) -> Iterator[NewsAdded]:
+        """Yield the jobs that have ended, told already or not."""
+        for job in self._jobs.all():
+            if not job.runs:
+                # A number alone may come again, once the files of a folder were removed.
+                about = f"job {job.id} of {job.started}"
+                yield NewsAdded(about=about, text=render_job(job.id, job.state, job.what))
+
+    def find_skills(self) -> list[Skill]:
+        """Return those that it may load; what is wrong with others stands in its log."""
+        workspace = self.env.settings.team.workspace
+        found, mistakes = skills.find(skills.folders(self.env.paths.skills, workspace))
+        for mistake in mistakes:
+            self.env.journal.error("no skill", mistake)
+        return found
+
+    async def delegate(self, prompt: str, role: str, key: str, *, background: bool) -> str:
+        """Have a subagent do a task; return the text of its last turn.
+
+        Args:
+            prompt: the whole task.
+            role: in a word or two.
+            key: the tool call's; names the file of the conversation.
+            background: whether it has model calls of its own, since it outlasts the wake.
+
+        Raises:
+            ToolError: it came to no end.
+            UnusableError: the model cannot be asked.
+        """
+        env = self.env
+        files.make_private_directory(env.paths.subagents)
+        path = env.paths.subagents / f"{env.name}-{key}.jsonl"
+        conversation = Conversation(Transcript(path, durable=False, check=env.check))
+        toolbox = Toolbox([*self._workspace_tools, self._load_skill])
+        compaction = build_compaction(
+            conversation,
+            self.models.make(),
+            toolbox,
+            settings=env.settings,
+            model_name=lambda _: env.settings.model.name,
+        )
+        subagent = Subagent(
+            conversation=conversation,
+            compaction=compaction,
+            toolbox=toolbox,
+            calls=CallBudget(self.calls.most) if background else self.calls,
+        )
+        workspace = env.settings.team.workspace
+        system = subagent_prompt(of=env.name, role=role, workspace=workspace)
+        return await subagent.run(Opened(system=system), prompt)
+
+    @cached_property
+    def calls(self) -> CallBudget:
+        """The model calls of one wake, which it shares with its subagents in the foreground."""
+        return CallBudget(self.env.settings.limits.calls_per_wake)
+
+    @cached_property
+    def board(self) -> Board:
+        """The task board in the hands of this teammate."""
+        return Board(self.env.paths, self.env.post, self.env.name, durable=self.env.durable)
+
+    @cached_property
+    def _workspace_tools(self) -> list[Tool[Any]]:
+        root = self.env.settings.team.workspace
+        workspace = Workspace(root, hidden=self.env.paths.off_limits(root))
+        return [
+            self._bash,
+            ReadFile(workspace=workspace, output_bytes=self.env.settings.tools.output_bytes),
+            WriteFile(workspace=workspace),
+            EditFile(workspace=workspace),
+        ]
+
+    @cached_property
+    def _bash(self) -> Bash:
+        settings = self.env.settings
+        return Bash(
+            workspace=settings.team.workspace,
+            environment={key: os.environ[key] for key in settings.tools.env if key in os.environ},
+            timeout_seconds=settings.tools.bash_timeout_seconds,
+            output_bytes=settings.tools.output_bytes,
+        )
+
+    @cached_property
+    def _load_skill(self) -> LoadSkill:
+        return LoadSkill(self.find_skills, output_bytes=self.env.settings.tools.output_bytes)
+
+    @cached_property
+    def _jobs(self) -> Jobs:
+        return Jobs(self.env.paths.jobs(self.env.name), ring=self.env.wakeup.wake)
+
+    def _lead_tools(self) -> Iterator[Tool[Any]]:
+        env = self.env
+        spawn = SpawnTeammate(self._asking)
+        yield spawn
+        yield ListTeammates(env.roster, env.name)
+        yield Broadcast(env.post, env.name)
+        yield ShutdownRequest(self._asking(None), env.roster)
+        yield ReviewPlan(env.approvals, self._other_approvals, self._address)
+        yield Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
+        yield CreateTeam(env.paths.home)
+        yield DeleteTeam(env.paths, self._address())
+
+    def _address(self) -> str:
+        return f"{self.env.name}@{self.env.roster.read().name}"
+
+    def _asking(self, team: str | None) -> Asking:
+        paths, name = self.env.paths, self.env.name
+        if team is None:
+            return Asking(paths, name)
+        there = teams.found(paths.home, team).paths
+        return Asking(there, name if there.root == paths.root else self._address())
+
+    def _other_approvals(self) -> Iterator[Approvals]:
+        """Yield what is asked in the other teams of the project."""
+        for paths in all_teams(self.env.paths.home):
+            if paths.root != self.env.paths.root:
+                yield Approvals(paths, self.env.post_in(paths))

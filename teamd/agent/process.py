@@ -1,0 +1,143 @@
+"""The process of a teammate: what runs in it after the fork, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import os
+import signal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from teamd import credentials
+from teamd.agent.build import Environment, build_loop
+from teamd.agent.equipment import equip, find_role
+from teamd.agent.wakeup import SupervisorGone, Wakeup
+from teamd.errors import StoreError, TeamError
+from teamd.journal import Journal
+from teamd.states import ChildExit
+from teamd.store.tenure import Tenure
+from teamd.store.watch import SLOW_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.agent.pulse import Pulse
+    from teamd.settings import Settings
+    from teamd.settings.roles import Role
+    from teamd.store.paths import TeamPaths
+
+# However long it lasts, and however often it is met: no fault of the teammate.
+_FAULTS_OF_THE_MACHINE: Final = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+    }
+)
+
+
+@dataclass(slots=True)
+class TeammateProcess:
+    """The things that all teammates have in common; made once, before any of them is forked.
+
+    Attributes:
+        settings: returns those that are in force when a child is forked.
+        granted_bytes: returns how long a message may be by the settings that senders read now.
+    """
+
+    paths: TeamPaths
+    settings: Callable[[], Settings]
+    granted_bytes: Callable[[], int]
+    _loaded: bool = field(default=False, init=False)
+    _sdk_loaded: bool = field(default=False, init=False)
+
+    def load(self) -> None:
+        """Load what is slow to load before a fork, so that all children share it.
+
+        The SDK takes two seconds. Where a script answers, it is not loaded, until settings that
+        are read again want it.
+        """
+        wants_sdk = self.settings().model.script is None and not self._sdk_loaded
+        if self._loaded and not wants_sdk:
+            return
+        if wants_sdk:
+            from teamd.models import warming  # noqa: PLC0415 -- loads the SDK
+
+            warming.warm_up()
+            self._sdk_loaded = True
+        gc.collect()
+        gc.freeze()  # a collection in a child would un-share every page it walks over
+        self._loaded = True
+
+    def caution(self) -> str | None:
+        """Return what whoever spawns should know now, before the first model call tells."""
+        model = self.settings().model
+        if model.script is not None or model.key_command is not None:
+            return None
+        from teamd.models import claude  # noqa: PLC0415 -- loaded by `load`
+
+        return None if credentials.at_hand() or claude.finds_key() else credentials.MISSING
+
+    def role(self, role: str) -> Role | None:
+        """Return what the file of a role says, if there is one.
+
+        Raises:
+            SettingsError: there is one, and it cannot be understood.
+        """
+        return find_role(self.paths, self.settings(), role)
+
+    def live(self, name: str, bell: int, pulse: Pulse) -> int:
+        """Be that teammate until told to stop; return the exit code."""
+        journal = Journal(self.paths.log(name), name)
+        try:
+            # A process of that name that still ends is waited for; there are never two.
+            tenure = Tenure(self.paths.life(name))
+            return self._live(name, bell, pulse, journal, tenure)
+        except StoreError as error:
+            journal.error("a file could not be read or written", error)
+            return ChildExit.IO
+        except TeamError as error:
+            journal.error("refused", error)
+            return ChildExit.SETTINGS
+        except OSError as error:
+            journal.error("crashed", error)
+            return ChildExit.IO if error.errno in _FAULTS_OF_THE_MACHINE else ChildExit.CRASHED
+        except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
+            journal.error("crashed", error)
+            return ChildExit.CRASHED
+
+    def _live(self, name: str, bell: int, pulse: Pulse, journal: Journal, tenure: Tenure) -> int:
+        # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        loop.call_soon(pulse.beat)
+        env = Environment(
+            name=name,
+            paths=self.paths,
+            settings=self.settings(),
+            journal=journal,
+            wakeup=Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS),
+            check=tenure.check,
+            granted_bytes=self.granted_bytes,
+        )
+        life = loop.create_task(self._run(env))
+        loop.add_signal_handler(signal.SIGTERM, life.cancel)
+        journal.note("begins", pid=os.getpid())
+        try:
+            loop.run_until_complete(life)
+        except asyncio.CancelledError:
+            journal.note("stops")
+        except SupervisorGone:
+            journal.warn("stops: its supervisor has gone")
+        return ChildExit.STOPPED
+
+    async def _run(self, env: Environment) -> None:
+        teammate = build_loop(env, equip(env))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, teammate.interrupt)
+        await teammate.run()

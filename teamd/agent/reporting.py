@@ -1,0 +1,79 @@
+"""Reports of a teammate to its supervisor, and lines to its lead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teamd.protocol import SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
+
+if TYPE_CHECKING:
+    from teamd.agent.conversation.conversation import Conversation
+    from teamd.identity import Identity
+    from teamd.states import Status
+    from teamd.store.mailbox import Mailbox
+    from teamd.store.post import Post
+
+
+class Reporter:
+    """Tells the supervisor and the lead how one teammate does.
+
+    Args:
+        name: the teammate's.
+        process: named in each report, so that one of an earlier process is told apart.
+        supervisor: the supervisor's inbox.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        process: Identity,
+        conversation: Conversation,
+        supervisor: Mailbox,
+        post: Post,
+    ) -> None:
+        self.name = name
+        self._process = process
+        self._conversation = conversation
+        self._supervisor = supervisor
+        self._post = post
+        self._last: dict[str, object] = {}
+
+    def report(self, status: Status, reason: str | None = None) -> None:
+        """Tell the supervisor how it goes; what it knows already is not said again."""
+        reason = None if reason is None else self._post.paths.addressed(reason)
+        facts: dict[str, object] = {
+            "status": str(status),
+            "reason": reason,
+            "turns": self._conversation.turns,
+            "input_tokens": self._conversation.input_tokens,
+            "output_tokens": self._conversation.output_tokens,
+        }
+        if facts == self._last:
+            return
+        self._last = facts
+        process = {"pid": self._process.pid, "started": self._process.started}
+        self._send(STATE_TYPE, str(status), {**facts, **process})
+
+    def report_answer(self, request_id: str) -> None:
+        """Have the supervisor look at an answer; it believes the store, not this."""
+        self._send(SHUTDOWN_ANSWER_TYPE, "answered", {"request_id": request_id})
+
+    def notify_lead(self, text: str, *, key: str) -> None:
+        """Send a line to whom it reports: the lead, and of one that leads the person.
+
+        Args:
+            text: the line.
+            key: its id: sent twice, it is read once.
+
+        Raises:
+            StoreError: it cannot be sent now.
+        """
+        sentence = self._post.paths.addressed(text)
+        words = sentence.replace("\0", "\ufffd")  # a server's own words may hold anything
+        above = self._post.above(self.name)
+        self._post.notify(Message(id=key, sender=self.name, to=above, content=words))
+
+    def _send(self, kind: str, content: str, facts: dict[str, object]) -> None:
+        message = Message(type=kind, sender=self.name, to=TEAMD, content=content, extra=facts)
+        self._supervisor.put(message)

@@ -1,0 +1,1 @@
+"""Mail between members of teams."""

@@ -1,0 +1,168 @@
+"""The trace of a message through the files: sent, queued, taken, delivered or rejected."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import TeamError
+from teamd.protocol import LEAD, TEAMD, USER, is_moment, moment_of
+from teamd.store import files
+from teamd.transcript.decoding import message_in, parse
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from teamd.protocol import Message
+    from teamd.store.paths import TeamPaths
+
+    # A message and what its place tells of its way.
+    Found = Iterator[tuple[Message, dict[str, Any]]]
+
+SHORTEST_BEGINNING: Final = 4
+_MOST_NAMED: Final = 5
+
+
+class Stage(StrEnum):
+    """The stage that a message has come to."""
+
+    QUEUED = "queued"
+    TAKEN = "taken"
+    REJECTED = "rejected"
+    DELIVERED = "delivered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """The way of a message to one of its receivers; times in seconds since the epoch.
+
+    Attributes:
+        sent: `None` where a foreign sender gave no time.
+        position: in the queue, from 1; `None` once it has left that.
+        taken: when its reader took it, if that is known.
+        delivered: when it was put into the conversation.
+        file: where it stands now.
+    """
+
+    id: str
+    type: str
+    sender: str
+    to: str
+    sent: float | None
+    stage: Stage
+    position: int | None = None
+    taken: float | None = None
+    delivered: float | None = None
+    file: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the way as `--json` shows it."""
+        fields = {**asdict(self), "stage": str(self.stage)}
+        return {"from" if key == "sender" else key: value for key, value in fields.items()}
+
+
+def trace(paths: TeamPaths, wanted: str) -> list[Way]:
+    """Return the ways of one message, a receiver each, by an id or the beginning of one.
+
+    Raises:
+        TeamError: there is none, or several ids begin so.
+    """
+    found = [way for name in _receivers(paths) for way in _ways(paths, name, wanted)]
+    if exact := [way for way in found if way.id == wanted]:
+        return exact
+    ids = sorted({way.id for way in found}) if len(wanted) >= SHORTEST_BEGINNING else []
+    if not ids:
+        raise TeamError(
+            f"no message has the id {wanted!r}; `teamctl send … --json`, "
+            "`teamctl inbox --json` and `teamctl transcript NAME --json` tell ids"
+        )
+    if len(ids) > 1:
+        more = ", …" if len(ids) > _MOST_NAMED else ""
+        raise TeamError(
+            f"{len(ids)} ids begin with {wanted!r}; give more of one: "
+            f"{', '.join(ids[:_MOST_NAMED])}{more}"
+        )
+    return found
+
+
+def _receivers(paths: TeamPaths) -> list[str]:
+    """Return the names of all who have got mail, whether the roster knows them or not."""
+    there = (*paths.inboxes.glob("*.jsonl"), *paths.transcripts.glob("*.jsonl"))
+    names = {path.name.partition(".")[0] for path in there}
+    return sorted(names - {TEAMD} | ({LEAD} if USER in names else set()))
+
+
+def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
+    """Return the ways to one receiver, read in the direction in which mail moves.
+
+    So what moves meanwhile is seen twice at most; how far it has come by then is what counts.
+    """
+    ways: dict[tuple[Any, ...], Way] = {}
+    inbox, taken = _lines(paths.inbox(name)), _lines(paths.taken(name))
+    batch = str((parse(taken[0]) or {}).get("batch")) if taken else ""
+    for places in (
+        _queued(paths.inbox(name), inbox, batch),
+        _lying(paths.taken(name), taken, Stage.TAKEN, taken=moment_of(batch)),
+        *(_delivered(path, name) for path in paths.delivered(name)),
+        _lying(paths.rejected(name), _lines(paths.rejected(name)), Stage.REJECTED),
+    ):
+        here: dict[tuple[Any, ...], Way] = {}
+        for mail, facts in places:
+            key = (mail.id, mail.sender, mail.content)
+            if mail.id and mail.id.startswith(begun):
+                here.setdefault(key, _way(mail, name, facts))  # a repeated send comes behind
+        for key, way in here.items():
+            # A rejected one that was sent again is under way again, and what counts is that.
+            if way.stage is not Stage.REJECTED or key not in ways:
+                ways[key] = way
+    return list(ways.values())
+
+
+def _lines(path: Path) -> list[bytes]:
+    return [line for line in (files.read(path) or b"").split(b"\n") if line.strip()]
+
+
+def _queued(inbox: Path, lines: list[bytes], batch: str) -> Found:
+    """Yield what waits; all above the marker of a batch that was taken is in that batch already."""
+    marker = json.dumps({"taken_as": batch}).encode()
+    start = lines.index(marker) + 1 if marker in lines else 0
+    for position, line in enumerate(lines[start:], start=1):
+        for mail, facts in _lying(inbox, [line], Stage.QUEUED):
+            yield mail, {**facts, "position": position}
+
+
+def _lying(path: Path, lines: list[bytes], stage: Stage, **facts: Any) -> Found:
+    for line in lines:
+        if (mail := message_in(parse(line))) is not None:
+            yield mail, {"file": str(path), "stage": stage, **facts}
+
+
+def _delivered(path: Path, to: str) -> Found:
+    for record in Transcript(path).records():
+        if not isinstance(record, Delivered):
+            continue
+        facts = {
+            "file": str(path),
+            "stage": Stage.DELIVERED,
+            "taken": record.taken,
+            "delivered": record.time or None,
+        }
+        for mail in record.messages:
+            if mail.to in ("", to):  # the person is `lead` at times and `user` at others
+                yield mail, facts
+
+
+def _way(mail: Message, to: str, facts: dict[str, Any]) -> Way:
+    return Way(
+        id=mail.id,
+        type=mail.type,
+        sender=mail.sender,
+        to=to,
+        sent=float(mail.timestamp) if is_moment(mail.timestamp) else None,
+        **facts,
+    )

@@ -1,0 +1,1 @@
+"""A team's members and their states."""

@@ -1,0 +1,1 @@
+"""A teammate's conversation as a file of records."""

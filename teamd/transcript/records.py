@@ -1,0 +1,282 @@
+"""The records of a transcript: one class a kind, one JSON object a line.
+
+A record says what happened. Every field has a default, so records of earlier versions decode, and
+keys that a later version adds are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Final, TypeAlias
+
+from teamd.protocol import Message
+from teamd.tokens import Usage
+
+Block: TypeAlias = dict[str, Any]  # of content, just as the Messages API gives and takes it
+
+FORMAT: Final = 1
+# How a turn ended, besides the stop reasons of the model.
+PAUSED: Final = "paused"
+LIMIT: Final = "limit"
+INTERRUPTED: Final = "interrupted"
+_NO_USAGE: Final = Usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """The fields of all records.
+
+    Attributes:
+        kind: the value of the key `record`.
+        optional: names of fields that are left out where they have their default.
+        time: when it was written, in seconds since the epoch; 0 where that is not known.
+    """
+
+    kind: ClassVar[str] = ""
+    optional: ClassVar[frozenset[str]] = frozenset()
+    time: float = 0.0
+
+    def encode(self) -> bytes:
+        """Return the line of the transcript, newline included."""
+        written = {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name not in self.optional or getattr(self, one.name) != one.default
+        }
+        written = {"record": self.kind, **written, "time": written.pop("time")}
+        text = json.dumps(written, ensure_ascii=False, default=_plain)
+        return text.encode(errors="replace") + b"\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown(_Record):
+    """A record of a later version, or a damaged one; it only counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened(_Record):
+    """A new conversation began; what was before stays on disk only.
+
+    Attributes:
+        system: the system prompt.
+        nonce: tells this conversation from others.
+        name: the teammate's; empty for a subagent, like `role` and `team`.
+        model: the one that the role asks for; `None` for that of the team.
+        tools: those of the workspace that it may use; `None` for all.
+        plan: whether it works by plan; `None` where the record does not tell.
+        spawned_by: the address of a lead elsewhere that it reports to.
+    """
+
+    kind: ClassVar[str] = "opened"
+    optional: ClassVar[frozenset[str]] = frozenset({"name", "role", "team", "plan", "spawned_by"})
+    format: int = FORMAT
+    nonce: str = ""
+    system: str = ""
+    name: str = ""
+    role: str = ""
+    team: str = ""
+    model: str | None = None
+    tools: frozenset[str] | None = None
+    plan: bool | None = None
+    spawned_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered(_Record):
+    """Mail was put into the conversation, or read by the person.
+
+    Attributes:
+        taken: when it was taken from the inbox, if that is known.
+        new_task: whether it begins another task.
+    """
+
+    kind: ClassVar[str] = "mail"
+    messages: tuple[Message, ...] = ()
+    taken: float | None = None
+    new_task: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteAdded(_Record):
+    """The model was told something that is nobody's mail.
+
+    Attributes:
+        task: whether it is a whole task, such as a subagent's.
+        closes: ids of shutdown requests that it declares done with.
+    """
+
+    kind: ClassVar[str] = "note"
+    optional: ClassVar[frozenset[str]] = frozenset({"task", "closes"})
+    text: str = ""
+    task: bool = False
+    closes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewsAdded(_Record):
+    """The model was told what happened beside the conversation; `about` names that."""
+
+    kind: ClassVar[str] = "news"
+    about: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskBegun(_Record):
+    """Another task began."""
+
+    kind: ClassVar[str] = "task"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FromModel(_Record):
+    """A reply of the model.
+
+    Attributes:
+        frame: the digest of its request without the messages, see `token_counts`.
+    """
+
+    optional: ClassVar[frozenset[str]] = frozenset({"frame"})
+    content: list[Block] = field(default_factory=list)
+    stop_reason: str = ""
+    model: str = ""
+    usage: Usage = _NO_USAGE
+    frame: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined."""
+        return "".join(block["text"] for block in self.content if block["type"] == "text")
+
+    @property
+    def calls(self) -> list[Block]:
+        """The tool calls."""
+        return [block for block in self.content if block["type"] == "tool_use"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replied(_FromModel):
+    """The model replied."""
+
+    kind: ClassVar[str] = "reply"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStarted(_Record):
+    """A tool call began."""
+
+    kind: ClassVar[str] = "started"
+    tool_use_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallAnswered(_Record):
+    """A tool call got its result."""
+
+    kind: ClassVar[str] = "result"
+    tool_use_id: str = ""
+    content: str = ""
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsCleared(_Record):
+    """Long results of the calls of early replies, up to one, left the context."""
+
+    kind: ClassVar[str] = "cleared"
+    through: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarised(_Record):
+    """A summary took the place of everything in the context.
+
+    Attributes:
+        text: the model's; empty for none.
+        restated: what the program added to it.
+        skipped: how many exchanges the model did not see when it wrote it.
+        usage: `None` where no reply brought it.
+    """
+
+    kind: ClassVar[str] = "summary"
+    optional: ClassVar[frozenset[str]] = frozenset({"stop_reason", "model", "usage", "frame"})
+    text: str = ""
+    restated: str = ""
+    skipped: int = 0
+    stop_reason: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    frame: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryFailed(_FromModel):
+    """The model replied with no summary where one was demanded."""
+
+    kind: ClassVar[str] = "vain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded(_Record):
+    """A turn ended, or waits for a person.
+
+    Attributes:
+        outcome: in a word.
+        text: its last words, or why it is paused.
+        about: names the trouble that it is paused about; `None` where `text` does.
+        notice: a line that the lead is owed until `NoticeSent`.
+    """
+
+    kind: ClassVar[str] = "ended"
+    optional: ClassVar[frozenset[str]] = frozenset({"about", "notice"})
+    outcome: str = ""
+    text: str = ""
+    about: str | None = None
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeSent(_Record):
+    """A notice was sent; `id` names it."""
+
+    kind: ClassVar[str] = "noticed"
+    id: str = ""
+
+
+Record: TypeAlias = (
+    Opened
+    | Delivered
+    | NoteAdded
+    | NewsAdded
+    | TaskBegun
+    | Replied
+    | CallStarted
+    | CallAnswered
+    | ResultsCleared
+    | Summarised
+    | SummaryFailed
+    | TurnEnded
+    | NoticeSent
+    | Unknown
+)
+KINDS: Final[tuple[type[Record], ...]] = (
+    Opened, Delivered, NoteAdded, NewsAdded, TaskBegun, Replied, CallStarted, CallAnswered,
+    ResultsCleared, Summarised, SummaryFailed, TurnEnded, NoticeSent,
+)  # fmt: skip
+
+
+def mail_in(record: Record | None) -> tuple[Message, ...]:
+    """Return the messages that a record puts into the conversation."""
+    return record.messages if isinstance(record, Delivered) else ()
+
+
+def _plain(value: Message | Usage | frozenset[str]) -> Any:
+    """Return what JSON knows in the place of a value that it does not know."""
+    match value:
+        case Message():
+            return value.to_json()
+        case Usage():
+            return asdict(value)
+        case frozenset():
+            return sorted(value)

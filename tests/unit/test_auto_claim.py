@@ -1,0 +1,94 @@
+"""What an idle teammate does where it may look for tasks itself."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.agent.auto_claim import AutoClaim
+from teamd.journal import Journal
+from teamd.store.board import Board
+from teamd.store.task_rules import Change
+from teamd.store.tasks import Task, TaskStatus
+from tests.strict.replies import say
+from tests.unit.life import Life
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def on_board(life: Life, who: str) -> Board:
+    return Board(life.paths, life.post, who, durable=False)
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[Life]:
+    made = Life(tmp_path, *[say("Done.")] * 5)
+    made.paths.create()
+    journal = Journal(made.paths.log("alice"), "alice")
+    made.fetch = AutoClaim(on_board(made, "alice"), lambda: "coder", journal).claim_next
+    yield made
+    journal.close()
+
+
+def told(life: Life) -> int:
+    """In how many deliveries the conversation is told of a task."""
+    return str(life.conversation().messages()).count("it is yours now: ")
+
+
+def test_who_has_nothing_to_do_takes_the_next_task_and_is_told_once(life: Life) -> None:
+    on_board(life, "lead").add("Count the files")
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests(calls=1)
+            on_board(life, "lead").add("Count them again")
+            life.ring()  # she has one in hand: this one is for others
+            life.send("And the folders?")
+            await life.rests(calls=2)
+            on_board(life, "alice").update("1", Change(status=TaskStatus.COMPLETED))
+            life.ring()
+            await life.rests(calls=3)
+
+    asyncio.run(scenario())
+    assert told(life) == 2
+    assert "so it is yours now: Count them again" in str(life.model.last())
+    assert life.states[-1] == "idle"
+
+
+def test_mail_comes_before_the_board(life: Life) -> None:
+    on_board(life, "lead").add("Count the files")
+    life.send("First this.")
+    life.live(calls=2)
+    assert "First this." in str(life.model.asked[0].messages)
+    assert "Count the files" not in str(life.model.asked[0].messages)
+
+
+def test_a_claim_that_its_process_did_not_hear_of_is_told_to_the_next(life: Life) -> None:
+    """Killed between the claim and the mail, it would own a task for ever and not know."""
+    on_board(life, "lead").add("Count the files")
+    assert on_board(life, "alice").take_next("coder") is not None
+    (mail,) = life.mailbox.peek()
+    life.mailbox.done(life.mailbox.take())
+    file = life.paths.task("1")
+    task = Task.decode(file.read_bytes(), named="1")
+    file.write_bytes(replace(task, untold=(mail,)).encode())
+
+    life.live(calls=1)
+    assert told(life) == 1
+    file.write_bytes(replace(task, untold=(mail,)).encode())  # or after the mail: not again
+    life.live(calls=1)
+    assert told(life) == 1
+
+
+def test_a_board_that_cannot_be_read_is_no_end(life: Life) -> None:
+    for file in life.paths.tasks.iterdir():
+        file.unlink()
+    life.paths.tasks.rmdir()
+    life.paths.tasks.write_text("no folder")
+    life.live(calls=0)
+    assert "no look at the board" in life.paths.log("alice").read_text()

@@ -1,0 +1,70 @@
+"""Breaking off: the work ends, and who is told to end ends all the same."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from teamd.agent.cancellation import Cancellation, TurnCancelled
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+def test_what_is_broken_off_ends_and_the_next_is_done() -> None:
+    async def scenario() -> None:
+        cancellation = Cancellation()
+        asyncio.get_running_loop().call_soon(cancellation.cancel)
+        with pytest.raises(TurnCancelled):
+            await cancellation.run(never())
+        assert await cancellation.run(asyncio.sleep(0, "done")) == "done"
+
+    asyncio.run(scenario())
+
+
+def test_nothing_under_way_is_nothing_to_break_off() -> None:
+    async def scenario() -> None:
+        cancellation = Cancellation()
+        cancellation.cancel()
+        assert await cancellation.run(asyncio.sleep(0, "done")) == "done"
+
+    asyncio.run(scenario())
+
+
+def test_who_is_cancelled_and_broken_off_at_once_is_cancelled() -> None:
+    """A SIGTERM that comes with a Ctrl-C must not be lost: its process would have to be killed."""
+
+    async def scenario() -> None:
+        cancellation = Cancellation()
+        life = asyncio.create_task(cancellation.run(never()))
+        await asyncio.sleep(0)
+        cancellation.cancel()
+        life.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await life
+
+    asyncio.run(scenario())
+
+
+def test_who_is_cancelled_leaves_no_work_behind() -> None:
+    async def scenario() -> None:
+        cancellation = Cancellation()
+        ended = asyncio.Event()
+
+        async def work() -> None:
+            try:
+                await never()
+            finally:
+                ended.set()
+
+        life = asyncio.create_task(cancellation.run(work()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        life.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await life
+        await asyncio.wait_for(ended.wait(), timeout=20)
+
+    asyncio.run(scenario())

@@ -1,0 +1,152 @@
+"""What a person reads of the lead's conversation: all that is said, and long things clipped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from teamctl import render
+from teamctl.chat.listener import Listener
+from teamd.protocol import LEAD, USER, Message
+from teamd.states import Status
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+from teamd.transcript.file import Transcript
+from tests.transcripts import as_record
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Conversation:
+    """The lead's, as others write it, and what is shown of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = TeamPaths(folder / ".team")
+        enrol(self.paths, lead=Status.IDLE)
+        self._transcript = Transcript(self.paths.transcript(LEAD), durable=False)
+        self._written: list[str] = []
+
+    def says(self, *texts: str) -> None:
+        """Have the lead say each of them in a reply."""
+        for text in texts:
+            self.add("reply", content=[{"type": "text", "text": text}])
+
+    def add(self, record: str, **facts: Any) -> None:
+        """Append a record."""
+        self._transcript.append(as_record({"record": record, **facts}))
+
+    def listening(self) -> Listener:
+        """A new chat."""
+        self._written = []
+        return Listener(self.paths, self._written.append)
+
+    @property
+    def shown(self) -> list[str]:
+        """The lines of the last chat so far."""
+        return click.unstyle("".join(self._written)).splitlines()
+
+
+@pytest.fixture
+def conversation(tmp_path: Path) -> Conversation:
+    return Conversation(tmp_path)
+
+
+def test_what_was_said_while_nobody_listened_is_told_once(conversation: Conversation) -> None:
+    conversation.says("one", "two", "three", "four\nand more", "five")
+    conversation.add("reply", content=[{"type": "tool_use", "id": "1", "name": "x", "input": {}}])
+    conversation.listening().catch_up()
+    assert conversation.shown == [
+        "What lead said since the last chat:",
+        "… 2 earlier ones: `teamctl transcript lead`",
+        "  three",
+        "  four",
+        "  and more",
+        "  five",
+    ]
+    conversation.listening().catch_up()
+    assert conversation.shown == []
+    conversation.says("six")
+    conversation.listening().catch_up()
+    assert conversation.shown == ["What lead said since the last chat:", "  six"]
+
+
+def test_what_was_told_in_a_chat_is_not_told_in_the_next(conversation: Conversation) -> None:
+    listening = conversation.listening()
+    listening.catch_up()
+    conversation.says("heard")
+    listening.look()
+    assert conversation.shown == ["heard"]
+    conversation.says("missed")
+    conversation.listening().catch_up()
+    assert conversation.shown == ["What lead said since the last chat:", "  missed"]
+
+
+def test_a_pipe_neither_tells_nor_notes_what_was_before(conversation: Conversation) -> None:
+    conversation.says("missed")
+    piped = conversation.listening()
+    piped.skip()
+    conversation.says("now")
+    piped.look()
+    assert conversation.shown == ["now"]
+    conversation.listening().catch_up()
+    assert conversation.shown[1:] == ["  missed", "  now"]
+
+
+@pytest.mark.parametrize("content", [b"999999\n", b"-3\n", b"garbage \xff\n", b""])
+def test_a_mark_that_says_nothing_hides_nothing(conversation: Conversation, content: bytes) -> None:
+    conversation.says("missed")
+    conversation.paths.chat_mark.write_bytes(content)
+    conversation.listening().catch_up()
+    assert conversation.shown[1:] == ["  missed"]
+
+
+def test_a_summary_is_a_line(conversation: Conversation) -> None:
+    listening = conversation.listening()
+    conversation.add("summary", text="All that was.", restated="")
+    listening.look()
+    assert conversation.shown == ["· the conversation was summed up"]
+
+
+@pytest.mark.parametrize("text", ["word " * 800, "line\n" * 800, "w" * 4000])
+def test_long_mail_is_clipped_and_it_is_said_where_it_stands(
+    conversation: Conversation, text: str
+) -> None:
+    listening = conversation.listening()
+    letter = Message(sender="alice", to=LEAD, content=text)
+    conversation.add("mail", messages=[letter.to_json()])
+    Mailbox(conversation.paths, USER).put(letter)
+    listening.look()
+    told = "\n".join(conversation.shown)
+    assert len(conversation.shown) <= 6
+    assert len(told) < 1000
+    assert "… (`teamctl transcript lead` shows it whole)" in told
+    assert told.endswith("… (/inbox shows it whole)")
+
+
+def test_short_mail_is_whole(conversation: Conversation) -> None:
+    listening = conversation.listening()
+    letter = Message(sender="alice", to=LEAD, content="It works.\nAll of it.\n")
+    conversation.add("mail", messages=[letter.to_json()])
+    listening.look()
+    assert conversation.shown == ["✉ alice → lead: It works.", "  All of it."]
+
+
+@pytest.mark.parametrize("content", ["no file /" + "x" * 3000 + "\nmore", "\n", ""])
+def test_an_error_is_one_short_line(conversation: Conversation, content: str) -> None:
+    listening = conversation.listening()
+    conversation.add("result", content=content, is_error=True)
+    listening.look()
+    (line,) = conversation.shown
+    assert len(line) <= 101
+    assert line.endswith("…") == (len(content) > 100)
+
+
+def test_a_text_as_long_as_there_is_room_is_not_clipped() -> None:
+    assert render.clip_line("x" * 100) == "x" * 100
+    assert render.clip_line("x" * 101) == "x" * 100 + "…"
+    assert render.clip_beginning("a\nb\nc\n\n", rest="r") == "a\nb\nc"
+    assert render.clip_beginning("a\nb\nc\nd", rest="r") == "a\nb\nc… (r)"

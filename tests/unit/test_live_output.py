@@ -1,0 +1,51 @@
+"""What a model says is heard as it comes, and a summary by nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from teamd.agent.live_output import LiveOutput
+from teamd.models import Ask, Reply
+from tests.strict.replies import say
+from tests.unit.life import MODEL, replied
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_ASK = {"model": MODEL, "system": "", "tools": [], "messages": [], "max_tokens": 10}
+
+
+class Speaker:
+    """Says its words to whoever hears it, and notes what can be read then."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.read: list[str | None] = []
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Say them."""
+        if ask.heard is not None:
+            ask.heard("Some words.")
+        self.read.append(self._path.read_text() if self._path.exists() else None)
+        return replied(say("Some words."))
+
+
+def heard(path: Path, *, aside: bool) -> str | None:
+    speaker = Speaker(path)
+    asyncio.run(LiveOutput(speaker, path).reply(Ask(**_ASK, aside=aside)))  # type: ignore[arg-type]
+    return speaker.read[0]
+
+
+def test_words_stand_in_the_file_until_the_reply_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "lead.partial"
+    said = heard(path, aside=False)
+    assert said is not None
+    assert said.partition("\n")[2] == "Some words."
+    assert not path.exists()
+
+
+def test_a_summary_is_heard_by_nobody_nor_what_a_killed_process_left(tmp_path: Path) -> None:
+    path = tmp_path / "lead.partial"
+    path.write_text("1\nhalf a reply")
+    assert heard(path, aside=True) is None

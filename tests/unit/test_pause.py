@@ -1,0 +1,26 @@
+"""The lead hears of each trouble once, however it is worded, and of a new one at once."""
+
+from __future__ import annotations
+
+from teamd.agent.conversation.pause import pause_reason
+from teamd.models import UnusableError
+
+
+def outage(words: str) -> UnusableError:
+    return UnusableError(words, again_in_seconds=300)
+
+
+def test_an_outage_is_one_trouble_however_it_fails() -> None:
+    """A weekend's outage is tried again every five minutes, and ends in another way each time."""
+    assert len({pause_reason(outage(words)) for words in ("529", "502", "reset")}) == 1
+
+
+def test_a_conversation_that_grows_is_one_trouble() -> None:
+    """Each mail is another try, and its sentence has other figures."""
+    tries = (UnusableError(f"prompt is too long: {n} > 200000") for n in (200001, 200017))
+    assert len(set(map(pause_reason, tries))) == 1
+
+
+def test_another_trouble_is_told() -> None:
+    key, model = UnusableError("no key"), UnusableError("no such model")
+    assert len({pause_reason(key), pause_reason(model), pause_reason(outage("529"))}) == 3

@@ -1,0 +1,67 @@
+"""`AGENTS.md`: given as it stands, bounded, and no way out of the workspace."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.agent.project_instructions import FILE_NAME, MAX_BYTES, read_project_instructions
+from teamd.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def given(folder: Path) -> str:
+    return read_project_instructions(Workspace(folder))
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"Use tabs.\n", "Use tabs."),
+        ("\ufeffÜber".encode(), "Über"),
+        (b"a\xffb\0c", "a\ufffdb\ufffdc"),
+    ],
+)
+def test_its_text_follows_the_system_prompt(tmp_path: Path, data: bytes, text: str) -> None:
+    (tmp_path / FILE_NAME).write_bytes(data)
+    said = given(tmp_path)
+    assert said.startswith("\n\nAGENTS.md of the workspace, ")
+    assert said.endswith(f":\n\n{text}")
+
+
+@pytest.mark.parametrize("data", [None, b"", b" \n"])
+def test_where_there_is_none_nothing_is_said(tmp_path: Path, data: bytes | None) -> None:
+    if data is not None:
+        (tmp_path / FILE_NAME).write_bytes(data)
+    assert given(tmp_path) == ""
+
+
+def test_a_long_one_is_cut_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"x" * (MAX_BYTES + 5))
+    said = given(tmp_path)
+    assert said.count("x") < MAX_BYTES + 10
+    assert f"[cut here: AGENTS.md has {MAX_BYTES + 5} bytes; read the rest" in said
+
+
+def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    """A FIFO would hold up every teammate of the team for ever."""
+    os.mkfifo(tmp_path / FILE_NAME)
+    assert given(tmp_path) == ""
+
+
+def test_a_link_may_lead_to_another_file_of_the_workspace_only(tmp_path: Path) -> None:
+    """Or whoever may write here reads elsewhere through the next teammate's prompt."""
+    inside, outside = tmp_path / "work" / "CLAUDE.md", tmp_path / "secret"
+    inside.parent.mkdir()
+    inside.write_text("Use tabs.")
+    outside.write_text("key")
+    link = tmp_path / "work" / FILE_NAME
+    link.symlink_to("CLAUDE.md")
+    assert given(tmp_path / "work").endswith("Use tabs.")
+    link.unlink()
+    link.symlink_to(outside)
+    assert given(tmp_path / "work") == ""

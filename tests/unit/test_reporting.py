@@ -1,0 +1,108 @@
+"""What a teammate says of itself: to its supervisor, and to the lead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.reporting import Reporter
+from teamd.identity import Identity
+from teamd.protocol import TEAMD
+from teamd.states import Status
+from teamd.store.mailbox import Mailbox
+from teamd.store.paths import TeamPaths
+from teamd.store.post import Post
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Opened
+from tests.strict.replies import say
+from tests.unit.life import SYSTEM, enrol, replied
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROCESS = Identity(pid=7, started=1.5)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    enrol(made, alice=Status.IDLE)
+    return made
+
+
+@pytest.fixture
+def conversation(paths: TeamPaths) -> Conversation:
+    made = Conversation(Transcript(paths.transcript("alice"), durable=False))
+    made.open(Opened(system=SYSTEM))
+    return made
+
+
+@pytest.fixture
+def reporter(paths: TeamPaths, conversation: Conversation) -> Reporter:
+    return Reporter(
+        name="alice",
+        process=PROCESS,
+        conversation=conversation,
+        supervisor=Mailbox(paths, TEAMD, durable=False),
+        post=Post(paths, durable=False, max_bytes=10_000),
+    )
+
+
+def test_a_report_names_its_process_and_what_was_used(
+    reporter: Reporter, conversation: Conversation, paths: TeamPaths
+) -> None:
+    """A late report of an earlier process must not be taken for one of this."""
+    conversation.add_reply(replied(say("x")))
+    reporter.report(Status.PAUSED, "no key")
+    (message,) = Mailbox(paths, TEAMD).peek()
+    assert (message.type, message.sender, message.content) == ("state", "alice", "paused")
+    assert message.extra == {
+        "status": "paused",
+        "reason": "no key",
+        "turns": 1,
+        "input_tokens": 60,
+        "output_tokens": 4,
+        "pid": 7,
+        "started": 1.5,
+    }
+
+
+def test_what_is_known_already_is_not_said_again(
+    reporter: Reporter, conversation: Conversation, paths: TeamPaths
+) -> None:
+    """Idle notices that fill an inbox are among the chief complaints about the nearest product."""
+    for _ in range(3):
+        reporter.report(Status.IDLE)
+    conversation.add_reply(replied(say("x")))
+    reporter.report(Status.IDLE)
+    reporter.report(Status.WORKING)
+    reporter.report(Status.IDLE)
+    told = [message.content for message in Mailbox(paths, TEAMD).peek()]
+    assert told == ["idle", "idle", "working", "idle"]
+
+
+def test_the_lead_gets_a_line(reporter: Reporter, paths: TeamPaths) -> None:
+    """However short mail may be by the settings, and however often it is sent."""
+    reporter.notify_lead("alice is paused: " + "x" * 20_000, key="1")
+    (message,) = Mailbox(paths, "lead").peek()
+    assert (message.sender, message.id) == ("alice", "1")
+    assert message.content.startswith("alice is paused: x")
+
+
+def test_what_is_told_of_a_team_by_name_names_commands_that_reach_it(
+    tmp_path: Path, conversation: Conversation
+) -> None:
+    paths = TeamPaths(tmp_path / ".teams" / "web")
+    enrol(paths, alice=Status.IDLE)
+    post = Post(paths, durable=False, max_bytes=10_000)
+    supervisor = Mailbox(paths, TEAMD, durable=False)
+    reporter = Reporter(
+        name="alice", process=PROCESS, conversation=conversation, supervisor=supervisor, post=post
+    )
+    reporter.report(Status.PAUSED, "raise it, then `teamctl resume alice`")
+    reporter.notify_lead("alice is paused: raise it, then `teamctl resume alice`", key="2")
+    told = "raise it, then `teamctl --team web resume alice`"
+    assert [message.extra["reason"] for message in supervisor.peek()] == [told]
+    assert [m.content for m in post.mailbox("lead").peek()] == [f"alice is paused: {told}"]

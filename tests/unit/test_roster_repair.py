@@ -1,0 +1,43 @@
+"""What a roster that is made anew knows of a member by the beginning of its conversation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.conversation.prompts import system_prompt
+from teamd.store.paths import TeamPaths
+from teamd.team.repair import rebuild_team
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Opened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("plan", [True, False])
+@pytest.mark.parametrize("above", ["lead", "lead@default"])
+def test_role_plan_and_to_whom_it_reports_are_known(
+    tmp_path: Path, above: str, *, plan: bool
+) -> None:
+    paths = TeamPaths(tmp_path / ".teams" / "web")
+    paths.create()
+    prompt = system_prompt(
+        name="bob", role="coder", team="web", workspace=tmp_path, plan=plan, above=above
+    )
+    Conversation(Transcript(paths.transcript("bob"), durable=False)).open(Opened(system=prompt))
+    (bob,) = rebuild_team(paths).members
+    assert (bob.role, bob.plan) == ("coder", plan)
+    assert bob.spawned_by == (None if above == "lead" else above)
+
+
+def test_what_the_record_says_needs_no_prompt(tmp_path: Path) -> None:
+    """Whatever a prompt says by then, or in which words."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    opened = Opened(system="Hello.", role="coder", plan=True, spawned_by="lead@default")
+    Conversation(Transcript(paths.transcript("bob"), durable=False)).open(opened)
+    (bob,) = rebuild_team(paths).members
+    assert (bob.role, bob.plan, bob.spawned_by) == ("coder", True, "lead@default")

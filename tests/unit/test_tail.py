@@ -1,0 +1,59 @@
+"""Following a file: every line once, and whole, through rotation too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamctl.tail import GrowingFile, lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "alice.log"
+
+
+def test_a_file_that_is_not_there_yet_has_no_lines(log: Path) -> None:
+    growing = GrowingFile(log)
+    assert list(growing.lines()) == []
+    log.write_bytes(b"one\n")
+    assert list(growing.lines()) == [b"one"]
+    growing.close()
+
+
+def test_half_a_line_waits_for_its_end(log: Path) -> None:
+    growing = GrowingFile(log)
+    log.write_bytes(b"one\ntw")
+    assert list(growing.lines()) == [b"one"]
+    with log.open("ab") as file:
+        file.write(b"o\n")
+    assert list(growing.lines()) == [b"two"]
+    growing.close()
+
+
+def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_start(log: Path) -> None:
+    growing = GrowingFile(log)
+    log.write_bytes(b"one\n")
+    assert list(growing.lines()) == [b"one"]
+    with log.open("ab") as file:
+        file.write(b"two\n")
+    log.rename(log.with_suffix(".log.1"))
+    log.write_bytes(b"three\n")
+    assert list(growing.lines()) == [b"two", b"three"]
+    growing.close()
+
+
+@given(texts=st.lists(st.text("ab", max_size=5)), last=st.integers(0, 6))
+def test_the_last_lines_are_the_last(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], last: int
+) -> None:
+    log = tmp_path_factory.mktemp("log") / "x.log"
+    log.write_text("".join(f"{text}\n" for text in texts))
+    expected = [text.encode() for text in texts][len(texts) - min(last, len(texts)) :]
+    assert list(lines(log, last=last, follow=False)) == expected

@@ -1,0 +1,67 @@
+"""Whether mail to a teammate is taken at all: at a limit it is not, and whoever waits is told."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamctl.wait import explain_wait
+from teamd.identity import Identity
+from teamd.states import Status
+from teamd.store.entries import Reservation, Terms
+from teamd.store.ledger import Ledger
+from teamd.store.paths import TeamPaths
+from teamd.store.roster import Roster
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.store.roster import Member
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    """A team whose alice was refused a call."""
+    made = TeamPaths(tmp_path / ".team")
+    enrol(made, alice=Status.PAUSED)
+    ledger = Ledger(made.ledger)
+    ledger.agree(Terms(teammate_tokens=10))
+    wanted = Reservation(
+        id="1", teammate="alice", process=Identity.own(), model="m",
+        input_tokens=900, output_tokens=100, usd=None,
+    )  # fmt: skip
+    assert ledger.reserve(wanted) is not None
+    return made
+
+
+def alice(paths: TeamPaths, *, since: float | None = 0.0, **facts: object) -> Member:
+    member = replace(Roster(paths).read().get("alice"), since=since, reason="it is too dear")
+    return replace(member, **facts)  # type: ignore[arg-type]  # a test's own facts
+
+
+def test_at_a_limit_mail_stays_where_it_is(paths: TeamPaths) -> None:
+    told = "alice is paused: it is too dear; the message waits in its inbox until then"
+    assert explain_wait(paths, alice(paths)) == told
+    assert explain_wait(paths, alice(paths, since=time.time() + 3600)) == told, (
+        "the clock was set back"
+    )
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s is not Status.PAUSED])
+def test_who_is_not_paused_takes_its_mail(paths: TeamPaths, status: Status) -> None:
+    assert explain_wait(paths, alice(paths, status=status)) is None
+
+
+def test_a_pause_without_a_limit_ends_with_the_mail(paths: TeamPaths) -> None:
+    Ledger(paths.ledger).let_go("alice")
+    assert explain_wait(paths, alice(paths)) is None
+
+
+def test_a_new_process_takes_its_mail_before_it_meets_the_limit(paths: TeamPaths) -> None:
+    """As after `teamd restart`, when the roster still says what was."""
+    assert explain_wait(paths, alice(paths, since=None)) is None
+    assert explain_wait(paths, alice(paths, since=time.time())) is None

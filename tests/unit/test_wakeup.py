@@ -1,0 +1,102 @@
+"""The bell: what wakes an idle teammate."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.agent.pulse import Pulse
+from teamd.agent.wakeup import SupervisorGone, Wakeup
+from teamd.heartbeat import Heartbeat
+from tests.unit.life import NEVER_SECONDS, quiet_pulse
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def pipe() -> Iterator[list[int]]:
+    """Reader and writer; a test that closes the writer takes it out."""
+    ends = list(os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC))
+    yield ends
+    for end in ends:
+        os.close(end)
+
+
+async def rung(wakeup: Wakeup, seconds: float = NEVER_SECONDS) -> None:
+    """Wait for a ring, with a bound that only a broken bell reaches."""
+    await asyncio.wait_for(wakeup.wait(seconds), timeout=20)
+
+
+def test_a_ring_ends_the_waiting_and_is_forgotten(pipe: list[int]) -> None:
+    async def scenario() -> None:
+        wakeup = Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)
+        waiting = asyncio.create_task(rung(wakeup))
+        os.write(pipe[1], b"!!!")
+        await waiting
+        again = asyncio.create_task(wakeup.wait())
+        done, _ = await asyncio.wait([again], timeout=0.2)
+        assert done == set()
+        os.write(pipe[1], b"!")
+        await asyncio.wait_for(again, timeout=20)
+
+    asyncio.run(scenario())
+
+
+def test_a_ring_before_the_waiting_counts(pipe: list[int]) -> None:
+    """Mail may come between the look and the waiting."""
+    os.write(pipe[1], b"!")
+    asyncio.run(rung(Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)))
+
+
+def test_who_waits_for_a_ring_rests(pipe: list[int]) -> None:
+    """Otherwise an idle teammate would compute, and its silence be taken for a hang."""
+    vitals = Heartbeat()
+
+    async def scenario() -> None:
+        pulse = Pulse(vitals, every_seconds=NEVER_SECONDS)
+        wakeup = Wakeup(pipe[0], pulse=pulse, recheck_seconds=NEVER_SECONDS)
+        waiting = asyncio.create_task(rung(wakeup))
+        await until(lambda: vitals.resting, what="it rests")
+        os.write(pipe[1], b"!")
+        await waiting
+        assert not vitals.resting
+
+    asyncio.run(scenario())
+
+
+def test_many_rings_are_one(pipe: list[int]) -> None:
+    os.write(pipe[1], b"!" * 10_000)
+    wakeup = Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)
+    wakeup.reset()
+    with pytest.raises(BlockingIOError):
+        os.read(pipe[0], 1)
+
+
+@pytest.mark.parametrize(
+    ("recheck", "seconds"), [(0.01, NEVER_SECONDS), (NEVER_SECONDS, 0.01), (NEVER_SECONDS, 0.0)]
+)
+def test_without_a_ring_it_is_looked_now_and_then(
+    pipe: list[int], recheck: float, seconds: float
+) -> None:
+    asyncio.run(rung(Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=recheck), seconds))
+
+
+def test_a_supervisor_that_has_gone_is_noticed(pipe: list[int]) -> None:
+    """Nobody would stop a teammate that lives on alone."""
+
+    async def scenario() -> None:
+        waiting = asyncio.create_task(
+            rung(Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS))
+        )
+        await asyncio.sleep(0)
+        os.write(pipe[1], b"!")
+        os.close(pipe.pop())
+        with pytest.raises(SupervisorGone):
+            await waiting
+
+    asyncio.run(scenario())
