@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from teamd.agent.pulse import Pulse
+from teamd.errors import StoreError
 from teamd.models import Usage
 from teamd.models.prices import Prices
 from teamd.protocol import TEAMD
@@ -169,9 +170,13 @@ def _repair(parts: Parts) -> str:
         return None if price is None else price.cost(Usage(**usage))
 
     told = []
-    for damage, kept in damaged.repair(parts.paths, cost):
-        parts.journal.warn("put aside", path=str(damage.path), kept=str(kept))
-        told.append(f"{damage.path} was damaged, and is kept as {kept.name}: {damage.repaired}.")
+    try:
+        for damage, kept in damaged.repair(parts.paths, cost):
+            parts.journal.warn("put aside", path=str(damage.path), kept=str(kept))
+            what = "was gone" if kept is None else f"was damaged, and is kept as {kept.name}"
+            told.append(f"{damage.path} {what}: {damage.repaired}.")
+    except StoreError as error:  # a file that may not be read, say: whoever needs it says so
+        parts.journal.error("not repaired", error)
     return "\n".join(told)
 
 

@@ -28,6 +28,13 @@ def create(paths: TeamPaths) -> None:
     paths.create()
 
 
+def serve(paths: TeamPaths) -> None:
+    """Be the team's supervisor for a moment."""
+    from teamd.store import running
+
+    running.claim(paths)
+
+
 def go_on(paths: TeamPaths) -> None:
     """Add a task and send mail in a team directory that was found, as a command does."""
     from teamd.store import places
@@ -171,6 +178,23 @@ def damage(paths: TeamPaths) -> None:
     os.close(fd)
 
 
+def note_call(paths: TeamPaths) -> None:
+    """Write down what the model replied, and what that took."""
+    from teamd.store.transcript import Transcript
+
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    reply = {"record": "reply", "content": [], "model": "m", "usage": usage}
+    Transcript(paths.transcript("bob")).append(reply)
+
+
+def damage_ledger(paths: TeamPaths) -> None:
+    """Write rubbish over the beginning of the ledger."""
+    fd = os.open(paths.ledger, os.O_RDWR)
+    os.pwrite(fd, b"?", 0)
+    os.fsync(fd)
+    os.close(fd)
+
+
 def mend(paths: TeamPaths) -> None:
     """Put damaged files aside, as a start does."""
     from teamd.store.damaged import repair
@@ -182,6 +206,7 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
     deed.__name__: deed
     for deed in (
         create,
+        serve,
         go_on,
         put,
         take,
@@ -195,6 +220,8 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         begin_job,
         remove,
         damage,
+        note_call,
+        damage_ledger,
         mend,
     )
 }

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TEAMS: Final = {"": ".team", "web": ".teams/web", "deep": "deep/er/.team"}
 FOREIGN: Final = "nobody's"  # a sync of a program that is not ours
+_SHOWN: Final = 5
 _SHARED_MEMORY: Final = Path("/dev/shm")
 
 
@@ -67,7 +68,8 @@ class Tally:
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{label} {count}" for label, count in self.states.items())
-        return f"{self.states.total()} distinct states ({kinds}), {len(self.complaints)} bad"
+        bad = "".join(f"\n{cut}: {lines}" for cut, lines in self.complaints[:_SHOWN])
+        return f"{self.states.total()} distinct states ({kinds}), {len(self.complaints)} bad{bad}"
 
 
 def cuts(

@@ -49,7 +49,7 @@ class Scene:
         self._see(argv, self._recording.project.run(*argv).status, killed=killed, **told)
 
     def append(self, *contents: str, garbage: str = "") -> None:
-        """Have another program put messages without ids into an inbox, behind a bad line."""
+        """Have another program put messages without ids into bob's inbox, behind a bad line."""
         lines = [json.dumps({"from": "script", "content": content}) for content in contents]
         text = "".join(f"{line}\n" for line in [garbage, *lines] if line)
         self._recording.append(self._root / "inbox/bob.jsonl", text)
@@ -57,6 +57,11 @@ class Scene:
             self._recording.mark(sent=("bob", content))
         if garbage:
             self._recording.mark(garbage=("bob", garbage))
+
+    def begin(self, name: str, content: str) -> None:
+        """Have another program make an inbox with a message in it, which may be lost."""
+        line = json.dumps({"from": "script", "content": content})
+        self._recording.append(self._root / f"inbox/{name}.jsonl", f"{line}\n")
 
     def kill_at(self, call: str, path: str, when: str = "before") -> None:
         """Have the next process that comes there die."""
@@ -80,6 +85,7 @@ def a_teammate_dies_with_a_record(scene: Scene) -> None:
 def the_person_stops_reading(scene: Scene) -> None:
     """Ctrl-C comes once the mail is shown and written down, and not synced."""
     scene.do("create")
+    scene.do("serve")
     scene.do("put", "lead", "a", sent=("lead", "a"))
     scene.kill_at("sync", "user.jsonl")
     scene.command("teamctl", "inbox", killed=True)
@@ -89,6 +95,7 @@ def the_person_stops_reading(scene: Scene) -> None:
 def a_change_is_repeated(scene: Scene) -> None:
     """The command died between rename and sync; the same one finds nothing to change."""
     scene.do("create")
+    scene.do("serve")
     scene.command("teamctl", "task", "add", "x", task={"id": "1"})
     change = ("teamctl", "task", "update", "1", "--description", "version 1")
     scene.kill_at("syncdir", "tasks$")
@@ -99,6 +106,7 @@ def a_change_is_repeated(scene: Scene) -> None:
 def an_answer_is_repeated(scene: Scene) -> None:
     """So did the command that approves a plan."""
     scene.do("create")
+    scene.do("serve")
     scene.do("enlist")
     scene.do("ask")
     scene.kill_at("syncdir", "requests$")
@@ -113,6 +121,42 @@ def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
     scene.do("take_only")
     scene.do("damage")
     scene.do("mend")
+
+
+def a_ledger_is_repaired(scene: Scene) -> None:
+    """Whoever repairs it dies in the middle; the limits go on counting what was used."""
+    scene.do("create")
+    scene.do("limit")
+    scene.do("call", asked="bob")
+    scene.do("note_call")
+    scene.do("damage_ledger")
+    scene.kill_at("rename", "ledger.jsonl$")
+    scene.do("mend", killed=True)
+    scene.do("mend")
+
+
+def a_stranger_makes_the_inbox(scene: Scene) -> None:
+    """It knows of no directory to be synced; what we send behind it is safe all the same."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.begin("bob", "one")
+    scene.command("teamctl", "send", "bob", "hello", sent=("bob", "hello"))
+    scene.do("serve")
+    scene.begin("lead", "two")
+    scene.command("teamctl", "send", "lead", "hi", sent=("lead", "hi"))
+
+
+def folders_are_made_half(scene: Scene) -> None:
+    """Those above the team directory, and that of a teammate's jobs."""
+    deep = scene.beside("deep/er/.team")
+    scene.kill_at("mkdir", "^deep/er$", "after")
+    deep.do("create", killed=True)
+    deep.do("create")
+    deep.do("go_on", task={"id": "1"}, sent=("lead", "hi"), team="deep")
+    scene.do("create")
+    scene.kill_at("mkdir", "jobs/bob$", "after")
+    scene.do("begin_job", killed=True)
+    scene.do("begin_job", job=("bob", "1"))
 
 
 def a_line_is_rejected(scene: Scene) -> None:
@@ -188,6 +232,9 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_change_is_repeated,
     an_answer_is_repeated,
     a_file_of_taken_mail_is_damaged,
+    a_ledger_is_repaired,
+    a_stranger_makes_the_inbox,
+    folders_are_made_half,
     a_line_is_rejected,
     a_reader_dies_before_its_file_is_named,
     a_reader_dies_with_the_inbox_cut_off,
