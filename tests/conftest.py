@@ -28,8 +28,8 @@ _LONGEST_FIRST: Final = ("process", "e2e", "unit")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two a core: most tests wait for processes."""
-    return 2 * (os.cpu_count() or 1)
+    """Return one a core and one more: most tests wait, but some hold others to a deadline."""
+    return 1 + (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(trylast=True)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.children import said
 from tests.strict.replies import say
 from tests.strict.server import StrictServer
@@ -74,6 +76,7 @@ def test_a_start_is_ready_before_anything_slow_is_loaded_and_that_before_a_child
     assert lines == ["ready working None 1", "load", "load", "live ann"]  # again at each fork
 
 
+@pytest.mark.installed
 def test_a_start_loads_the_sdk_only_where_no_script_answers(project: Project) -> None:
     """Settings that are read again may want it all the same: then the next fork waits for it."""
     project.write("script.json", SCRIPT)
