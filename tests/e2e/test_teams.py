@@ -86,7 +86,10 @@ def test_mail_reaches_members_of_another_team_and_their_answers_come_back(two: P
     wait_until(lambda: "8080" in two.asked("rob")[-1].asked.last_text, what="the answer")
     sent = two.do("teamctl", "send", "wim@web", "Well done.", "--wait")
     assert sent == "sent to wim@web\ndelivered to wim@web\n"
-    assert 'teammate_id="lead@default"' in two.asked("wim")[-1].asked.last_text
+    wait_until(
+        lambda: 'teammate_id="lead@default"' in two.asked("wim")[-1].asked.last_text,
+        what="it is asked about the mail that stands in its conversation",
+    )
 
 
 def test_a_teams_name_is_compared_without_case(two: Project) -> None:
