@@ -12,7 +12,7 @@ from teamctl.following import Growing
 from teamd.commandline import Seconds
 from teamd.errors import TeamError
 from teamd.protocol import Message
-from teamd.store import files, running
+from teamd.store import running
 from teamd.store.transcript import mail_in, parse
 from teamd.store.watch import wait_for
 
@@ -100,7 +100,6 @@ class Receipt:
         """
         for arrival in self._arrivals:
             for record in arrival.records():
-                files.make_durable(arrival.path)
                 return record
         if any(self._is_it(parse(line) or {}) for line in self._rejected.lines()):
             to = self._message.to

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from teamctl.receipts import Arrival, wait_for_conversation
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.states import Status
-from teamd.store import files
 from teamd.store.ledger import Ledger
 from teamd.store.roster import Roster
 
@@ -80,7 +79,6 @@ class Turn:
         why_held = held(self._paths, member)
         for record in self._arrival.records():
             if record.get("record") == "ended":
-                files.make_durable(self._arrival.path)
                 return record
         if member.status in _GONE:
             why = f": {member.reason}" if member.reason else ""

@@ -11,7 +11,7 @@ from teamd.models import Usage
 from teamd.models.prices import Prices
 from teamd.protocol import TEAMD
 from teamd.service import leave_terminal
-from teamd.store import damaged, files, running, teams
+from teamd.store import damaged, running, teams
 from teamd.store.approvals import Approvals
 from teamd.store.ledger import Ledger
 from teamd.store.mailbox import Mailbox
@@ -183,7 +183,6 @@ def _repair(parts: Parts) -> str:
 def _register(parts: Parts) -> Register:
     """The roster; who stands in it with a process of a dead supervisor has none any more."""
     trouble = mended(parts.paths, parts.journal)
-    files.make_durable(parts.paths.config)  # from now on this process is its one writer
     register = Register(
         roster=Roster(parts.paths),
         post=parts.post,

@@ -238,7 +238,8 @@ class TeamPaths:
         ):
             files.make_private_directory(folder)
         files.ignore(self.root)
-        files.append(self.inbox(LEAD), b"", durable=False)  # before a program of others makes it
+        for name in (LEAD, USER):  # before a program of others makes them
+            files.append(self.inbox(name), b"", durable=False)
         self.make_durable()
 
     def make_durable(self) -> None:

@@ -54,6 +54,7 @@ class Register:
         self._tell_again = Deadline.after(0.0)
         self._changes: list[Callable[[Team], Team]] = []
         self._seen: object = None
+        roster.make_durable()  # the writer before may have been killed before it had
         self.team = roster.update(lambda team: replace(team, name=team_name))
 
     def change(self, name: str, **values: Any) -> None:

@@ -17,8 +17,10 @@ from teamd.store.paths import TeamPaths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.agent.conversation import Conversation
     from teamd.programs.program import Sink
     from teamd.store.ledger import Ledger
+    from teamd.store.post import Post
 
 _LONG: Final = 1 << 20
 
@@ -39,10 +41,9 @@ def go_on(paths: TeamPaths) -> None:
     """Add a task and send mail in a team directory that was found, as a command does."""
     from teamd.store import places
     from teamd.store.board import Board
-    from teamd.store.post import Post
 
     found = places.existing(str(paths.root))
-    Board(found, Post(found, durable=True, max_bytes=_LONG), "lead").add("x")
+    Board(found, _post(found), "lead").add("x")
     put(found, "lead", "hi")
 
 
@@ -77,11 +78,9 @@ def take_only(paths: TeamPaths) -> None:
 
 def talk(paths: TeamPaths) -> None:
     """Read mail as a teammate does, whose conversation knows what it has had."""
-    from teamd.agent.conversation import Conversation
     from teamd.store.mailbox import Mailbox
-    from teamd.store.transcript import Transcript
 
-    conversation = Conversation(Transcript(paths.transcript("bob")))
+    conversation = _bob(paths)
     box = Mailbox(paths, "bob")
     batch = box.take()
     if fresh := [message for message in batch.messages if conversation.is_new(message)]:
@@ -89,23 +88,85 @@ def talk(paths: TeamPaths) -> None:
     box.done(batch)
 
 
-def enlist(paths: TeamPaths) -> None:
-    """Put bob into the roster."""
+def enlist(paths: TeamPaths, status: str = "idle") -> None:
+    """Put bob, who works by plan, into the roster, or change what it says of him."""
     from teamd.states import Status
     from teamd.store.roster import Member, Roster
 
-    bob = Member(name="bob", role="clerk", agent_id="bob@default", status=Status.IDLE)
+    bob = Member(name="bob", role="clerk", agent_id="bob@x", status=Status(status), plan=True)
     Roster(paths).update(lambda team: team.with_member(bob))
 
 
+def reign(paths: TeamPaths) -> None:
+    """Read the roster as a supervisor does that starts."""
+    from teamd.journal import Journal
+    from teamd.store.roster import Roster
+    from teamd.supervisor.register import Register
+
+    Register(
+        roster=Roster(paths),
+        post=_post(paths),
+        journal=Journal(paths.log("teamd"), "teamd"),
+        team_name="default",
+        log_of=paths.log,
+    )
+
+
 def ask(paths: TeamPaths) -> None:
-    """Have bob submit a plan."""
+    """Have bob submit a plan for his task."""
     from teamd.store.approvals import Approvals
-    from teamd.store.post import Post
     from teamd.store.question import Kind, Question
 
-    plan = Question(id="abcdef", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0)
-    Approvals(paths, Post(paths, durable=True, max_bytes=_LONG)).ask(plan)
+    task = _bob(paths).standing.task
+    plan = Question(
+        id="abcdef", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0, task=task
+    )
+    Approvals(paths, _post(paths)).ask(plan)
+
+
+def act(paths: TeamPaths) -> None:
+    """Have bob act, which he may only once his plan is approved."""
+    from teamd.agent.plans import Plans
+    from teamd.store.approvals import Approvals
+    from teamd.store.roster import Roster
+
+    approvals, team = Approvals(paths, _post(paths)), Roster(paths).read()
+    plans = Plans(name="bob", conversation=_bob(paths), approvals=approvals, team=lambda: team)
+    assert plans.refusal("bash") is None
+
+
+def repeat(paths: TeamPaths) -> None:
+    """Put again what somebody who died may not have put."""
+    from teamd.store.approvals import Approvals
+
+    assert list(Approvals(paths, _post(paths)).repeat())
+
+
+def add_once(paths: TeamPaths) -> None:
+    """Add a task by a call that may be repeated."""
+    from teamd.store.board import Board
+
+    Board(paths, _post(paths), "bob").add("x", key="once")
+
+
+def flush(paths: TeamPaths) -> None:
+    """Tell of changes to the board of which nobody was told."""
+    from teamd.store.board import Board
+
+    assert Board(paths, _post(paths), "lead").flush()
+
+
+def _bob(paths: TeamPaths) -> Conversation:
+    from teamd.agent.conversation import Conversation
+    from teamd.store.transcript import Transcript
+
+    return Conversation(Transcript(paths.transcript("bob")))
+
+
+def _post(paths: TeamPaths) -> Post:
+    from teamd.store.post import Post
+
+    return Post(paths, durable=True, max_bytes=_LONG)
 
 
 def limit(paths: TeamPaths) -> None:
@@ -213,7 +274,12 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         take_only,
         talk,
         enlist,
+        reign,
         ask,
+        act,
+        repeat,
+        add_once,
+        flush,
         limit,
         call,
         call_and_replace,

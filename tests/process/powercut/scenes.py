@@ -63,6 +63,10 @@ class Scene:
         line = json.dumps({"from": "script", "content": content})
         self._recording.append(self._root / f"inbox/{name}.jsonl", f"{line}\n")
 
+    def tell(self, **told: Any) -> None:
+        """Note what somebody knows from here on."""
+        self._recording.mark(**told)
+
     def kill_at(self, call: str, path: str, when: str = "before") -> None:
         """Have the next process that comes there die."""
         self._recording.kill_at(call, path, when)
@@ -114,11 +118,72 @@ def an_answer_is_repeated(scene: Scene) -> None:
     scene.command("teamctl", "approve", "abcdef", answered=("abcdef", "approved"))
 
 
+def an_answer_is_found(scene: Scene) -> None:
+    """Whoever asked acts on an answer whose giver died, and was told nothing."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("ask", plans="abcdef")
+    scene.do("serve")
+    scene.kill_at("syncdir", "requests$")
+    scene.command("teamctl", "approve", "abcdef", killed=True)
+    scene.do("act", opened="abcdef")
+
+
+def an_answer_is_told_by_another(scene: Scene) -> None:
+    """Mail goes out about it that a power cut cannot take back."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("ask", plans="abcdef")
+    scene.do("serve")
+    scene.kill_at("syncdir", "requests$")
+    scene.command("teamctl", "approve", "abcdef", killed=True)
+    scene.do("repeat", answered=("abcdef", "approved"))
+
+
+def a_question_is_repeated(scene: Scene) -> None:
+    """By whoever died when it had been written."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.kill_at("syncdir", "requests$")
+    scene.do("ask", killed=True)
+    scene.do("ask", plans="abcdef")
+
+
+def a_task_is_added_again(scene: Scene) -> None:
+    """The call is repeated, and finds the task that it made."""
+    scene.do("create")
+    scene.kill_at("syncdir", "tasks$")
+    scene.do("add_once", killed=True)
+    scene.do("add_once", task={"id": "1", "subject": "x"})
+
+
+def a_task_is_given(scene: Scene) -> None:
+    """Its new owner is told by another than who gave it."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("serve")
+    scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
+    scene.kill_at("syncdir", "tasks$")
+    scene.command("teamctl", "task", "update", "1", "--owner", "bob", killed=True)
+    scene.do("flush", task={"id": "1", "owner": "bob"})
+
+
+def a_member_is_found(scene: Scene) -> None:
+    """The next supervisor goes by a roster that was renamed into place, and not synced."""
+    scene.do("create")
+    scene.do("enlist", spawned="bob")
+    scene.do("reign", unwanted="bob")
+    scene.kill_at("syncdir", r"^\.team$")
+    scene.do("enlist", "shutdown", killed=True)
+    scene.do("reign", shut="bob")
+
+
 def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
     """By the disk, say; the next start has its mail delivered again."""
     scene.do("create")
     scene.do("put", "bob", "a", sent=("bob", "a"))
     scene.do("take_only")
+    scene.tell(damaged=True)
     scene.do("damage")
     scene.do("mend")
 
@@ -129,6 +194,7 @@ def a_ledger_is_repaired(scene: Scene) -> None:
     scene.do("limit")
     scene.do("call", asked="bob")
     scene.do("note_call")
+    scene.tell(damaged=True)
     scene.do("damage_ledger")
     scene.kill_at("rename", "ledger.jsonl$")
     scene.do("mend", killed=True)
@@ -156,7 +222,7 @@ def folders_are_made_half(scene: Scene) -> None:
     scene.do("create")
     scene.kill_at("mkdir", "jobs/bob$", "after")
     scene.do("begin_job", killed=True)
-    scene.do("begin_job", job=("bob", "1"))
+    scene.do("begin_job", jobs=("bob", "1"))
 
 
 def a_line_is_rejected(scene: Scene) -> None:
@@ -223,7 +289,7 @@ def a_team_is_removed(scene: Scene) -> None:
 def a_job_is_begun(scene: Scene) -> None:
     """Its number is told, and may be no other's."""
     scene.do("create")
-    scene.do("begin_job", job=("bob", "1"))
+    scene.do("begin_job", jobs=("bob", "1"))
 
 
 SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
@@ -231,6 +297,12 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     the_person_stops_reading,
     a_change_is_repeated,
     an_answer_is_repeated,
+    an_answer_is_found,
+    an_answer_is_told_by_another,
+    a_question_is_repeated,
+    a_task_is_added_again,
+    a_task_is_given,
+    a_member_is_found,
     a_file_of_taken_mail_is_damaged,
     a_ledger_is_repaired,
     a_stranger_makes_the_inbox,
