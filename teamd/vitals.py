@@ -6,12 +6,8 @@ It costs no system call, wakes nobody, and is readable whatever the process hang
 from __future__ import annotations
 
 import mmap
-import struct
-from typing import Final
 
 from teamd import clocks
-
-_CELL: Final = struct.Struct("@d")  # eight aligned bytes: written and read in one piece
 
 
 class Vitals:
@@ -21,32 +17,31 @@ class Vitals:
     """
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _CELL.size)
+        self._memory = mmap.mmap(-1, 8)
+        # Eight aligned bytes, stored and loaded by one instruction each. `struct.pack_into` would
+        # clear them first, and who reads in between would see a process silent since the boot.
+        self._cell = memoryview(self._memory).cast("d")
         self.beat()
 
     def beat(self) -> None:
         """Be at work, and alive."""
-        _CELL.pack_into(self._memory, 0, clocks.awake())
+        self._cell[0] = clocks.awake()
 
     def rest(self) -> None:
         """Wait for mail from now on: silence means nothing until some comes."""
-        _CELL.pack_into(self._memory, 0, -clocks.awake())
+        self._cell[0] = -clocks.awake()
 
     @property
     def resting(self) -> bool:
         """Whether the last sign was that it waits."""
-        return self._read() < 0
+        return self._cell[0] < 0
 
     @property
     def heard(self) -> float:
         """The moment of the last sign, by the clock `awake`."""
-        return abs(self._read())
+        return abs(self._cell[0])
 
     def close(self) -> None:
         """Give the memory back."""
+        self._cell.release()
         self._memory.close()
-
-    def _read(self) -> float:
-        value: float
-        (value,) = _CELL.unpack_from(self._memory, 0)
-        return value
