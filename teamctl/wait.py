@@ -15,7 +15,7 @@ from teamd.cli import Seconds
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.protocol import Message
 from teamd.states import Status
-from teamd.store import files, running
+from teamd.store import running
 from teamd.store.ledger import Ledger
 from teamd.store.roster import Roster
 from teamd.store.watch import wait_for
@@ -109,7 +109,6 @@ class Receipt:
         """
         for arrival in self._arrivals:
             for record in arrival.records():
-                files.make_durable(arrival.path)
                 return record
         rejected = (message_in(parse(line)) for line in self._rejected.lines())
         if any(self._is_it(mail) for mail in rejected if mail is not None):

@@ -2,15 +2,19 @@
 
 A power cut leaves no file damaged on which a promise rests. It may leave some on which none does,
 such as the supervisor's own mail, and disks and people do the rest. Where a damaged file holds
-what is promised, that is saved: mail is delivered again, and usage is counted anew from the
+what is promised, that is saved: mail is delivered again, and usage is counted again from the
 conversations. Damaged tasks stay where they are: what is blocked by one stays blocked until a
 person has looked.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import re
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -19,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.approvals.approval import Approval
 from teamd.control import ControlReply
 from teamd.errors import StoreError
-from teamd.protocol import TEAMD
+from teamd.protocol import TEAMD, Message
 from teamd.store import files, lines, locks
 from teamd.store.board_files import read_all
 from teamd.store.entries import NOTHING, Account
@@ -40,16 +44,22 @@ if TYPE_CHECKING:
     Cost = Callable[[str, Usage], Decimal | None]
 
 _TAKEN: Final = ".taken.jsonl"
+_HEADER: Final = re.compile(rb'{"batch": "([^"\\]*)"')  # its beginning: the rest may be lost
+_OF_CONTROL: Final = "no one is waiting for the requests in it any more"
+_OF_MAIL: Final = "the mail in it is delivered again"
+_OF_REQUEST: Final = "whoever asked has to ask again"
+_OF_REPLY: Final = "no one is waiting for this reply any more"
+_OF_LEDGER: Final = "usage was counted again from the conversations"
 _LONGEST_RECORD: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A damaged file.
+    """A damaged file, or one that is gone.
 
     Attributes:
-        path: where it stands.
-        repaired: what becomes of what it held, once it is put aside.
+        path: where it stands, or stood.
+        repaired: what becomes of what it held.
     """
 
     path: Path
@@ -66,40 +76,36 @@ def find_damage(paths: TeamPaths) -> Iterator[Damage]:
         StoreError: the team directory cannot be read.
     """
     for path in _listed(paths.inboxes, f"*{_TAKEN}"):
-        if _is_damaged(Taken(path, _owner(path)).position):
-            control = _owner(path) == TEAMD
-            yield Damage(
-                path,
-                "nobody waits any more for the requests in it"
-                if control
-                else "the mail in it is delivered again, each message once",
-            )
+        if path.is_dir() or _is_damaged(Taken(path, _owner(path)).position):
+            yield Damage(path, _OF_CONTROL if _owner(path) == TEAMD else _OF_MAIL)
     for path in _listed(paths.requests, "*.json"):
-        if Approval.decode(files.read(path) or b"") is None:
-            yield Damage(path, "whoever asked has to ask again")
+        content = _content(path)
+        if content is not None and Approval.decode(content) is None:
+            yield Damage(path, _OF_REQUEST)
     for path in _listed(paths.replies, "*.json"):
-        content = files.read(path) or b""
-        if _is_damaged(partial(ControlReply.decode, content)):
-            yield Damage(path, "nobody waits for this reply any more")
+        content = _content(path)
+        if content is not None and _is_damaged(partial(ControlReply.decode, content)):
+            yield Damage(path, _OF_REPLY)
     if _is_damaged_ledger(paths):
-        yield Damage(paths.ledger, "what was used is counted anew from the conversations")
+        yield Damage(paths.ledger, _OF_LEDGER)
 
 
-def repair(paths: TeamPaths, cost: Cost) -> Iterator[tuple[Damage, Path]]:
+def repair(paths: TeamPaths, cost: Cost) -> Iterator[tuple[Damage, Path | None]]:
     """Put the damaged files of a team aside and save what they held; yields where they are now.
 
-    Nobody may be at work but the caller: the team's supervisor, before it starts anybody.
+    What is interrupted is found again, and done again. Nobody may be at work but the caller: the
+    team's supervisor, before it starts anybody.
 
     Raises:
         StoreError: something cannot be read or written.
     """
     for damage in list(find_damage(paths)):
         if damage.path == paths.ledger:
-            kept = files.put_aside(damage.path)
+            kept = _set_aside_ledger(paths)
             Ledger(paths.ledger).restore(dict(_used(paths, cost)))
-        elif damage.path.name.endswith(_TAKEN) and _owner(damage.path) != TEAMD:
-            kept = _deliver_again(paths, damage.path)
         else:
+            if _owner(damage.path) != TEAMD and damage.path.name.endswith(_TAKEN):
+                _deliver_again(paths, damage.path)
             kept = files.put_aside(damage.path)
         yield damage, kept
 
@@ -115,17 +121,46 @@ def find_damaged_tasks(paths: TeamPaths) -> list[str]:
     return list(read_all(paths).damaged.values())
 
 
-def _deliver_again(paths: TeamPaths, taken: Path) -> Path:
-    """Put taken mail back into its inbox; a conversation that has had it takes it for the same."""
+def _deliver_again(paths: TeamPaths, taken: Path) -> None:
+    """Put taken mail back into its inbox; a conversation that has had it takes it for the same.
+
+    A line without an id gets the one that it had when it was taken, as far as that is known.
+    """
     inbox = paths.inbox(_owner(taken))
+    if taken.is_dir():
+        return
     with locks.locked(inbox) as fd, told(inbox):
-        if not any(map(lines.is_marker, lines.read(fd, 0))):  # or all of it stands there still
-            header, newline, rest = (files.read(taken) or b"").partition(b"\n")
-            found = rest if header.startswith(b'{"batch"') else header + newline + rest
-            if found.strip(b"\0\n"):
-                files.write_at_end(fd, found.rstrip(b"\n") + b"\n")
-                files.sync(fd)
-        return files.put_aside(taken)
+        if any(map(lines.is_marker, lines.read(fd, 0))):
+            return  # all of it stands there still
+        found = b"".join(_with_ids(files.read(taken) or b"", to=_owner(taken)))
+        if found:
+            files.write_at_end(fd, found)
+            files.make_durable(inbox)
+
+
+def _with_ids(content: bytes, *, to: str) -> Iterator[bytes]:
+    """The lines of a damaged file of taken mail, but for its header."""
+    header = _HEADER.match(content)
+    batch = header[1].decode() if header else hashlib.sha256(content).hexdigest()[:32]
+    at = 0
+    for line in io.BytesIO(content):
+        message = lines.sort(line, to=to, max_bytes=len(line), nameless=f"{batch}-{at}")
+        if isinstance(message, Message):
+            yield message.encode()
+        elif message is not None and line.strip(b"\0\n") and at:  # the first was the header
+            yield line.rstrip(b"\n") + b"\n"
+        at += len(line)
+
+
+def _set_aside_ledger(paths: TeamPaths) -> Path | None:
+    """Keep a copy of the damaged ledger, which stands until the new one takes its place."""
+    if not files.exists(paths.ledger):
+        return None
+    if paths.ledger.is_dir():
+        return files.put_aside(paths.ledger)
+    kept = files.name_aside(paths.ledger)
+    files.replace(kept, files.read(paths.ledger) or b"")
+    return kept
 
 
 def _used(paths: TeamPaths, cost: Cost) -> Iterator[tuple[str, Account]]:
@@ -137,7 +172,7 @@ def _used(paths: TeamPaths, cost: Cost) -> Iterator[tuple[str, Account]]:
     for path in _listed(paths.subagents, "*.jsonl"):
         owners = [name for name in names if path.stem.startswith(f"{name}-")]
         used[max(owners, key=len, default=path.stem)] += _account(path, cost)
-    yield from used.items()
+    yield from ((name, account) for name, account in used.items() if account.calls)
 
 
 def _account(transcript: Path, cost: Cost) -> Account:
@@ -162,29 +197,36 @@ def _of_one_call(usage: Usage, usd: Decimal | None) -> Account:
 
 def _is_damaged_ledger(paths: TeamPaths) -> bool:
     """Whether the ledger's beginning is lost; what is torn behind that was never relied on."""
-    if not files.exists(paths.ledger):
-        return False
-    try:
-        content = files.read(paths.ledger) or b""
-    except StoreError:
-        return paths.ledger.is_dir()
-    if not content:  # made, and its first line not written; or emptied
-        return any(files.size(path) for path in _listed(paths.transcripts, "*.jsonl"))
+    if paths.ledger.is_dir():
+        return True
+    content = files.read(paths.ledger)
+    if not content:  # gone or emptied; or made, and its first line not written
+        return any(account.calls for _, account in _used(paths, lambda *_: None))
     first, _, _ = content.partition(b"\n")
     return _is_damaged(lambda: json.loads(first[:_LONGEST_RECORD])["record"])
 
 
 def _is_damaged(read: Callable[[], object]) -> bool:
+    """Whether what is read is wrong; a file that cannot be read is not known to be damaged."""
     try:
         read()
-    except (StoreError, ValueError, LookupError, TypeError, RecursionError):
+    except StoreError as error:
+        return not isinstance(error.__cause__, OSError)
+    except (ValueError, LookupError, TypeError, RecursionError):
         return True
     return False
 
 
 def _listed(folder: Path, pattern: str) -> list[Path]:
     with told(folder):
-        return [path for path in sorted(folder.glob(pattern)) if path.is_file()]
+        return sorted(folder.glob(pattern))
+
+
+def _content(path: Path) -> bytes | None:
+    """What stands in a file; `None` where it was removed meanwhile, or cannot be read."""
+    with suppress(StoreError):
+        return files.read(path)
+    return None
 
 
 def _owner(taken: Path) -> str:

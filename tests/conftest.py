@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 settings.register_profile("teamd", deadline=None)  # a busy machine fails no test
 settings.load_profile("teamd")
 
-
 _LONGEST_FIRST: Final = ("process", "e2e", "unit")
+_TOOLS: Final = ("faketime", "strace")  # each has a marker
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two a core: most tests wait for processes."""
-    return 2 * (os.cpu_count() or 1)
+    """Return one a core and one more: most tests wait, but some hold others to a deadline."""
+    return 1 + (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(trylast=True)
@@ -43,12 +43,13 @@ def _rank(parts: tuple[str, ...]) -> int:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test that proves nothing without strace; there is one for Linux only."""
-    if item.get_closest_marker("strace") is None or shutil.which("strace"):
-        return
-    if sys.platform != "linux":
-        pytest.skip("strace is for Linux")
-    pytest.fail("strace is not installed: `apt-get install strace`", pytrace=False)
+    """Fail a test that proves nothing without a tool; those tools are for Linux only."""
+    for tool in _TOOLS:
+        if item.get_closest_marker(tool) is None or shutil.which(tool):
+            continue
+        if sys.platform != "linux":
+            pytest.skip(f"{tool} is for Linux")
+        pytest.fail(f"{tool} is not installed: `apt-get install {tool}`", pytrace=False)
 
 
 @pytest.fixture(autouse=True)

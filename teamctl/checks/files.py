@@ -24,12 +24,12 @@ def files(paths: TeamPaths) -> Iterator[Finding]:
     else:
         yield Finding(Level.OK, f"teamd runs (pid {there.pid})")
     for damage in damaged.find_damage(paths):
-        yield Finding(Level.FAIL, str(damage), f"`teamd restart` puts it aside: {damage.repaired}")
+        yield Finding(Level.FAIL, str(damage), f"`teamd restart` sets it aside: {damage.repaired}")
     for sentence in damaged.find_damaged_tasks(paths):
         yield Finding(Level.FAIL, sentence)
     for kept in damaged.find_kept(paths):
         yield Finding(
-            Level.NOTE, f"{kept} was damaged, and put aside", "look at it, then remove it"
+            Level.NOTE, f"{kept} is a damaged file that was set aside", "look at it, then remove it"
         )
     try:
         Roster(paths).read()

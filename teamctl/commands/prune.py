@@ -13,7 +13,7 @@ from teamd.cli import Choice, pass_choice, team_options
 from teamd.control import KEPT_SECONDS
 from teamd.errors import ExitCode, TeamError
 from teamd.protocol import NAME, RESERVED
-from teamd.store import debris, files, locks, trouble
+from teamd.store import debris, locks, trouble
 from teamd.store.roster import Roster
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_r
     try:
         # Under the roster's lock nobody joins the team whose old conversation is being removed.
         with locks.locked(paths.config_lock):
-            files.make_durable(paths.config)  # what is not in it is removed for good
             found = _found(paths, logs=logs, transcripts=transcripts)
             for path in debris.older(found, seconds=days * _DAY_SECONDS):
                 with trouble.told(path), suppress(FileNotFoundError):  # a log that rotates just now

@@ -137,10 +137,15 @@ def put_aside(path: Path) -> Path:
     Returns:
         Where it is now.
     """
-    kept = path.with_name(f"{path.name}{DAMAGED}{time.time_ns()}")
+    kept = name_aside(path)
     with told(path):
         path.rename(kept)
     return kept
+
+
+def name_aside(path: Path) -> Path:
+    """Return a name for a damaged file that nothing has."""
+    return path.with_name(f"{path.name}{DAMAGED}{time.time_ns()}")
 
 
 def read(path: Path) -> bytes | None:
@@ -242,8 +247,7 @@ def sync_directory(directory: Path) -> None:
 def make_private_directory(directory: Path, *, parents: bool = True) -> None:
     """Make a directory that only its owner can look into, with its parents, unless it is there.
 
-    The names of those that it makes are on the disk when this returns: what is synced within them
-    would be lost with them. Of one that is there already that is not known, see the module.
+    Whether it was made now or found half made, its name is not safe yet: see `sync_names`.
     """
     with told(directory):
         if directory.is_dir():
@@ -251,9 +255,20 @@ def make_private_directory(directory: Path, *, parents: bool = True) -> None:
         missing = takewhile(lambda parent: parents and not parent.exists(), directory.parents)
         for parent in reversed(list(missing)):
             parent.mkdir(exist_ok=True)
-            sync_directory(parent.parent)
         directory.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
-        sync_directory(directory.parent)
+
+
+def sync_names(directory: Path) -> None:
+    """Make the entries of a directory safe, and its own name and those of the folders above it.
+
+    Those above that belong to another user were not made by us, and are left alone.
+    """
+    with told(directory):
+        for folder in (directory, *directory.parents):
+            if folder != directory and folder.stat().st_uid != os.geteuid():
+                return
+            with suppress(PermissionError):  # one may go through a folder that one may not list
+                sync_directory(folder)
 
 
 def ignore(directory: Path) -> None:

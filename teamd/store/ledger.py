@@ -197,10 +197,12 @@ class Ledger:
             self._named = (found.st_dev, found.st_ino)
 
     def restore(self, used: Mapping[str, Account]) -> None:
-        """Begin anew with what is known to have been used, where there is no ledger any more."""
-        with self._locked():
-            self._accounts = Accounts(used=dict(used))
-            self._replace()
+        """Replace a damaged ledger by one with what is known to have been used, at once.
+
+        Nobody else may be at work.
+        """
+        self._accounts = Accounts(used=dict(used))
+        self._replace()
 
     def _replace(self) -> None:
         """Put the sums in the place of the records; whoever waits for the lock opens the new."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd.protocol import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER
 from teamd.remedies import addressed
 from teamd.store import files
+from teamd.store.trouble import told
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -238,16 +238,18 @@ class TeamPaths:
         ):
             files.make_private_directory(folder)
         files.ignore(self.root)
+        for name in (LEAD, USER):  # before a program of others makes them
+            files.append(self.inbox(name), b"", durable=False)
         self.make_durable()
 
     def make_durable(self) -> None:
-        """Make the names of a layout safe that was found, and that no supervisor has served yet.
+        """Make the names in a team directory safe: of its folders, and of the files in them.
 
-        Whoever made it may have been killed at that. One that was claimed was finished before.
+        Whoever made them may have been killed at that, may have worked without durability, or be a
+        program that knows nothing of ours, such as one that puts mail into an inbox.
         """
-        if files.exists(self.supervisor):
-            return
-        above = (self.root.parent,) if self.own_name is None else (self.root.parent, self.home)
-        for folder in (self.root, *above):
-            with suppress(PermissionError):  # one may go through a folder that one may not read
-                files.sync_directory(folder)
+        for folder in (self.inboxes, self.transcripts, self.tasks, self.requests):
+            if files.is_directory(folder):
+                with told(folder):
+                    files.sync_directory(folder)
+        files.sync_names(self.root)

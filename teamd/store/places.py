@@ -66,15 +66,20 @@ def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
         found = discover(_here())
         if found is None:
             raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
-        found.make_durable()
-        return found
+        return _finished(found)
     if not files.is_directory(chosen.root):
         if team is not None:
             raise NoTeam(f"there is no team {team!r} in {chosen.home}; `teamctl create {team}`")
         raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
     files.check_owner(chosen.root)
-    chosen.make_durable()
-    return chosen
+    return _finished(chosen)
+
+
+def _finished(found: TeamPaths) -> TeamPaths:
+    """Return a team whose names are safe: a supervisor that claims one has seen to that."""
+    if not files.exists(found.supervisor):
+        found.make_durable()
+    return found
 
 
 def existing_or_here(team_directory: str | None, team: str | None = None) -> TeamPaths:

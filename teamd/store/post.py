@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.errors import BadName, UnknownTeam, UnknownTeammate
 from teamd.protocol import ALL, LEAD, MAX_MESSAGE_BYTES, TEAMD, USER, Message
 from teamd.states import Status
-from teamd.store import files, locks
+from teamd.store import locks
 from teamd.store.mailbox import Mailbox
 from teamd.store.places import all_teams
 from teamd.store.roster import Roster
@@ -156,8 +156,7 @@ class Post:
         Before it comes what was left in the other one by an agent that leads no more.
         """
         person = self.person()
-        left = person == LEAD and files.exists(self.paths.inbox(USER))
-        return [self.mailbox(name) for name in ((USER, person) if left else (person,))]
+        return [self.mailbox(name) for name in dict.fromkeys((USER, person))]
 
     def obstacle(self, name: str) -> str | None:
         """Why mail would wait in the inbox of `name` right now, in a sentence.

@@ -215,6 +215,10 @@ class Roster:
         content = files.read(self._paths.config)
         return Team() if content is None else self._decode(content)
 
+    def make_durable(self) -> None:
+        """Make a roster that was found safe from a power cut, before anything is built on it."""
+        files.make_durable(self._paths.config)
+
     def version(self) -> tuple[int, ...] | None:
         """Differs whenever the file was replaced or changed; `None` where there is none."""
         try:
@@ -254,7 +258,9 @@ class Roster:
             document = json.loads(content)
             self._check_format(document.pop("format", 0))  # before what a newer one may say anew
             name = document.pop("team_name", "default")
-            members = tuple(Member.decode(m, team=name) for m in document.pop("members", ()))
+            if "members" not in document:
+                raise ValueError("it lists no members")  # noqa: TRY301 -- told below
+            members = tuple(Member.decode(m, team=name) for m in document.pop("members"))
             if len({member.name.lower() for member in members}) < len(members):
                 raise ValueError("two members have one name")  # noqa: TRY301 -- told below
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

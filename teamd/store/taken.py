@@ -205,8 +205,6 @@ class Taken:
         line, _, _ = os.pread(fd, _LONGEST_HEADER, 0).partition(b"\n")
         found = _HEADER.fullmatch(line + b"\n")
         if found is None:
-            raise StoreError(
-                f"{self.path} is damaged; `teamd restart` puts it aside and delivers what it holds"
-            )
+            raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
         figures = dict(zip(_WIDTHS, map(int, found.groups()[1:]), strict=True))
         return Position(batch=found[1].decode(), **figures)

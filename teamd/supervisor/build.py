@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from teamd import damaged
 from teamd.approvals.store import Approvals
+from teamd.errors import StoreError
 from teamd.models.prices import Prices
 from teamd.protocol import TEAMD
-from teamd.store import files, teams
+from teamd.store import teams
 from teamd.store.board import Board
 from teamd.store.ledger import Ledger
 from teamd.store.post import Post
@@ -117,9 +118,13 @@ def _repair(settings: LiveSettings, journal: Journal) -> str:
         return None if price is None else price.cost(usage)
 
     told = []
-    for damage, kept in damaged.repair(settings.paths, cost):
-        journal.warn("put aside", path=str(damage.path), kept=str(kept))
-        told.append(f"{damage.path} was damaged, and is kept as {kept.name}: {damage.repaired}.")
+    try:
+        for damage, kept in damaged.repair(settings.paths, cost):
+            journal.warn("put aside", path=str(damage.path), kept=str(kept))
+            what = "was gone" if kept is None else f"was damaged, and is kept as {kept.name}"
+            told.append(f"{damage.path} {what}: {damage.repaired}.")
+    except StoreError as error:  # a file that may not be read, say: whoever needs it says so
+        journal.error("not repaired", error)
     return "\n".join(told)
 
 
@@ -127,7 +132,6 @@ def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> Roste
     """Open the roster, and end the processes that a dead supervisor left to its members."""
     paths = settings.paths
     trouble = repair_roster(paths, journal)
-    files.make_durable(paths.config)  # from now on this process is its one writer
     roster = RosterWriter(post, journal, team_name=paths.own_name or settings.now.team.name)
     if trouble is not None:
         roster.tell_lead(trouble)

@@ -41,13 +41,14 @@ class Workspace:
             # Not strict: what is to be written need not be there. What cannot be looked into
             # stays as it is in the result, and cannot be opened by that name either.
             place = Path(os.path.realpath(self.root / path))
+            hidden = self._is_hidden(place)
         except ValueError as error:  # NULs, lone surrogates
             raise ToolError(f"no file can be called {path!r}") from error
         if not place.is_relative_to(self.root):
             raise ToolError(
                 f"{path!r} is outside the workspace {self.root}; only what is in it can be used"
             )
-        if self._is_hidden(place):
+        if hidden:
             raise ToolError(
                 f"{path!r} is in a team directory, which is not for tools; use another place "
                 f"in the workspace {self.root}"

@@ -84,7 +84,9 @@ def _messages(value: object) -> tuple[Message, ...]:
 
 
 def _usage(value: dict[str, Any] | None) -> Usage | None:
-    return None if value is None else Usage(**{name: value[name] for name in _known(Usage, value)})
+    if value is None:
+        return None
+    return Usage(**{name: int(value[name]) for name in _known(Usage, value)})
 
 
 def _names(value: list[str] | None) -> frozenset[str] | None:

@@ -244,9 +244,14 @@ class Project:
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [entry for line in lines if (entry := json.loads(line))["event"] == event]
 
-    def asked(self, name: str) -> list[Accepted]:
-        """The requests that the server has accepted from a teammate."""
-        return [one for one in self.server.requests if one.asked.name == name]
+    def asked(self, name: str, *, least: int = 0) -> list[Accepted]:
+        """The requests that the server has accepted from a teammate; waits for so many."""
+
+        def accepted() -> list[Accepted]:
+            return [one for one in self.server.requests if one.asked.name == name]
+
+        wait_until(lambda: len(accepted()) >= least, what=f"{name} asks {least} times")
+        return accepted()
 
     def refusals(self) -> list[str]:
         """Take what the server refused: the test wants it."""

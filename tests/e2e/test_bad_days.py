@@ -180,7 +180,7 @@ def test_a_teammate_that_cannot_fork_gets_a_tool_error(project: Project) -> None
     with no_forks(pid):
         project.do("teamctl", "send", "ann", "Say hi.")
         project.wait_for("ann", "idle", turns=3)
-    (result,) = project.asked("ann")[-1].asked.last_results
+    (result,) = project.asked("ann", least=1)[-1].asked.last_results
     assert result.is_error
     assert "bash could not be started in" in result.text
     assert "Resource temporarily unavailable" in result.text

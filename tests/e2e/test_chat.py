@@ -50,8 +50,8 @@ def test_the_lead_spawns_and_wakes_by_itself_when_the_teammate_reports(led: Proj
     led.stage.play("alice", use(("send_message", {"to": "lead", "content": "done"})), say("Over."))
     assert led.do("teamctl", "chat", "Have it done.") == "Alice is at it.\n"
     wait_until(lambda: len(led.asked("lead")) == 3, what="the lead has woken by itself")
-    assert "done" in led.asked("lead")[-1].asked.last_text
-    assert 'teammate_id="lead"' in led.asked("alice")[0].asked.last_text
+    assert "done" in led.asked("lead", least=1)[-1].asked.last_text
+    assert 'teammate_id="lead"' in led.asked("alice", least=1)[0].asked.last_text
     assert "no new mail" in led.do("teamctl", "inbox"), "the lead's mail is not the person's"
 
 
@@ -78,7 +78,7 @@ def test_while_there_is_a_lead_agent_the_person_is_user(led: Project) -> None:
     assert "a word" in led.do("teamctl", "inbox")
     led.do("teamctl", "send", "lead", "And you?")
     wait_until(lambda: len(led.asked("lead")) == 3, what="the lead has read it")
-    assert 'teammate_id="user"' in led.asked("lead")[-1].asked.last_text
+    assert 'teammate_id="user"' in led.asked("lead", least=1)[-1].asked.last_text
     led.do("teamctl", "shutdown", "lead")
     led.stage.play("bob", use(("send_message", {"to": "lead", "content": "to you"})), say("Ok."))
     led.do("teamctl", "spawn", "bob", "clerk", "Report.", "--wait")
@@ -113,7 +113,7 @@ def test_a_chat_in_a_pipe_writes_no_colours_and_takes_any_bytes(led: Project) ->
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout == b"\xc2\xb7 list_teammates \nHeard.\n"
-    assert "caf\ufffd" in led.asked("lead")[0].asked.last_text
+    assert "caf\ufffd" in led.asked("lead", least=1)[0].asked.last_text
 
 
 def test_ctrl_c_breaks_off_the_turn_and_neither_lead_nor_team(led: Project) -> None:
@@ -127,7 +127,7 @@ def test_ctrl_c_breaks_off_the_turn_and_neither_lead_nor_team(led: Project) -> N
     assert led.member("lead")["pid"] == pid
     led.stage.play("lead", say("I am here."))
     assert led.do("teamctl", "chat", "Still there?") == "I am here.\n"
-    results = str(led.asked("lead")[-1].body["messages"])
+    results = str(led.asked("lead", least=1)[-1].body["messages"])
     assert "the person interrupted this turn" in results
 
 
@@ -146,7 +146,7 @@ def test_a_subagent_that_is_killed_with_its_lead_answers_as_interrupted(led: Pro
     wait_until((led.folder / "begun").exists, what="the subagent works")
     os.kill(led.member("lead")["pid"], signal.SIGKILL)
     assert chat.communicate(timeout=60)[0] == "It was interrupted.\n"
-    answered = led.asked("lead")[-1].asked.last_results[0]
+    answered = led.asked("lead", least=1)[-1].asked.last_results[0]
     assert answered.is_error
     assert "Whether it had any effect is not known" in answered.text
 
@@ -168,7 +168,7 @@ def test_compact_in_any_case_sums_up_and_says_so_and_nobody_is_told_the_summary(
     )
     shown = led.do("teamctl", "chat", stdin="Hi.\n/COMPACT\n").splitlines()
     assert shown == ["Yes.", "· the conversation was summed up", "Yes."]
-    assert "All that was." in led.asked("lead")[-1].asked.heard
+    assert "All that was." in led.asked("lead", least=1)[-1].asked.heard
 
 
 def test_after_a_refusal_the_lead_begins_anew(led: Project) -> None:
@@ -178,9 +178,9 @@ def test_after_a_refusal_the_lead_begins_anew(led: Project) -> None:
     assert "begin anew with `teamctl chat --fresh`" in led.do("teamctl", "inbox")
     led.wait_for("lead", "idle")
     assert led.do("teamctl", "chat", "Something else.", "--fresh") == "Better.\n"
-    assert "Do something bad." not in led.asked("lead")[-1].asked.heard
+    assert "Do something bad." not in led.asked("lead", least=1)[-1].asked.heard
     assert led.do("teamctl", "chat", "And now?") == "Still there.\n"
-    assert "Something else." in led.asked("lead")[-1].asked.heard
+    assert "Something else." in led.asked("lead", least=1)[-1].asked.heard
     assert len(led.records("lead", "opened")) == 2
 
 
@@ -188,7 +188,7 @@ def test_only_the_first_words_of_a_fresh_chat_begin_anew(led: Project) -> None:
     led.do("teamctl", "chat", "Before.")
     led.wait_for("lead", "idle")
     led.do("teamctl", "chat", "--fresh", stdin="One.\nTwo.\n")
-    last = led.asked("lead")[-1].asked.heard
+    last = led.asked("lead", least=1)[-1].asked.heard
     assert ("Before." in last, "One." in last, "Two." in last) == (False, True, True)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,14 +16,13 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
-FAKETIME: Final = shutil.which("faketime")
-pytestmark = pytest.mark.skipif(FAKETIME is None, reason="faketime is not installed")
+pytestmark = pytest.mark.faketime
 
 
 @pytest.fixture
 def set_clock(project: Project) -> Iterator[Callable[[str], object]]:
     """Sets the clock of all that runs in the project: an offset such as `-1h`."""
-    show = [str(FAKETIME), "-f", "+0", "printenv", "LD_PRELOAD"]
+    show = ["faketime", "-f", "+0", "printenv", "LD_PRELOAD"]
     library = subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
     offset = project.write("clock", "+0")
     real = dict(project.environment)

@@ -97,7 +97,7 @@ def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None
     cramped.do("teamctl", "spawn", "bob", "tester", "Wait.", "--wait")
     cramped.do("teamctl", "send", "alice", "Who are you?", "--from", "bob")
     wait_until(lambda: len(cramped.asked("bob")) == 2, what="bob's mail")
-    told = cramped.asked("bob")[1].asked.last_text
+    told = cramped.asked("bob", least=2)[1].asked.last_text
     assert "I was told: You are 'alice', role: stepper, a member of the team 'default'" in told
 
 
@@ -117,7 +117,7 @@ def test_a_subagent_outgrows_its_context_and_comes_to_its_end(cramped: Project) 
     cramped.stage.play("lead", use(("task", given)), say("Done."))
     cramped.start()
     assert cramped.do("teamctl", "chat", "Have it done.") == "Done.\n"
-    assert cramped.asked("lead")[-1].asked.last_results[0].text == "It is XYZZY."
+    assert cramped.asked("lead", least=1)[-1].asked.last_results[0].text == "It is XYZZY."
     done = [int(line) for line in (cramped.folder / "steps").read_text().split()]
     assert done == list(range(1, count + 1))
     asked = cramped.asked("subagent")
@@ -144,12 +144,14 @@ def test_a_giant_mail_bricks_nobody(cramped: Project) -> None:
     cramped.start()
     giant = "Sum up: " + "word " * 200_000
     assert cramped.do("teamctl", "spawn", "alice", "clerk", "-", "--wait", stdin=giant) == "Read.\n"
-    assert "Sum up: word word" in cramped.asked("alice")[-1].asked.heard
-    assert "too long for your context]" in cramped.asked("alice")[-1].asked.heard
+    assert "Sum up: word word" in cramped.asked("alice", least=1)[-1].asked.heard
+    assert "too long for your context]" in cramped.asked("alice", least=1)[-1].asked.heard
     assert cramped.records("alice", "mail")[0]["messages"][0]["content"] == giant
     assert all("prompt is too long" in refused for refused in cramped.refusals())
     cramped.do("teamctl", "send", "alice", "And now?")
-    wait_until(lambda: "And now?" in cramped.asked("alice")[-1].asked.heard, timeout_seconds=60)
+    wait_until(
+        lambda: "And now?" in cramped.asked("alice", least=1)[-1].asked.heard, timeout_seconds=60
+    )
 
 
 def test_who_has_no_room_at_all_is_paused_says_so_and_can_be_shut_down(tmp_path: Path) -> None:
@@ -184,7 +186,10 @@ def test_agents_md_is_given_to_every_teammate_and_frozen_with_the_conversation(
         assert asked.asked.system.endswith("\n\nUse tabs.\nYou are 'mallory', role: thief.")
     project.write("AGENTS.md", "Use blanks.")
     project.do("teamctl", "spawn", "alice", "clerk", "Again.", "--wait")
-    assert project.asked("alice")[1].body["system"] == project.asked("alice")[0].body["system"]
+    assert (
+        project.asked("alice", least=2)[1].body["system"]
+        == project.asked("alice", least=1)[0].body["system"]
+    )
     project.do("teamctl", "spawn", "alice", "clerk", "Anew.", "--fresh", "--wait")
-    assert project.asked("alice")[2].asked.system.endswith("\n\nUse blanks.")
+    assert project.asked("alice", least=3)[2].asked.system.endswith("\n\nUse blanks.")
     assert "Use blanks." in project.records("alice", "opened")[1]["system"]

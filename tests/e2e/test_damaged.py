@@ -20,13 +20,13 @@ def test_a_start_over_damaged_files_works_and_is_told(project: Project) -> None:
     paths.request("abcdef").write_text("{")
     checked = project.run("teamctl", "doctor")
     assert checked.status == 1
-    assert checked.stdout.count("is damaged") == 3
-    assert "`teamd restart` puts it aside" in checked.stdout
+    assert checked.stdout.count(" is damaged") == 3
+    assert "`teamd restart` sets it aside" in checked.stdout
     project.start()
     mail = project.do("teamctl", "inbox")
     for name, consequence in (
-        ("teamd.taken.jsonl", "nobody waits any more for the requests in it"),
-        ("ledger.jsonl", "what was used is counted anew from the conversations"),
+        ("teamd.taken.jsonl", "no one is waiting for the requests in it any more"),
+        ("ledger.jsonl", "usage was counted again from the conversations"),
         ("abcdef.json", "whoever asked has to ask again"),
     ):
         assert f"{name} was damaged, and is kept as {name}.damaged-" in mail
@@ -37,5 +37,5 @@ def test_a_start_over_damaged_files_works_and_is_told(project: Project) -> None:
     usage = json.loads(project.do("teamctl", "usage", "--json"))
     assert usage["total"]["calls"] == 2
     checked = project.run("teamctl", "doctor")
-    assert checked.stdout.count("was damaged, and put aside") == 3
+    assert checked.stdout.count("is a damaged file that was set aside") == 3
     assert "FAIL" not in checked.stdout

@@ -42,7 +42,7 @@ def test_alice_writes_to_bob_who_wakes_and_answers_and_a_broadcast_reaches_both(
     project.do("teamctl", "spawn", "alice", "coder", "Have alice send bob a message.")
 
     wait_until(lambda: project.mail("lead"), what="the lead has mail")
-    woken = project.asked("bob")[1]
+    woken = project.asked("bob", least=2)[1]
     assert '<teammate-message teammate_id="alice" type="message">' in woken.asked.last_text
     assert "Which endpoint?" in woken.asked.last_text
     assert project.member("bob")["pid"] == bobs_pid
@@ -51,7 +51,7 @@ def test_alice_writes_to_bob_who_wakes_and_answers_and_a_broadcast_reaches_both(
     for name in ("alice", "bob"):
         project.wait_for(name, "idle", turns=len(project.asked(name)))
         wait_until(partial(_reads, project, name, 'type="broadcast"'), what="the broadcast")
-        assert "phase 1 complete" in project.asked(name)[-1].asked.last_text
+        assert "phase 1 complete" in project.asked(name, least=1)[-1].asked.last_text
         project.wait_for(name, "idle", turns=len(project.asked(name)))
 
     inbox = project.do("teamctl", "inbox")
@@ -76,19 +76,19 @@ def test_a_second_spawn_and_a_new_process_remember_the_first(team: Project) -> N
     team.do("teamctl", "spawn", "mona", "clerk", "And now?", "--wait")
 
     assert team.wait_for("mona", "idle")["pid"] != first
-    last = team.asked("mona")[-1].body
+    last = team.asked("mona", least=1)[-1].body
     assert [message["role"] for message in last["messages"]] == ["user", "assistant"] * 2 + ["user"]
     words = json.dumps(last["messages"])
     for said in ("Remember the number 7.", "Noted: 7.", "Which number?", "It was 7.", "And now?"):
         assert said in words
-    assert last["system"] == team.asked("mona")[0].body["system"]
+    assert last["system"] == team.asked("mona", least=1)[0].body["system"]
 
 
 def test_fresh_begins_a_new_conversation_and_keeps_the_old_on_disk(team: Project) -> None:
     team.do("teamctl", "spawn", "nora", "clerk", "An old task.", "--wait")
     team.wait_for("nora", "idle")
     team.do("teamctl", "spawn", "nora", "tester", "A new task.", "--fresh", "--wait")
-    last = team.asked("nora")[-1]
+    last = team.asked("nora", least=1)[-1]
     assert len(last.body["messages"]) == 1
     assert "An old task." not in last.asked.last_text
     assert "A new task." in last.asked.last_text
@@ -119,8 +119,10 @@ def test_a_dash_reads_the_text_from_standard_input(team: Project) -> None:
     team.do("teamctl", "spawn", "quin", "clerk", "-", "--wait", stdin=prompt)
     team.do("teamctl", "send", "quin", "-", stdin=mail)
     wait_until(lambda: len(team.asked("quin")) == 2)
-    assert "First line.\n\nÜber &lt;b&gt; &amp; co." in team.asked("quin")[0].asked.last_text
-    assert "A\nletter." in team.asked("quin")[1].asked.last_text
+    assert (
+        "First line.\n\nÜber &lt;b&gt; &amp; co." in team.asked("quin", least=1)[0].asked.last_text
+    )
+    assert "A\nletter." in team.asked("quin", least=2)[1].asked.last_text
 
 
 def test_the_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read(team: Project) -> None:
@@ -141,7 +143,7 @@ def test_the_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read(team
     for _ in range(2):
         assert "For later." in team.do("teamctl", "inbox", "rita")
     team.do("teamctl", "spawn", "rita", "clerk", "Read your mail.", "--wait")
-    assert "For later." in team.asked("rita")[-1].asked.last_text
+    assert "For later." in team.asked("rita", least=1)[-1].asked.last_text
 
 
 def test_the_same_id_twice_is_one_message(team: Project) -> None:
@@ -151,8 +153,8 @@ def test_the_same_id_twice_is_one_message(team: Project) -> None:
         team.do("teamctl", "send", "sara", "Only once.", "--id", "order-66")
         wait_until(lambda: team.mail("sara") == "", what="the mail is taken")
     team.do("teamctl", "send", "sara", "The last one.")
-    wait_until(lambda: "The last one." in team.asked("sara")[-1].asked.last_text)
-    assert json.dumps(team.asked("sara")[-1].body).count("Only once.") == 1
+    wait_until(lambda: "The last one." in team.asked("sara", least=1)[-1].asked.last_text)
+    assert json.dumps(team.asked("sara", least=1)[-1].body).count("Only once.") == 1
 
 
 def test_a_foreign_program_that_appends_under_flock_wakes_an_idle_teammate(team: Project) -> None:
@@ -164,7 +166,7 @@ def test_a_foreign_program_that_appends_under_flock_wakes_an_idle_teammate(team:
         inbox.write(b'{"from": "cron", "type": "alarm", "content": "It is noon."}\n')
     wait_until(lambda: len(team.asked("tina")) == 2, what="tina wakes")
     told = '<teammate-message teammate_id="cron" type="alarm">\nIt is noon.\n'
-    assert told in team.asked("tina")[-1].asked.last_text
+    assert told in team.asked("tina", least=1)[-1].asked.last_text
 
 
 def test_mail_that_comes_during_a_long_command_is_in_the_very_next_request(team: Project) -> None:
@@ -177,7 +179,7 @@ def test_mail_that_comes_during_a_long_command_is_in_the_very_next_request(team:
     assert len(team.asked("ulla")) == 1
     team.write("go-on", "")
     wait_until(lambda: len(team.asked("ulla")) == 2)
-    second = team.asked("ulla")[1].asked
+    second = team.asked("ulla", least=2)[1].asked
     assert [(result.name, result.text) for result in second.last_results] == [("bash", "finished")]
     assert "Stop using tabs." in second.last_text
 
@@ -197,7 +199,7 @@ def test_a_declared_teammate_is_spawned_at_start_and_held_to_the_calls_of_one_wa
     wait_until(lambda: project.mail("lead"), what="the lead is told")
     assert "vera stopped after 3 model calls" in project.do("teamctl", "inbox")
     assert [one.body["model"] for one in project.asked("vera")] == ["claude-haiku-5-5"] * 3
-    assert "Run for ever." in project.asked("vera")[0].asked.last_text
+    assert "Run for ever." in project.asked("vera", least=1)[0].asked.last_text
 
     project.do("teamctl", "send", "vera", "Go on.")
     project.wait_for("vera", "idle", turns=6)
@@ -237,7 +239,7 @@ def test_a_subagent_in_the_background_has_the_calls_of_a_wake_to_itself(project:
     assert project.do("teamctl", "chat", "Look around.") == "It looks around.\n"
     project.wait_for("lead", "idle", turns=3)
     assert len(project.asked("subagent")) == 2
-    told = project.asked("lead")[-1].asked.last_text
+    told = project.asked("lead", least=1)[-1].asked.last_text
     assert 'state="failed: the subagent was not done after 2 model calls' in told
 
 
@@ -268,4 +270,4 @@ def test_save_appends_to_the_settings_and_reload_spawns_who_is_new_in_them(
 
 def _reads(project: Project, name: str, text: str) -> bool:
     """Whether a teammate's last request ends with mail of this text."""
-    return text in project.asked(name)[-1].asked.last_text
+    return text in project.asked(name, least=1)[-1].asked.last_text

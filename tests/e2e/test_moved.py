@@ -50,7 +50,7 @@ def assert_goes_on(project: Project, new: Path) -> None:
     sent = project.run("teamctl", "send", "ann", "Which colour was it?", "--wait", cwd=new)
     assert sent.status == 0, sent.stderr
     wait_until(lambda: len(project.asked("ann")) == 3, what="ann has answered")
-    request = project.asked("ann")[-1]
+    request = project.asked("ann", least=1)[-1]
     assert "Remember: blue." in str(request.body["messages"][0])
     inside, outside = request.asked.last_results
     assert inside.text.strip() == str(new)
@@ -167,7 +167,7 @@ def test_a_team_whose_directory_was_moved_ends_before_there_can_be_another(
     at_work.stage.play("alice", say("I look at it again."))
     at_work.start()
     wait_until(lambda: len(at_work.asked("alice")) == 3, what="the old one goes on")
-    (result,) = at_work.asked("alice")[-1].asked.last_results
+    (result,) = at_work.asked("alice", least=1)[-1].asked.last_results
     assert "teamd was stopped while this call was under way" in result.text
 
 

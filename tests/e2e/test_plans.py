@@ -38,13 +38,13 @@ def test_nothing_is_done_before_the_plan_is_approved_and_everything_after(
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "Mend it.", "--plan", "--wait")
     assert project.member("alice")["plan"] is True
-    tried = project.asked("alice")[1].asked.last_results
+    tried = project.asked("alice", least=2)[1].asked.last_results
     assert [result.is_error for result in tried] == [True, True, True, False]
     assert "bash is refused until your plan is approved" in tried[0].text
     assert not (project.folder / "by-bash").exists()
     assert not (project.folder / "by-write").exists()
     assert given.read_text() == "a"
-    assert "you work by plan" in project.asked("alice")[0].asked.system
+    assert "you work by plan" in project.asked("alice", least=1)[0].asked.system
 
     (plan,) = open_requests(project)
     assert (plan["from"], plan["type"]) == ("alice", "plan_approval_request")
@@ -56,7 +56,7 @@ def test_nothing_is_done_before_the_plan_is_approved_and_everything_after(
     project.wait_for("alice", "idle", turns=5)
     assert (project.folder / "by-bash").exists()
     assert given.read_text() == "b"
-    assert "Mind the tests." in project.asked("alice")[3].asked.last_text
+    assert "Mind the tests." in project.asked("alice", least=4)[3].asked.last_text
 
     (project.folder / "by-bash").unlink()
     project.stage.play("alice", use(*ACTS), say("Oh."))
@@ -75,7 +75,7 @@ def test_a_rejected_plan_comes_back_with_the_reason(project: Project) -> None:
     said = project.do("teamctl", "reject", plan["id"][:6], "--reason", "Read it first.")
     assert said == f"rejected the plan of alice ({plan['id']})\n"
     project.wait_for("alice", "idle", turns=4)
-    woken = project.asked("alice")[2].asked.last_text
+    woken = project.asked("alice", least=3)[2].asked.last_text
     assert f'request_id="{plan["id"]}" approve="false" reason="Read it first."' in woken
 
     (second,) = open_requests(project)

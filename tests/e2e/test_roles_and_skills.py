@@ -71,7 +71,7 @@ def test_a_job_that_ends_wakes_its_teammate_and_is_told_once(team: Project) -> N
     )
     team.do("teamctl", "spawn", "jack", "builder", "Build.", "--wait")
     team.wait_for("jack", "idle", turns=2)
-    assert team.asked("jack")[1].asked.last_results[0].text == "job_id: 1"
+    assert team.asked("jack", least=2)[1].asked.last_results[0].text == "job_id: 1"
     team.write("go", "")
     team.wait_for("jack", "idle", turns=4)
     asked = team.asked("jack")
@@ -90,5 +90,5 @@ def test_jobs_end_with_their_teammate_and_its_next_process_is_told(team: Project
     team.do("teamctl", "shutdown", "jill")
     team.stage.play("jill", say("I see."))
     team.do("teamctl", "spawn", "jill", "builder", "What became of it?", "--wait")
-    asked = team.asked("jill")[-1].asked.last_text
+    asked = team.asked("jill", least=1)[-1].asked.last_text
     assert 'state="ended with the process of its teammate"' in asked

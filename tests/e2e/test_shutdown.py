@@ -61,8 +61,8 @@ def test_who_is_idle_is_shut_down_without_a_model_call_and_woken_with_its_memory
     assert len(team.asked("berta")) == 1
     team.do("teamctl", "spawn", "berta", "clerk", "Which number?", "--wait")
     team.wait_for("berta", "idle")
-    assert "Remember 7." in json.dumps(team.asked("berta")[1].body)
-    assert "there is nothing to answer" in team.asked("berta")[1].asked.last_text
+    assert "Remember 7." in json.dumps(team.asked("berta", least=2)[1].body)
+    assert "there is nothing to answer" in team.asked("berta", least=2)[1].asked.last_text
     assert team.member("berta")["pid"] is not None
 
 
@@ -125,7 +125,7 @@ def test_a_forged_request_is_text_and_a_forged_answer_ends_nobody(team: Project)
     team.do("flock", str(inbox), "-c", f"cat {team.folder / 'line'} >> {inbox}")
     team.do("teamctl", "spawn", "gitta", "clerk", "Still there?", "--wait")
     assert team.wait_for("gitta", "idle")["pid"] == pid
-    assert "Leave!" in json.dumps(team.asked("gitta")[1].body)
+    assert "Leave!" in json.dumps(team.asked("gitta", least=2)[1].body)
 
 
 def test_a_ctrl_c_says_that_the_request_stands_and_it_does(team: Project) -> None:

@@ -63,7 +63,7 @@ class Server:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
@@ -86,6 +86,7 @@ class Server:
         asking, *given = fds
         pid = os.fork()
         if pid == 0:
+            signal.signal(signal.SIGINT, self._interrupted)  # as it was for this program
             be_command(asking, given)
         for fd in given:
             os.close(fd)
@@ -107,7 +108,6 @@ def be_command(asking: int, given: list[int]) -> NoReturn:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         with socket.socket(fileno=asking) as channel:
             wanted = json.loads(channel.makefile("rb").read())
             if wanted["new_session"]:

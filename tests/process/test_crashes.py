@@ -53,7 +53,7 @@ def test_a_killed_teammate_is_back_within_a_second_with_its_conversation(team: P
     assert len(team.asked("kim")) == 1, "there was nothing to ask"
     team.do("teamctl", "send", "kim", "Which colour was it?")
     wait_until(lambda: len(team.asked("kim")) == 2, what="kim answers")
-    assert "Remember: blue." in str(team.asked("kim")[-1].body["messages"][0])
+    assert "Remember: blue." in str(team.asked("kim", least=1)[-1].body["messages"][0])
 
 
 def test_a_teammate_killed_in_mid_call_is_back_within_a_second_and_asks_again(
@@ -73,7 +73,7 @@ def test_a_teammate_killed_in_mid_call_is_back_within_a_second_and_asks_again(
     print(f"working again after {took:.2f} s")  # noqa: T201
     assert took < 1
     wait_until(replies[1].reached.is_set, what="lou has asked again")
-    assert team.asked("lou")[-1].body == team.asked("lou")[-2].body
+    assert team.asked("lou", least=1)[-1].body == team.asked("lou", least=2)[-2].body
     replies[1].released.set()  # it is cut off, and asked for once more
     team.wait_for("lou", "idle", turns=2)
 
@@ -87,7 +87,7 @@ def test_a_teammate_killed_in_mid_task_goes_on_and_leaves_no_command_behind(
     wait_until((team.folder / "killed").exists, what="the command runs")
     kill(team, "ines")
     wait_until(lambda: len(team.asked("ines")) == 2, what="ines goes on by herself")
-    (result,) = team.asked("ines")[-1].asked.last_results
+    (result,) = team.asked("ines", least=1)[-1].asked.last_results
     assert result.is_error
     assert "Whether it had any effect is not known" in result.text
     wait_until(
@@ -112,7 +112,7 @@ def test_too_many_crashes_end_in_failed_and_the_lead_is_told_why(project: Projec
     assert sent.status == 0
     assert "jo has failed" in sent.complaint
     project.do("teamctl", "spawn", "jo", "clerk", "Go on.", "--wait")
-    assert "Are you there?" in str(project.asked("jo")[-1].body["messages"])
+    assert "Are you there?" in str(project.asked("jo", least=1)[-1].body["messages"])
 
 
 def test_the_tolerance_is_a_setting(project: Project) -> None:

@@ -36,7 +36,7 @@ def test_a_teammate_stopped_in_its_command_outlives_no_killed_supervisor(project
     project.start()
     project.wait_for("ann", "idle", turns=2)
     assert not before.keys() & project.survivors().keys()
-    last = project.asked("ann")[-1].asked
+    last = project.asked("ann", least=1)[-1].asked
     assert "Task of ann." in last.messages[0]["content"][0]["text"]
     assert [result.is_error for result in last.last_results] == [True]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -96,7 +95,7 @@ def test_several_are_captured_at_once() -> None:
     assert [captured.status for captured in asyncio.run(several())] == list(range(9))
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes the system call fail")
+@pytest.mark.strace
 def test_an_end_is_seen_without_pidfds_too() -> None:
     """As on macOS, and in containers that forbid them."""
     strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pidfd_open"]

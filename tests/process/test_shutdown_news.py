@@ -124,8 +124,12 @@ def test_two_that_ask_are_both_told_and_each_once(project: Project, *, approve: 
     project.write("go-rosa", "")
     assert asking.wait(30) == (0 if approve else 1)
     verdict = f'approve="{str(approve).lower()}" reason="so I say"'
-    wait_until(lambda: verdict in project.asked("lead")[-1].asked.last_text, what="the lead reads")
-    assert json.dumps(project.asked("lead")[-1].body).count("so I say") == 2  # reason and content
+    wait_until(
+        lambda: verdict in project.asked("lead", least=1)[-1].asked.last_text, what="the lead reads"
+    )
+    assert (
+        json.dumps(project.asked("lead", least=1)[-1].body).count("so I say") == 2
+    )  # reason and content
     mine = json.loads(project.do("teamctl", "inbox", "--json"))["messages"]
     assert [(m["approve"], m["reason"]) for m in mine] == [(approve, "so I say")]
     assert question(project, "rosa")["listeners"] == []

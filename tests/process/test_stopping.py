@@ -136,7 +136,7 @@ def _in_a_command(project: Project) -> None:
 def _goes_on(project: Project) -> None:
     project.start()
     project.wait_for("ann", "idle", turns=2)
-    last = project.asked("ann")[-1].asked
+    last = project.asked("ann", least=1)[-1].asked
     assert "Task of ann." in last.messages[0]["content"][0]["text"]
     assert [result.is_error for result in last.last_results] == [True]
 

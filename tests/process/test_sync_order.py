@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from teamd.store.paths import TeamPaths
-from tests.process.injected.injections import STRACE, traced
+from tests.process.injected.injections import traced
 from tests.process.injected.operations import Read, RosterWrite, Send
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Disk:
         return ", ".join(str(path.name) for path in self.data | self.names)
 
 
-@pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+@pytest.mark.strace
 @pytest.mark.parametrize(
     "operation", [Send(first=True), Send(), Read(), Read(again=True), RosterWrite()]
 )
@@ -93,7 +93,7 @@ def test_nothing_depends_on_what_is_not_on_disk_yet(tmp_path: Path, operation: O
     assert not disk.data | disk.names, f"{disk} is not safe at the end"
 
 
-@pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+@pytest.mark.strace
 def test_the_names_of_new_folders_are_on_disk_too(tmp_path: Path) -> None:
     """What was synced within them would be gone with them."""
     root = tmp_path / "new" / "project" / ".team"

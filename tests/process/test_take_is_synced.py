@@ -20,7 +20,7 @@ from tests.process.injected.injections import CALLS, STRACE, script
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+pytestmark = pytest.mark.strace
 
 READS = """
 import sys

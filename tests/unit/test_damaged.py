@@ -16,7 +16,7 @@ from teamd.store.mailbox import EMPTY, Mailbox
 from teamd.store.paths import TeamPaths
 from teamd.tokens import Usage
 from teamd.transcript.file import Transcript
-from teamd.transcript.records import NoteAdded, Replied
+from teamd.transcript.records import Delivered, NoteAdded, Replied
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,11 @@ def cost(model: str, usage: Usage) -> Decimal | None:
 
 def repaired(paths: TeamPaths) -> list[str]:
     """The names of the files that were put aside."""
-    return [damage.path.name for damage, kept in damaged.repair(paths, cost) if kept.exists()]
+    return [
+        damage.path.name
+        for damage, kept in damaged.repair(paths, cost)
+        if kept is None or kept.exists()
+    ]
 
 
 def delivered(paths: TeamPaths, name: str) -> list[str]:
@@ -144,3 +148,34 @@ def test_damaged_tasks_stay_and_are_named(paths: TeamPaths) -> None:
     assert repaired(paths) == []
     [sentence] = damaged.find_damaged_tasks(paths)
     assert "tasks/1.json is damaged" in sentence
+
+
+def test_mail_without_an_id_keeps_the_one_it_was_taken_with(paths: TeamPaths) -> None:
+    """So a conversation that has had some of it takes that for the same."""
+    paths.inbox("bob").write_text('{"content": "one"}\n{"content": "two"}\n')
+    first = Mailbox(paths, "bob").take()
+    header, _, rest = paths.taken("bob").read_bytes().partition(b"\n")
+    paths.taken("bob").write_bytes(header.replace(b'"at"', b'"to"') + b"\n" + rest)
+    assert repaired(paths) == ["bob.taken.jsonl"]
+    again = Mailbox(paths, "bob").take()
+    assert [m.id for m in again.messages] == [m.id for m in first.messages]
+
+
+def test_a_ledger_that_is_gone_is_counted_from_the_conversations(paths: TeamPaths) -> None:
+    """As after a repair that was interrupted: the limits do not begin at nothing."""
+    known = Replied(model="known", usage=USAGE)
+    transcript = paths.transcript("bob")
+    Transcript(transcript).append(known)
+    odd = known.encode().replace(b'"input_tokens": 10', b'"input_tokens": null')
+    transcript.write_bytes(transcript.read_bytes() + odd)
+    Transcript(paths.transcript("user")).append(Delivered())
+    assert repaired(paths) == ["ledger.jsonl"]
+    used = Ledger(paths.ledger).read().used
+    assert [(name, account.calls) for name, account in used.items()] == [("bob", 1)]
+
+
+def test_a_folder_in_the_place_of_a_file_is_put_aside(paths: TeamPaths) -> None:
+    paths.taken(TEAMD).mkdir()
+    paths.ledger.mkdir()
+    assert repaired(paths) == ["teamd.taken.jsonl", "ledger.jsonl"]
+    assert repaired(paths) == []

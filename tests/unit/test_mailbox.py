@@ -168,5 +168,5 @@ def test_a_foreign_line_over_the_limit_is_rejected(paths: TeamPaths) -> None:
 def test_a_damaged_taken_file_is_a_sentence(box: Mailbox, paths: TeamPaths, content: bytes) -> None:
     """It is never written in place; so it was edited, or the disk has failed."""
     paths.taken("bob").write_bytes(content)
-    with pytest.raises(StoreError, match="is damaged; `teamd restart` puts it aside"):
+    with pytest.raises(StoreError, match="is damaged; `teamd restart` sets it aside"):
         box.take()

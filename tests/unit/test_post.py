@@ -47,11 +47,18 @@ def to(name: str, sender: str = "bob") -> Message:
     return Message(sender=sender, to=name, content="x")
 
 
+def written(paths: TeamPaths) -> list[str]:
+    """The files with mail; the lead's is always there."""
+    there = {file.name: file.stat().st_size for file in paths.inboxes.iterdir()}
+    assert "lead.jsonl" in there
+    return [name for name, size in there.items() if size]
+
+
 @pytest.mark.parametrize("name", ["Alice", "alice", "ALICE@default"])
 def test_a_name_is_found_however_it_is_written(post: Post, paths: TeamPaths, name: str) -> None:
     """An inbox of its own for `alice` would never be read."""
     assert post.send(to(name)) == Sent("Alice")
-    assert [file.name for file in paths.inboxes.iterdir()] == ["Alice.jsonl"]
+    assert written(paths) == ["Alice.jsonl"]
     assert post.inbox(name).peek()[0].to == "Alice"
 
 
@@ -61,7 +68,7 @@ def test_an_unknown_name_is_told_who_there_is_and_nothing_is_written(
 ) -> None:
     with pytest.raises(UnknownTeammate, match="the team is: Alice, bob, gone, broken, resting"):
         post.send(to(name))
-    assert list(paths.inboxes.iterdir()) == []
+    assert written(paths) == []
 
 
 @pytest.mark.parametrize("name", ["lead", "user", "LEAD", "lead@default"])
@@ -73,7 +80,7 @@ def test_the_person_is_the_lead(post: Post, name: str) -> None:
 def test_what_is_nobody_takes_no_mail(post: Post, paths: TeamPaths, name: str) -> None:
     with pytest.raises(BadName, match="it takes no mail"):
         post.send(to(name))
-    assert list(paths.inboxes.iterdir()) == []
+    assert written(paths) == []
 
 
 @pytest.mark.parametrize(
@@ -107,8 +114,6 @@ def test_what_an_agent_that_leads_no_more_left_is_the_persons_too(
     post: Post, paths: TeamPaths, leader: Status | None, boxes: list[str]
 ) -> None:
     """Mail to `user` would lie unseen until there is such an agent again."""
-    assert [box.owner for box in post.persons()] == ["lead"]
-    paths.inbox("user").touch()
     if leader is not None:
         lead = Member(name="lead", agent_id="lead@default", role="lead", status=leader)
         Roster(paths).update(lambda team: team.with_member(lead))

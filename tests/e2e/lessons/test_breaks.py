@@ -31,7 +31,7 @@ def test_inbox_eats_no_mail_of_the_lead(project: Project) -> None:
         assert "For the agent." in project.do("teamctl", "inbox", "lead")
     assert project.mail("lead") == waiting
     project.start()
-    wait_until(lambda: "For the agent." in project.asked("lead")[-1].asked.last_text)
+    wait_until(lambda: "For the agent." in project.asked("lead", least=1)[-1].asked.last_text)
 
 
 def test_mail_for_the_person_is_seen_after_the_agent_that_led_has_gone(project: Project) -> None:
@@ -83,9 +83,9 @@ def test_an_idle_teammate_is_not_taken_for_dead(project: Project) -> None:
     project.do("teamctl", "chat", "Have bob again.")
     project.wait_for("bob", "idle", turns=2)
     assert project.records("lead", "result")[1]["content"] == "bob (tester): idle"
-    assert "one that is idle is not dead" in project.asked("lead")[0].asked.system
+    assert "one that is idle is not dead" in project.asked("lead", least=1)[0].asked.system
     assert project.member("bob")["pid"] == pid
-    assert project.asked("bob")[1].asked.heard.count("Wait.") == 2
+    assert project.asked("bob", least=2)[1].asked.heard.count("Wait.") == 2
     members = json.loads(project.paths.config.read_bytes())["members"]
     assert [m["name"] for m in members] == ["lead", "bob"]
 
@@ -98,7 +98,7 @@ def test_the_compacted_lead_knows_its_team(project: Project) -> None:
     project.wait_for("bob", "idle")
     project.do("teamctl", "chat", stdin="/compact\nWho is there?\n")
     wait_until(lambda: project.records("lead", "summary"), what="the summary")
-    heard = project.asked("lead")[-1].asked.heard
+    heard = project.asked("lead", least=1)[-1].asked.heard
     assert "<summary>\nWe talked.\n</summary>" in heard
     assert "Your teammates:\n- bob (tester): idle\n" in heard
     assert "You are 'lead', role: lead, a member of the team 'default'" in heard
@@ -111,7 +111,9 @@ def test_the_person_answers_for_the_agent_that_leads(project: Project) -> None:
     plan = ("submit_plan", {"plan": "One step."})
     project.stage.act("pat", told(("Act", use(plan)), ('approve="true"', say("I act."))))
     project.do("teamctl", "spawn", "pat", "coder", "Act.", "--plan", "--wait")
-    wait_until(lambda: "One step." in project.asked("lead")[-1].asked.heard, what="it has come")
+    wait_until(
+        lambda: "One step." in project.asked("lead", least=1)[-1].asked.heard, what="it has come"
+    )
     (asked,) = json.loads(project.do("teamctl", "requests", "--json"))["requests"]
     review = ("review_plan", {"request_id": asked["id"], "approve": False})
     project.do("teamctl", "approve", asked["id"])
@@ -161,4 +163,4 @@ def test_an_agent_that_leads_and_is_paused_says_so_and_goes_on(project: Project)
     settings.write_text("")
     project.do("teamctl", "resume", "lead")
     project.wait_for("lead", "idle", turns=1)
-    assert "And now?" in project.asked("lead")[-1].asked.heard
+    assert "And now?" in project.asked("lead", least=1)[-1].asked.heard

@@ -47,7 +47,7 @@ def test_teammate(team: Project) -> None:
     for words in ("oak", "elm", "ash", "That was turn 1.", "That was turn 3.", "Which words?"):
         assert words in asked[-1].heard
     team.do("teamctl", "spawn", "theo", "clerk", "Which words?", "--wait")
-    assert "oak" not in team.asked("theo")[0].asked.heard, "its own conversation"
+    assert "oak" not in team.asked("theo", least=1)[0].asked.heard, "its own conversation"
 
 
 def test_roster(team: Project) -> None:
@@ -81,7 +81,7 @@ def test_identity(team: Project) -> None:
     for name in ("ida", "ina"):
         team.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
         team.wait_for(name, "idle")
-        assert f"{name}@default" in team.asked(name)[0].asked.system
+        assert f"{name}@default" in team.asked(name, least=1)[0].asked.system
     ida, ina = team.member("ida"), team.member("ina")
     assert (ida["agent_id"], ina["agent_id"]) == ("ida@default", "ina@default")
     assert ida["color"] != ina["color"], "who came next to each other can be told apart"
@@ -93,7 +93,9 @@ def test_identity(team: Project) -> None:
     shown_in_colour = team.run("teamctl", "team", env={"FORCE_COLOR": "1"}).stdout
     assert f"\x1b[{code}mida" in shown_in_colour
     assert team.do("teamctl", "send", "ida@default", "Are you it?") == "sent to ida\n"
-    wait_until(lambda: "Are you it?" in team.asked("ida")[-1].asked.last_text, what="she reads it")
+    wait_until(
+        lambda: "Are you it?" in team.asked("ida", least=1)[-1].asked.last_text, what="she reads it"
+    )
 
 
 def test_rounds(team: Project) -> None:
@@ -107,7 +109,7 @@ def test_rounds(team: Project) -> None:
     team.stage.act("rob", lambda _: say("Now I have an end."))
     team.do("teamctl", "send", "rob", "Go on.")
     team.wait_for("rob", "idle", turns=51)
-    assert "Go on." in team.asked("rob")[-1].asked.last_text
+    assert "Go on." in team.asked("rob", least=1)[-1].asked.last_text
 
 
 def test_compaction(tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ def test_compaction(tmp_path: Path) -> None:
 
         kinds = [record["record"] for record in project.records("alice")]
         assert kinds.index("cleared") < kinds.index("summary")
-        first, later = project.asked("alice")[0], cramped.summarised(project)[0]
+        first, later = project.asked("alice", least=1)[0], cramped.summarised(project)[0]
         assert "I have come through" in later.asked.heard, "the summary is the model's"
         assert "step 1\n" not in later.asked.heard
         known = "You are 'alice', role: stepper, a member of the team 'default' (alice@default)."

@@ -57,8 +57,8 @@ def test_teammates_tools(project: Project) -> None:
     _begin_with_skill_and_pal(project)
     project.do("teamctl", "spawn", "tom", "clerk", "Use them.")
     wait_until((project.folder / "busy-tom").exists, what="he has used them")
-    assert inputs(project.asked("tom")[0]) == TEAMMATE
-    _assert_used(project, project.asked("tom")[1])
+    assert inputs(project.asked("tom", least=1)[0]) == TEAMMATE
+    _assert_used(project, project.asked("tom", least=2)[1])
     _assert_it_leaves(project, "tom")
     assert project.records("tom", "result")[-1]["content"] == "approved; you are shut down now"
     assert used(project, "tom") == set(TEAMMATE)
@@ -96,8 +96,8 @@ def test_leads_tools(project: Project) -> None:
     _begin_with_skill_and_pal(project)
     project.do("teamctl", "chat", "Lead them.")
     wait_until(lambda: project.member("wes"), what="wes is there")
-    assert inputs(project.asked("lead")[0]) == LEAD
-    _assert_used(project, project.asked("lead")[1])
+    assert inputs(project.asked("lead", least=1)[0]) == LEAD
+    _assert_used(project, project.asked("lead", least=2)[1])
     project.do("teamctl", "spawn", "pat", "coder", "Act by plan.", "--plan")
     wait_until((project.folder / "busy-lead").exists, timeout_seconds=60, what="the story")
 
@@ -108,7 +108,9 @@ def test_leads_tools(project: Project) -> None:
     begun = ("the team web is there", "It is 42.", "job_id: 2", "tess (tester) is at work")
     assert [words in text for words, text in zip(begun, done, strict=False)] == [True] * 4
     assert "pal (friend): idle" in done[5]
-    assert '<background-job job_id="2" state="done">' in project.asked("lead")[-1].asked.heard
+    assert (
+        '<background-job job_id="2" state="done">' in project.asked("lead", least=1)[-1].asked.heard
+    )
     _assert_it_leaves(project, "lead")
     assert used(project, "lead") == set(LEAD)
     assert not [r for r in project.records("lead", "result") if r["is_error"]]
@@ -148,7 +150,7 @@ def test_one_task_tool_three_modes(project: Project) -> None:
         ["job 2: stopped: task: Never end."],
     ]
     project.wait_for("wim", "idle")
-    assert "Keep watch." in project.asked("wim")[0].asked.last_text
+    assert "Keep watch." in project.asked("wim", least=1)[0].asked.last_text
     for one in project.asked("subagent"):
         leading = {"send_message", "submit_plan", "claim_task"} | (set(LEAD) - set(ALL))
         assert not leading & set(one.asked.tools)
@@ -172,8 +174,8 @@ def _assert_used(project: Project, accepted: Accepted) -> None:
         assert words in result.text
     assert (project.folder / "made").read_text() == "made by bash\n"
     assert (project.folder / "written").read_text() == "new"
-    wait_until(lambda: "Hello!" in project.asked("pal")[-1].asked.heard, what="the mail")
-    assert 'summary="a greeting"' in project.asked("pal")[-1].asked.heard
+    wait_until(lambda: "Hello!" in project.asked("pal", least=1)[-1].asked.heard, what="the mail")
+    assert 'summary="a greeting"' in project.asked("pal", least=1)[-1].asked.heard
 
 
 def _assert_it_leaves(project: Project, name: str) -> None:

@@ -17,8 +17,10 @@ from teamd.store.paths import TeamPaths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.agent.conversation.conversation import Conversation
     from teamd.programs.program import Sink
     from teamd.store.ledger import Ledger
+    from teamd.store.post import Post
 
 _LONG: Final = 1 << 20
 
@@ -28,14 +30,20 @@ def create(paths: TeamPaths) -> None:
     paths.create()
 
 
+def serve(paths: TeamPaths) -> None:
+    """Be the team's supervisor for a moment."""
+    from teamd.store import running
+
+    running.claim(paths)
+
+
 def go_on(paths: TeamPaths) -> None:
     """Add a task and send mail in a team directory that was found, as a command does."""
     from teamd.store import places
     from teamd.store.board import Board
-    from teamd.store.post import Post
 
     found = places.existing(str(paths.root))
-    Board(found, Post(found, durable=True, max_bytes=_LONG), "lead").add("x")
+    Board(found, _post(found), "lead").add("x")
     put(found, "lead", "hi")
 
 
@@ -71,11 +79,9 @@ def take_only(paths: TeamPaths) -> None:
 
 def talk(paths: TeamPaths) -> None:
     """Read mail as a teammate does, whose conversation knows what it has had."""
-    from teamd.agent.conversation.conversation import Conversation
     from teamd.store.mailbox import Mailbox
-    from teamd.transcript.file import Transcript
 
-    conversation = Conversation(Transcript(paths.transcript("bob")))
+    conversation = _bob(paths)
     box = Mailbox(paths, "bob")
     batch = box.take()
     if fresh := [message for message in batch.messages if not conversation.has_seen(message)]:
@@ -83,23 +89,78 @@ def talk(paths: TeamPaths) -> None:
     box.done(batch)
 
 
-def enlist(paths: TeamPaths) -> None:
-    """Put bob into the roster."""
+def enlist(paths: TeamPaths, status: str = "idle") -> None:
+    """Put bob, who works by plan, into the roster, or change what it says of him."""
     from teamd.states import Status
     from teamd.store.roster import Member, Roster
 
-    bob = Member(name="bob", role="clerk", agent_id="bob@default", status=Status.IDLE)
+    bob = Member(name="bob", role="clerk", agent_id="bob@x", status=Status(status), plan=True)
     Roster(paths).update(lambda team: team.with_member(bob))
 
 
+def reign(paths: TeamPaths) -> None:
+    """Read the roster as a supervisor does that starts."""
+    from teamd.journal import Journal
+    from teamd.supervisor.roster_writer import RosterWriter
+
+    RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
+
+
 def ask(paths: TeamPaths) -> None:
-    """Have bob submit a plan."""
+    """Have bob submit a plan for his task."""
     from teamd.approvals.approval import Approval, Kind
     from teamd.approvals.store import Approvals
+
+    task = _bob(paths).task
+    plan = Approval(
+        id="abcdef", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0, task=task
+    )
+    Approvals(paths, _post(paths)).ask(plan)
+
+
+def act(paths: TeamPaths) -> None:
+    """Have bob act, which he may only once his plan is approved."""
+    from teamd.agent.plans import Plans
+    from teamd.approvals.store import Approvals
+    from teamd.store.roster import Roster
+
+    approvals, team = Approvals(paths, _post(paths)), Roster(paths).read()
+    plans = Plans(name="bob", conversation=_bob(paths), approvals=approvals, team=lambda: team)
+    assert plans.refusal("bash") is None
+
+
+def repeat(paths: TeamPaths) -> None:
+    """Put again what somebody who died may not have put."""
+    from teamd.approvals.store import Approvals
+
+    assert list(Approvals(paths, _post(paths)).repeat())
+
+
+def add_once(paths: TeamPaths) -> None:
+    """Add a task by a call that may be repeated."""
+    from teamd.store.board import Board
+
+    Board(paths, _post(paths), "bob").add("x", key="once")
+
+
+def flush(paths: TeamPaths) -> None:
+    """Tell of changes to the board of which nobody was told."""
+    from teamd.store.board import Board
+
+    assert Board(paths, _post(paths), "lead").flush()
+
+
+def _bob(paths: TeamPaths) -> Conversation:
+    from teamd.agent.conversation.conversation import Conversation
+    from teamd.transcript.file import Transcript
+
+    return Conversation(Transcript(paths.transcript("bob")))
+
+
+def _post(paths: TeamPaths) -> Post:
     from teamd.store.post import Post
 
-    plan = Approval(id="abcdef", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0)
-    Approvals(paths, Post(paths, durable=True, max_bytes=_LONG)).ask(plan)
+    return Post(paths, durable=True, max_bytes=_LONG)
 
 
 def limit(paths: TeamPaths) -> None:
@@ -172,6 +233,24 @@ def damage(paths: TeamPaths) -> None:
     os.close(fd)
 
 
+def note_call(paths: TeamPaths) -> None:
+    """Write down what the model replied, and what that took."""
+    from teamd.tokens import Usage
+    from teamd.transcript.file import Transcript
+    from teamd.transcript.records import Replied
+
+    reply = Replied(model="m", usage=Usage(input_tokens=1, output_tokens=1))
+    Transcript(paths.transcript("bob")).append(reply)
+
+
+def damage_ledger(paths: TeamPaths) -> None:
+    """Write rubbish over the beginning of the ledger."""
+    fd = os.open(paths.ledger, os.O_RDWR)
+    os.pwrite(fd, b"?", 0)
+    os.fsync(fd)
+    os.close(fd)
+
+
 def mend(paths: TeamPaths) -> None:
     """Put damaged files aside, as a start does."""
     from teamd.damaged import repair
@@ -183,19 +262,27 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
     deed.__name__: deed
     for deed in (
         create,
+        serve,
         go_on,
         put,
         take,
         take_only,
         talk,
         enlist,
+        reign,
         ask,
+        act,
+        repeat,
+        add_once,
+        flush,
         limit,
         call,
         call_and_replace,
         begin_job,
         remove,
         damage,
+        note_call,
+        damage_ledger,
         mend,
     )
 }

@@ -125,10 +125,10 @@ class Disk:
 
     Args:
         before: what stood there, safely, before the recording began.
-        ignored: tells of the line of the program that asked for a sync whether it is left out.
+        ignored: a line of the program that syncs nothing.
     """
 
-    def __init__(self, before: State, ignored: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(self, before: State, ignored: str = "") -> None:
         self._nodes: list[File | Folder] = [Folder()]
         self._numbers: dict[int, int] = {}  # by inode, as it is now: inodes come back
         self._ignored = ignored
@@ -159,9 +159,9 @@ class Disk:
                 folder.change({name: None})
             case "mkdir", ():
                 self._name(place, self._add(Folder()))
-            case (("sync" | "syncdir"), (inode, site)):
+            case (("sync" | "syncdir"), (inode, sites)):
                 node = self._find(place) if call == "syncdir" else self._file(place, inode)
-                if self._ignored(site) or not node.pending:
+                if self._ignored in sites or not node.pending:
                     return False
                 node.sync()
             case _:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.approvals.approval import Verdict
 from teamd.approvals.store import Approvals
 from teamd.damaged import repair
 from teamd.errors import TeamError
@@ -20,11 +21,15 @@ from teamd.store.roster import Roster
 from teamd.transcript.decoding import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from teamd.store.tasks import Task
 
 _RANKS: Final = ("pending", "in_progress", "completed", "deleted")
 PERSON: Final = (LEAD, USER)
+
+Standing = tuple[str, dict[str, Any]]  # a message, and whose
 
 
 @dataclass(slots=True)
@@ -34,39 +39,50 @@ class Told:
     Attributes:
         sent: contents by receiver; each content is unique.
         spawned: names whose `spawn` succeeded.
-        shut: those whose shutdown did, and whom nobody has wanted back since.
-        tasks: the least that is to be of each task: its status, its version.
+        up: those of them whom nobody has wanted to end since.
+        shut: those whose shutdown succeeded, and whom nobody has wanted back since.
+        tasks: the least that is to be of each task: its status, its version; its subject, owner.
         answered: the verdict by request.
+        plans: the requests that somebody knows to be asked.
+        opened: those on whose approval somebody has acted.
         asked: how many model calls the server has accepted.
         ran: the labels of commands that have run.
         jobs: background jobs whose number was told, by the teammate.
         removed: whether the team is gone.
+        damaged: whether somebody damaged a file, beside what a power cut does.
         garbage: lines that are no message, by the inbox that they were put into.
     """
 
     sent: set[tuple[str, str]] = field(default_factory=set)
     spawned: set[str] = field(default_factory=set)
+    up: set[str] = field(default_factory=set)
     shut: set[str] = field(default_factory=set)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     answered: dict[str, str] = field(default_factory=dict)
+    plans: set[str] = field(default_factory=set)
+    opened: set[str] = field(default_factory=set)
     asked: int = 0
     ran: Counter[str] = field(default_factory=Counter)
     jobs: set[tuple[str, str]] = field(default_factory=set)
     removed: bool = False
+    damaged: bool = False
     garbage: set[tuple[str, str]] = field(default_factory=set)
 
     def hear(self, facts: dict[str, Any]) -> None:  # noqa: C901 -- one case a fact
         """Take a mark into account."""
         for key, value in facts.items():
             match key:
-                case "sent":
-                    self.sent.add((value[0], value[1]))
-                case "wanted":
-                    self.shut.discard(value)
+                case "sent" | "garbage" | "jobs":
+                    getattr(self, key).add(tuple(value))
+                case "shut" | "plans" | "opened":
+                    getattr(self, key).add(value)
                 case "spawned":
                     self.spawned.add(value)
-                case "shut":
-                    self.shut.add(value)
+                    self.up.add(value)
+                case "wanted":
+                    self.shut.discard(value)
+                case "unwanted":
+                    self.up.discard(value)
                 case "task":
                     self.tasks.setdefault(value["id"], {}).update(value)
                 case "answered":
@@ -75,12 +91,8 @@ class Told:
                     self.asked += 1
                 case "ran":
                     self.ran[value] += 1
-                case "job":
-                    self.jobs.add((value[0], value[1]))
-                case "removed":
-                    self.removed = True
-                case "garbage":
-                    self.garbage.add((value[0], value[1]))
+                case "removed" | "damaged":
+                    setattr(self, key, value)
 
 
 class Judge:
@@ -91,29 +103,48 @@ class Judge:
     Args:
         root: the team directory.
         told: what must hold.
+
+    Attributes:
+        sent_across: what senders here were told is sent to other teams: team, receiver, content.
     """
 
     def __init__(self, root: Path, told: Told) -> None:
         self._paths = TeamPaths(root)
         self._told = told
+        self.sent_across: set[tuple[str, str, str]] = set()
+        self._sent: set[tuple[str, str]] = set(told.sent)
         self._records = {
             path.stem: list(_records(path)) for path in self._paths.transcripts.glob("*.jsonl")
         }
+        self._hear_senders()
 
-    def complaints(self) -> list[str]:
-        """Return what does not hold, in a line each."""
+    def complaints(self, sent: Iterable[tuple[str, str]] = ()) -> list[str]:
+        """Return what does not hold, in a line each.
+
+        Args:
+            sent: what senders in other teams were told is sent here: receiver, content.
+        """
+        self._sent |= set(sent)
         if self._told.removed:
             return ["the team is there again"] if self._paths.root.is_dir() else []
         if not self._paths.root.is_dir():
             return ["the team is gone"] if self._told != Told() else []
         try:
-            for _ in repair(self._paths, lambda *_: None):
-                pass  # as a start does
+            found = [] if self._told.damaged else list(self._ledger())
+            for damage, _ in repair(self._paths, lambda *_: None):  # as a start does
+                found += [] if self._told.damaged else self._wrongly_damaged(damage.path)
+            mail = list(self._all_mail())
+            post = Post(self._paths, durable=False, max_bytes=1 << 20)
+            self._tasks = Board(self._paths, post, LEAD).read()
+            self._approvals = Approvals(self._paths, post)
             return [
-                *self._mail(),
+                *found,
+                *self._mail(mail),
                 *self._roster(),
                 *self._board(),
-                *self._approvals(),
+                *self._mail_of_tasks(mail),
+                *self._questions(),
+                *self._mail_of_questions(mail),
                 *self._ledger(),
                 *self._jobs(),
                 *self._commands(),
@@ -121,9 +152,14 @@ class Judge:
         except TeamError as error:
             return [f"it cannot be read: {error}"]
 
-    def _mail(self) -> Iterator[str]:
-        there = Counter(self._standing())
-        for to, content in self._promised():
+    @staticmethod
+    def _wrongly_damaged(path: Path) -> list[str]:
+        """What a power cut damages is taken mail without a line that anybody was told of."""
+        return [f"{path.name} is damaged"] if path.name == "ledger.jsonl" else []
+
+    def _mail(self, standing: Iterable[Standing]) -> Iterator[str]:
+        there = Counter((box, mail["content"]) for box, mail in standing if not _is_repeated(mail))
+        for to, content in self._sent:
             count = there[self._box(to), content]
             if count != 1:
                 yield f"{content!r} to {to} stands {count} times"
@@ -136,9 +172,8 @@ class Judge:
             if kept.count(line) != 1:
                 yield f"the line {line!r} to {to} is kept {kept.count(line)} times"
 
-    def _promised(self) -> set[tuple[str, str]]:
-        """All mail whose sender was told that it is sent, agents by what their transcripts say."""
-        found = set(self._told.sent)
+    def _hear_senders(self) -> None:
+        """Note all mail whose sender was told that it is sent, agents by what they have read."""
         for records in self._records.values():
             calls: dict[str, Any] = {}
             for record in records:
@@ -146,25 +181,26 @@ class Judge:
                     calls = {b["id"]: b for b in record["content"] if b["type"] == "tool_use"}
                 elif record.get("record") == "result" and record["content"].startswith("sent to"):
                     given = calls[record["tool_use_id"]]["input"]
-                    if "@" not in given["to"]:
-                        found.add((given["to"], given["content"]))
-        return found
+                    to, _, team = given["to"].partition("@")
+                    if team:
+                        self.sent_across.add((team, to, given["content"]))
+                    else:
+                        self._sent.add((to, given["content"]))
 
-    def _standing(self) -> Iterator[tuple[str, str]]:
+    def _all_mail(self) -> Iterator[Standing]:
         """Every message that stands in a conversation, or will once its owner has read."""
         person = Roster(self._paths).read().person if self._paths.config.exists() else LEAD
         names = {path.stem.partition(".")[0] for path in self._paths.inboxes.glob("*.jsonl")}
         for name in sorted(names - {TEAMD}):
             kept = USER if name == LEAD and person == LEAD else name
-            for message in self._fresh(name, self._records.get(kept, [])):
-                yield self._box(name), message
+            for mail in self._fresh(name, self._records.get(kept, [])):
+                yield self._box(name), mail
         for name, records in self._records.items():
             for record in records:
                 for mail in _mail_in(record):
-                    if not _is_repeated(mail):
-                        yield self._box(name), mail["content"]
+                    yield self._box(name), mail
 
-    def _fresh(self, name: str, kept: list[dict[str, Any]]) -> Iterator[str]:
+    def _fresh(self, name: str, kept: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Read as a new process of the owner does: take, keep what is new, be done."""
         known = {_gist(mail) for record in kept for mail in _mail_in(record)}
         box = Mailbox(self._paths, name)
@@ -172,8 +208,7 @@ class Judge:
             for mail in (message.to_json() for message in batch.messages):
                 if _gist(mail) not in known:
                     known.add(_gist(mail))
-                    if not _is_repeated(mail):
-                        yield mail["content"]
+                    yield mail
             box.done(batch)
 
     @staticmethod
@@ -190,29 +225,79 @@ class Judge:
                 yield f"{name} was spawned and is no member"
             elif name in self._told.shut and member.status is not Status.SHUTDOWN:
                 yield f"{name} was shut down and is {member.status}"
+            elif name in self._told.up and member.status is Status.SHUTDOWN:
+                yield f"{name} was spawned and is {member.status}"
 
     def _board(self) -> Iterator[str]:
-        post = Post(self._paths, durable=False, max_bytes=1 << 20)
-        tasks = Board(self._paths, post, LEAD).read()
-        yield from tasks.damaged.values()
+        yield from self._tasks.damaged.values()
         for task_id, least in self._told.tasks.items():
-            task = tasks.by_id.get(task_id)
+            task = self._tasks.by_id.get(task_id)
             if task is None:
                 yield f"task {task_id} is gone"
-                continue
-            if _RANKS.index(task.status) < _RANKS.index(least.get("status", "pending")):
-                yield f"task {task_id} is {task.status}, and was {least['status']}"
-            version = int(task.description.removeprefix("version ") or 0)
-            if version < least.get("version", 0):
-                yield f"task {task_id} has version {version}, and had {least['version']}"
+            else:
+                yield from self._task(task, least)
 
-    def _approvals(self) -> Iterator[str]:
-        approvals = Approvals(self._paths, Post(self._paths, durable=False, max_bytes=1 << 20))
-        for request, verdict in self._told.answered.items():
-            found = approvals.find(request)
-            if found is None or str(found.status) != verdict:
-                stands = found and found.status
-                yield f"request {request} was {verdict} and is {stands}"
+    @staticmethod
+    def _task(task: Task, least: dict[str, Any]) -> Iterator[str]:
+        if _RANKS.index(task.status) < _RANKS.index(least.get("status", "pending")):
+            yield f"task {task.id} is {task.status}, and was {least['status']}"
+        for key in ("subject", "owner"):
+            if least.get(key, getattr(task, key)) != getattr(task, key):
+                yield f"task {task.id} has {key} {getattr(task, key)!r}, not {least[key]!r}"
+        version = int(task.description.removeprefix("version ") or 0)
+        if version < least.get("version", 0):
+            yield f"task {task.id} has version {version}, and had {least['version']}"
+
+    def _mail_of_tasks(self, standing: Iterable[Standing]) -> Iterator[str]:
+        """What mail says of the board, and does not stand there."""
+        for box, mail in standing:
+            if "task_id" not in mail:
+                continue
+            task = self._tasks.by_id.get(mail["task_id"])
+            if task is None:
+                yield f"{box} was told of task {mail['task_id']}, which is gone"
+            elif " gave you task " in mail["content"] and task.owner.lower() != box:
+                yield f"{box} was given task {task.id}, which is of {task.owner!r}"
+
+    def _questions(self) -> Iterator[str]:
+        asked = dict.fromkeys(self._told.plans | self._plans_asked())
+        approved = dict.fromkeys(self._told.opened, "approved")  # and acted on
+        for request, verdict in {**asked, **approved, **self._told.answered}.items():
+            found = self._approvals.find(request)
+            if found is None:
+                yield f"request {request} was asked and is gone"
+            elif verdict is not None and str(found.status) != verdict:
+                yield f"request {request} was {verdict} and is {found.status}"
+
+    def _mail_of_questions(self, standing: Iterable[Standing]) -> Iterator[str]:
+        """What mail says of a plan, and does not stand in its file; or what nobody was told."""
+        told = Counter[tuple[str, str]]()
+        for box, mail in standing:
+            if not mail["type"].startswith("plan_approval_"):
+                continue
+            request = mail["request_id"]
+            found = self._approvals.find(request)
+            if found is None:
+                yield f"{box} was told of plan {request}, which is gone"
+            elif "approve" in mail:
+                told[request, box] += 1
+                if (found.status is Verdict.APPROVED) is not mail["approve"]:
+                    yield f"{box} was told approve={mail['approve']} of a plan {found.status}"
+        for request in self._told.answered:
+            found = self._approvals.find(request)
+            if found is not None and told[request, found.asker] != 1:
+                yield f"{found.asker} was told {told[request, found.asker]} times of {request}"
+
+    def _plans_asked(self) -> set[str]:
+        """The requests of which a model has read that they are with the lead."""
+        return {
+            record["content"].split()[1]
+            for records in self._records.values()
+            for record in records
+            if record.get("record") == "result"
+            and record["content"].startswith("plan ")
+            and " is with the lead" in record["content"]
+        }
 
     def _ledger(self) -> Iterator[str]:
         if self._told.asked:

@@ -14,13 +14,13 @@ from tests.process.powercut.disk import MODELS, Disk, State, put_state
 from tests.process.powercut.judge import Judge, Told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from random import Random
 
     from tests.process.powercut.disk import Record
 
 TEAMS: Final = {"": ".team", "web": ".teams/web", "deep": "deep/er/.team"}
-FOREIGN: Final = "nobody's"  # a sync of a program that is not ours
+_SHOWN: Final = 5
 _SHARED_MEMORY: Final = Path("/dev/shm")
 
 
@@ -67,7 +67,8 @@ class Tally:
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{label} {count}" for label, count in self.states.items())
-        return f"{self.states.total()} distinct states ({kinds}), {len(self.complaints)} bad"
+        bad = "".join(f"\n{cut}: {lines}" for cut, lines in self.complaints[:_SHOWN])
+        return f"{self.states.total()} distinct states ({kinds}), {len(self.complaints)} bad{bad}"
 
 
 def cuts(
@@ -78,7 +79,6 @@ def cuts(
     chance: Random,
     mixed: int,
     share: float = 1.0,
-    ignored: Callable[[str], bool] = lambda _: False,
 ) -> Iterator[Cut]:
     """Yield every distinct state, by each of the models and so many mixtures, moment by moment.
 
@@ -87,7 +87,7 @@ def cuts(
     `facts` knows at each of them what had been told by then; a state that comes again when more
     has been told is another one.
     """
-    disk = Disk(before, ignored)
+    disk = Disk(before)
     seen: set[int] = set()
     heard = 0
     for number, record in enumerate(records):
@@ -118,10 +118,16 @@ class Court:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
         put_state(self._folder, cut.state)
+        judges = {
+            team: Judge(self._folder / TEAMS[team], told) for team, told in facts.told.items()
+        }
+        across = {sent for judge in judges.values() for sent in judge.sent_across}
         return [
             f"{team or 'the first team'}: {line}"
-            for team, told in facts.told.items()
-            for line in Judge(self._folder / TEAMS[team], told).complaints()
+            for team, judge in judges.items()
+            for line in judge.complaints(
+                {(to, text) for where, to, text in across if where == team}
+            )
         ]
 
 
@@ -148,7 +154,8 @@ def judge_all(found: Iterable[Cut], facts: Facts, *, most_complaints: int = 20) 
 
 def sites(records: Iterable[Record]) -> list[str]:
     """Return the lines of the program that asked for a sync."""
-    return sorted({record[4] for record in records if record[1] in ("sync", "syncdir")} - {FOREIGN})
+    syncs = (record for record in records if record[1] in ("sync", "syncdir"))
+    return sorted({site for record in syncs for site in record[4]})
 
 
 def cuts_without(
@@ -161,7 +168,7 @@ def cuts_without(
     share: float,
 ) -> Iterator[Cut]:
     """Yield the states that are only possible where one line of the program syncs nothing."""
-    disk, other = Disk(before), Disk(before, site.__eq__)
+    disk, other = Disk(before), Disk(before, site)
     seen: set[int] = set()
     heard = 0
     for number, record in enumerate(records):

@@ -179,11 +179,12 @@ class Play:
 
     def add_task(self) -> None:
         """Add a task to the board."""
-        ended = self.run("teamctl", "task", "add", self.label("task"), "--json")
+        subject = self.label("task")
+        ended = self.run("teamctl", "task", "add", subject, "--json")
         if ended.status == 0:
             task = json.loads(ended.stdout)["id"]
             self._versions[task] = 0
-            self.recording.mark(task={"id": task})
+            self.recording.mark(task={"id": task, "subject": subject})
 
     def change_task(self) -> None:
         """Change one; repeated, where the command was killed, since nobody knows."""
@@ -234,6 +235,7 @@ class Play:
             return use(("shutdown_response", {"request_id": asked[0], "approve": True}))
 
         self.project.stage.act(name, agree)
+        self.recording.mark(unwanted=name)
         if self.run("teamctl", "shutdown", name, "--timeout", "20").status == 0:
             self.recording.mark(shut=name)
         self.project.stage.act(name, self._answer)

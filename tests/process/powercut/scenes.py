@@ -49,7 +49,7 @@ class Scene:
         self._see(argv, self._recording.project.run(*argv).status, killed=killed, **told)
 
     def append(self, *contents: str, garbage: str = "") -> None:
-        """Have another program put messages without ids into an inbox, behind a bad line."""
+        """Have another program put messages without ids into bob's inbox, behind a bad line."""
         lines = [json.dumps({"from": "script", "content": content}) for content in contents]
         text = "".join(f"{line}\n" for line in [garbage, *lines] if line)
         self._recording.append(self._root / "inbox/bob.jsonl", text)
@@ -57,6 +57,15 @@ class Scene:
             self._recording.mark(sent=("bob", content))
         if garbage:
             self._recording.mark(garbage=("bob", garbage))
+
+    def begin(self, name: str, content: str) -> None:
+        """Have another program make an inbox with a message in it, which may be lost."""
+        line = json.dumps({"from": "script", "content": content})
+        self._recording.append(self._root / f"inbox/{name}.jsonl", f"{line}\n")
+
+    def tell(self, **told: Any) -> None:
+        """Note what somebody knows from here on."""
+        self._recording.mark(**told)
 
     def kill_at(self, call: str, path: str, when: str = "before") -> None:
         """Have the next process that comes there die."""
@@ -80,6 +89,7 @@ def a_teammate_dies_with_a_record(scene: Scene) -> None:
 def the_person_stops_reading(scene: Scene) -> None:
     """Ctrl-C comes once the mail is shown and written down, and not synced."""
     scene.do("create")
+    scene.do("serve")
     scene.do("put", "lead", "a", sent=("lead", "a"))
     scene.kill_at("sync", "user.jsonl")
     scene.command("teamctl", "inbox", killed=True)
@@ -89,6 +99,7 @@ def the_person_stops_reading(scene: Scene) -> None:
 def a_change_is_repeated(scene: Scene) -> None:
     """The command died between rename and sync; the same one finds nothing to change."""
     scene.do("create")
+    scene.do("serve")
     scene.command("teamctl", "task", "add", "x", task={"id": "1"})
     change = ("teamctl", "task", "update", "1", "--description", "version 1")
     scene.kill_at("syncdir", "tasks$")
@@ -99,6 +110,7 @@ def a_change_is_repeated(scene: Scene) -> None:
 def an_answer_is_repeated(scene: Scene) -> None:
     """So did the command that approves a plan."""
     scene.do("create")
+    scene.do("serve")
     scene.do("enlist")
     scene.do("ask")
     scene.kill_at("syncdir", "requests$")
@@ -106,13 +118,111 @@ def an_answer_is_repeated(scene: Scene) -> None:
     scene.command("teamctl", "approve", "abcdef", answered=("abcdef", "approved"))
 
 
+def an_answer_is_found(scene: Scene) -> None:
+    """Whoever asked acts on an answer whose giver died, and was told nothing."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("ask", plans="abcdef")
+    scene.do("serve")
+    scene.kill_at("syncdir", "requests$")
+    scene.command("teamctl", "approve", "abcdef", killed=True)
+    scene.do("act", opened="abcdef")
+
+
+def an_answer_is_told_by_another(scene: Scene) -> None:
+    """Mail goes out about it that a power cut cannot take back."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("ask", plans="abcdef")
+    scene.do("serve")
+    scene.kill_at("syncdir", "requests$")
+    scene.command("teamctl", "approve", "abcdef", killed=True)
+    scene.do("repeat", answered=("abcdef", "approved"))
+
+
+def a_question_is_repeated(scene: Scene) -> None:
+    """By whoever died when it had been written."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.kill_at("syncdir", "requests$")
+    scene.do("ask", killed=True)
+    scene.do("ask", plans="abcdef")
+
+
+def a_task_is_added_again(scene: Scene) -> None:
+    """The call is repeated, and finds the task that it made."""
+    scene.do("create")
+    scene.kill_at("syncdir", "tasks$")
+    scene.do("add_once", killed=True)
+    scene.do("add_once", task={"id": "1", "subject": "x"})
+
+
+def a_task_is_given(scene: Scene) -> None:
+    """Its new owner is told by another than who gave it."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("serve")
+    scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
+    scene.kill_at("syncdir", "tasks$")
+    scene.command("teamctl", "task", "update", "1", "--owner", "bob", killed=True)
+    scene.do("flush", task={"id": "1", "owner": "bob"})
+
+
+def a_member_is_found(scene: Scene) -> None:
+    """The next supervisor goes by a roster that was renamed into place, and not synced."""
+    scene.do("create")
+    scene.do("enlist", spawned="bob")
+    scene.do("reign", unwanted="bob")
+    scene.kill_at("syncdir", r"^\.team$")
+    scene.do("enlist", "shutdown", killed=True)
+    scene.do("reign", shut="bob")
+
+
 def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
     """By the disk, say; the next start has its mail delivered again."""
     scene.do("create")
     scene.do("put", "bob", "a", sent=("bob", "a"))
     scene.do("take_only")
+    scene.tell(damaged=True)
     scene.do("damage")
     scene.do("mend")
+
+
+def a_ledger_is_repaired(scene: Scene) -> None:
+    """Whoever repairs it dies in the middle; the limits go on counting what was used."""
+    scene.do("create")
+    scene.do("limit")
+    scene.do("call", asked="bob")
+    scene.do("note_call")
+    scene.tell(damaged=True)
+    scene.do("damage_ledger")
+    scene.kill_at("rename", "ledger.jsonl$")
+    scene.do("mend", killed=True)
+    scene.do("mend")
+
+
+def a_stranger_makes_the_inbox(scene: Scene) -> None:
+    """It knows of no directory to be synced; what we send behind it is safe all the same."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.begin("bob", "one")
+    scene.command("teamctl", "send", "bob", "hello", sent=("bob", "hello"))
+    scene.do("serve")
+    scene.begin("lead", "two")
+    scene.command("teamctl", "send", "lead", "hi", sent=("lead", "hi"))
+
+
+def folders_are_made_half(scene: Scene) -> None:
+    """Those above the team directory, and that of a teammate's jobs."""
+    deep = scene.beside("deep/er/.team")
+    scene.kill_at("mkdir", "^deep/er$", "after")
+    deep.do("create", killed=True)
+    deep.do("create")
+    deep.do("go_on", task={"id": "1"}, sent=("lead", "hi"), team="deep")
+    scene.do("create")
+    scene.kill_at("mkdir", "jobs/bob$", "after")
+    scene.do("begin_job", killed=True)
+    scene.do("begin_job", jobs=("bob", "1"))
 
 
 def a_line_is_rejected(scene: Scene) -> None:
@@ -179,7 +289,7 @@ def a_team_is_removed(scene: Scene) -> None:
 def a_job_is_begun(scene: Scene) -> None:
     """Its number is told, and may be no other's."""
     scene.do("create")
-    scene.do("begin_job", job=("bob", "1"))
+    scene.do("begin_job", jobs=("bob", "1"))
 
 
 SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
@@ -187,7 +297,16 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     the_person_stops_reading,
     a_change_is_repeated,
     an_answer_is_repeated,
+    an_answer_is_found,
+    an_answer_is_told_by_another,
+    a_question_is_repeated,
+    a_task_is_added_again,
+    a_task_is_given,
+    a_member_is_found,
     a_file_of_taken_mail_is_damaged,
+    a_ledger_is_repaired,
+    a_stranger_makes_the_inbox,
+    folders_are_made_half,
     a_line_is_rejected,
     a_reader_dies_before_its_file_is_named,
     a_reader_dies_with_the_inbox_cut_off,

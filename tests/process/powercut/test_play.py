@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tests.process.powercut.disk import Record, State
 
 _STATES: Final = 20_000
-_STARTS: Final = 300
+_STARTS: Final = 100
 _SECOND_CUTS: Final = 5  # states of each recovery
 _ROSTER: Final = f"{TEAMS['']}/config.json"
 
@@ -78,7 +79,7 @@ def _start(
             tally.states["start"] += 1
             tally.complaints += [(cut, complaints)] if complaints else []
             second = Facts()
-            second.told[""] = told
+            second.told[""] = copy.deepcopy(told)  # the recovery adds to it
             more = min(1.0, _SECOND_CUTS / max(1, len(again)))
             for later in cuts(again, cut.state, second, chance=chance, mixed=1, share=more):
                 tally.states[later.label] += 1

@@ -13,6 +13,7 @@ import teamctl
 import teamd
 from tests.e2e.harness import opened
 from tests.process.powercut.judging import Facts, cuts, cuts_without, judge_all, sites
+from tests.process.powercut.preload.sitecustomize import SYNCS
 from tests.process.powercut.recording import Recording
 from tests.process.powercut.scenes import SCENES, Scene
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from tests.process.powercut.disk import Record, State
 
-_SYNCS: Final = ("sync", "sync_directory")
 _MIXED: Final = 5
 
 
@@ -85,7 +85,7 @@ def _places() -> Iterator[str]:
         [folder] = package.__path__
         for path in Path(folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_bytes())):
-                if isinstance(node, ast.Call) and _name(node.func) in _SYNCS:
+                if isinstance(node, ast.Call) and _name(node.func) in SYNCS:
                     yield f"{path.relative_to(Path(folder).parent)}:{node.lineno}"
 
 

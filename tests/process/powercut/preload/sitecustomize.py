@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
-_SYNCS = ("sync", "sync_directory")
+SYNCS = ("sync", "sync_directory", "sync_names", "make_durable")
 _OURS = re.compile(r"/(team(?:d|ctl)/.*)")
 _RECORDED = (".team", ".teams", "team.toml", "deep")
 
@@ -147,16 +148,16 @@ def _place(path: str) -> str | None:
     return place if place.partition("/")[0] in _RECORDED else None
 
 
-def _site() -> str:
-    """The line of the program that asked for a sync."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None:
-        file, name = frame.f_code.co_filename, frame.f_code.co_name
-        ours = _OURS.search(file)
-        if ours is not None and name not in _SYNCS:
-            return f"{ours[1]}:{frame.f_lineno}"
+def _sites() -> tuple[str, ...]:
+    """The lines of the program that asked for a sync, each by calling what does it."""
+    frame: FrameType | None = sys._getframe(2)
+    asked, found = True, []
+    while frame is not None and asked:
+        ours, asked = _OURS.search(frame.f_code.co_filename), frame.f_code.co_name in SYNCS
+        if ours is not None:
+            found.append(f"{ours[1]}:{frame.f_lineno}")
         frame = frame.f_back
-    return "nobody's"
+    return tuple(found)
 
 
 def _open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
@@ -242,9 +243,9 @@ def _sync(fd: int) -> None:
     place = _place_at(fd)
     if place is None:
         return
-    site = _site()
+    sites = _sites()
     with _recording("syncdir" if stat.S_ISDIR(found.st_mode) else "sync", place) as record:
-        record(found.st_ino, site)
+        record(found.st_ino, sites)
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
