@@ -11,8 +11,8 @@ from teamctl.input import text_or_stdin
 from teamd.approvals.approval import Kind
 from teamd.approvals.store import Approvals
 from teamd.errors import ExitCode
-from teamd.protocol import LEAD
-from teamd.store.post import Post
+from teamd.mail.routing import Post
+from teamd.messages import LEAD
 
 if TYPE_CHECKING:
     from teamd.cli import Choice

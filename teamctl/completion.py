@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from teamd.board.files import ids_in
 from teamd.errors import TeamError
-from teamd.protocol import LEAD, TEAMD
-from teamd.store import places
-from teamd.store.board_files import ids_in
-from teamd.store.roster import Roster
+from teamd.files import find_team
+from teamd.messages import LEAD, TEAMD
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import click
 
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
     Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -26,7 +26,7 @@ def _completing(find: Callable[[TeamPaths], Iterable[str]]) -> Complete:
     def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
         options = context.find_root().params
         try:
-            found = list(find(places.existing(options.get("team_dir"), options.get("team"))))
+            found = list(find(find_team.existing(options.get("team_dir"), options.get("team"))))
         except TeamError:
             return []  # whoever presses Tab wants no error
         return [name for name in found if name.lower().startswith(begun.lower())]
@@ -40,7 +40,7 @@ def _members(team: TeamPaths) -> list[str]:
 
 def _open_approvals(team: TeamPaths) -> Iterable[str]:
     from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only for ids of approvals
-    from teamd.store.post import Post  # noqa: PLC0415 -- the same
+    from teamd.mail.routing import Post  # noqa: PLC0415 -- the same
 
     found = Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()
     return (approval.id for approval in found if approval.to == LEAD)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from teamd.protocol import Message
-    from teamd.store.entries import Account
+    from teamd.budget.records import Account
+    from teamd.messages import Message
 
 STATUS_COLOURS: Final = {
     "working": "green",

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import NOTHING
 from teamd.errors import StoreError
-from teamd.store import running
-from teamd.store.entries import NOTHING
-from teamd.store.ledger import Ledger
-from teamd.store.mailbox import Mailbox
-from teamd.store.roster import Roster
+from teamd.files import pidfile
+from teamd.mail.mailbox import Mailbox
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from teamd.store.entries import Account
-    from teamd.store.paths import TeamPaths
-    from teamd.store.roster import Member, Team
+    from teamd.budget.records import Account
+    from teamd.files.paths import TeamPaths
+    from teamd.team.roster import Member, Team
 
 HEADINGS: Final = (
     "NAME", "ROLE", "STATUS", "PID", "UP", "CPU", "MEM", "MAIL", "TURNS", "IN", "OUT", "COST",
@@ -90,7 +90,7 @@ def drawn(paths: TeamPaths) -> Group:
 
     team = Roster(paths).read()
     notes = []
-    if running.supervisor(paths) is None:
+    if pidfile.supervisor(paths) is None:
         notes.append(
             Text(
                 paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it"),

@@ -7,8 +7,8 @@ import select
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from teamd.store.trouble import told
-from teamd.store.watch import watch
+from teamd.files.os_errors import translate_os_errors
+from teamd.files.watch import watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ class GrowingFile:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines that came since the last call."""
-        with told(self._path):
+        with translate_os_errors(self._path):
             yield from self._read()
             if self._replaced():
                 self.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from teamd.protocol import Message
+    from teamd.messages import Message
 
 
 class Unseen:

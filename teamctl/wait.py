@@ -11,14 +11,14 @@ import click
 from teamctl import output
 from teamctl.render import explain_end
 from teamctl.tail import GrowingFile
+from teamd.budget.ledger import Ledger
 from teamd.cli import Seconds
 from teamd.errors import DeadlinePassed, TeamError
-from teamd.protocol import Message
+from teamd.files import pidfile
+from teamd.files.watch import wait_for
+from teamd.messages import Message
 from teamd.states import Status
-from teamd.store import running
-from teamd.store.ledger import Ledger
-from teamd.store.roster import Roster
-from teamd.store.watch import wait_for
+from teamd.team.roster import Roster
 from teamd.transcript.decoding import decode, message_in, parse
 from teamd.transcript.records import TurnEnded, mail_in
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from teamd.store.paths import TeamPaths
-    from teamd.store.post import Post
-    from teamd.store.roster import Member
+    from teamd.files.paths import TeamPaths
+    from teamd.mail.routing import Post
+    from teamd.team.roster import Member
     from teamd.transcript.records import Record
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class Receipt:
     def _obstacle(self) -> str | None:
         if self._message.to == self._post.person():  # who reads when it is time
             return None
-        if running.supervisor(self._paths) is None:
+        if pidfile.supervisor(self._paths) is None:
             return self._paths.addressed(
                 f"no teamd runs for {self._paths.root}; the message is delivered "
                 "once `teamd start` has started it"

@@ -13,13 +13,13 @@ import click
 from teamd import control
 from teamd.cli import Choice, Seconds, pass_choice, run, team_options, version_option
 from teamd.errors import DeadlinePassed, ExitCode
+from teamd.files import files, pidfile
 from teamd.service import READY, leave_terminal, notify, start_in_background
 from teamd.service import stop as stop_service
-from teamd.store import files, running
-from teamd.store.roster import Roster, Team
+from teamd.team.roster import Roster, Team
 
 if TYPE_CHECKING:
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 STOP_SECONDS: Final = 15.0
 
@@ -72,7 +72,7 @@ def restart(choice: Choice, timeout: float) -> int:
     """Stop the supervisor if it runs, then start it."""
     team = choice.existing_or_here()
     choice.settings(team)  # a mistake in the settings must not cost a running team
-    if running.supervisor(team) is not None:
+    if pidfile.supervisor(team) is not None:
         _stop(team, timeout)
     return _start_in_background(choice, team)
 
@@ -84,7 +84,7 @@ def restart(choice: Choice, timeout: float) -> int:
 def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     """Show whether a supervisor runs, and the states of its team."""
     paths = choice.existing()
-    there = running.supervisor(paths)
+    there = pidfile.supervisor(paths)
     team = Roster(paths).read()
     pid = there.pid if there else None
     if as_json:
@@ -110,12 +110,12 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     file = choice.settings_file(team)
     files.make_private_directory(team.home)  # there already, unless the team directory is named
     choice.settings(team)  # a mistake is told before anything is begun
-    there = running.supervisor(team)
+    there = pidfile.supervisor(team)
     if there is not None and not there.ending:  # the next one waits until a dying one is gone
-        raise running.AlreadyRunning(team, there.pid)
+        raise pidfile.AlreadyRunning(team, there.pid)
     code = start_in_background(team, file if choice.config else None)
     if code == ExitCode.DONE:
-        pid = running.check(team).pid
+        pid = pidfile.check(team).pid
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
         click.echo(team.addressed(said))
     return code

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 
 from teamd.errors import ExitCode, SettingsError, TeamError
-from teamd.store import places
+from teamd.files import find_team
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
-    from teamd.store.paths import TeamPaths
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -50,18 +50,18 @@ class Choice:
     def addressed(self, text: str) -> str:
         """Return a sentence of ours with `--team` in the commands that it names, where needed."""
         try:
-            chosen = places.named(self.team_dir, self.team)
+            chosen = find_team.named(self.team_dir, self.team)
         except TeamError:  # no team can have that name
             return text
         return text if chosen is None else chosen.addressed(text)
 
     def existing(self) -> TeamPaths:
         """Return the team that is meant, which must be there."""
-        return places.existing(self.team_dir, self.team)
+        return find_team.existing(self.team_dir, self.team)
 
     def existing_or_here(self) -> TeamPaths:
         """Return the team that is meant, or the place for a new one."""
-        return places.existing_or_here(self.team_dir, self.team)
+        return find_team.existing_or_here(self.team_dir, self.team)
 
     def settings_file(self, team: TeamPaths) -> Path:
         """Return the file whose settings apply; it may be missing unless `--config` names it.

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
-from teamd.protocol import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
-from teamd.store import files, running, trouble
-from teamd.store.mailbox import Mailbox
-from teamd.store.watch import wait_for
+from teamd.files import files, os_errors, pidfile
+from teamd.files.watch import wait_for
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 KEPT_SECONDS: Final = 3600.0  # a reply that nobody collects
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
@@ -190,7 +190,7 @@ def submit(paths: TeamPaths, request: ControlRequest) -> None:
     Raises:
         NoTeamd: none runs.
     """
-    running.check(paths)
+    pidfile.check(paths)
     Mailbox(paths, TEAMD, durable=False).put(request.encode())
 
 
@@ -203,7 +203,7 @@ def collect(paths: TeamPaths, request_id: str) -> ControlReply | None:
     file = _reply_file(paths, request_id)
     content = files.read(file)
     if content is None:
-        running.check(paths)
+        pidfile.check(paths)
         return None
     files.remove(file)
     return ControlReply.decode(content)
@@ -224,11 +224,11 @@ def reply(paths: TeamPaths, request_id: str, given: ControlReply) -> None:
 
 def sweep(paths: TeamPaths) -> None:
     """Remove old replies that nobody has collected."""
-    with trouble.told(paths.replies):
+    with os_errors.translate_os_errors(paths.replies):
         replies = list(paths.replies.glob("*.json"))
     for file in replies:
         # The sender may collect it just now.
-        with trouble.told(file), suppress(FileNotFoundError):
+        with os_errors.translate_os_errors(file), suppress(FileNotFoundError):
             if time.time() - file.stat().st_mtime > KEPT_SECONDS:
                 file.unlink()
 

@@ -11,24 +11,25 @@ from typing import TYPE_CHECKING, Final
 from teamd.agent.process import TeammateProcess
 from teamd.agent.pulse import Pulse
 from teamd.errors import StoreError
+from teamd.files import locks, pidfile, temp_files
+from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
-from teamd.protocol import TEAMD
+from teamd.messages import TEAMD
 from teamd.service import leave_terminal, notify, watchdog_seconds
-from teamd.store import debris, locks, running, teams
-from teamd.store.watch import SLOW_SECONDS
 from teamd.supervisor.build import build_supervisor
 from teamd.supervisor.context import ChildProgram
 from teamd.supervisor.fork import become_subreaper
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.signals import Signals
 from teamd.supervisor.supervisor import Rounds
+from teamd.team import teams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from teamd.files.paths import TeamPaths
     from teamd.heartbeat import Heartbeat
-    from teamd.store.paths import TeamPaths
 
 _CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -73,7 +74,7 @@ def serve(
     teams.check_own_name(paths, settings.now.team.name, settings_file)
     paths.create()
     locks.check(paths.root)  # where they exclude nobody, nothing here is safe
-    claim = running.claim(paths)
+    claim = pidfile.claim(paths)
     journal = Journal(paths.log(TEAMD), TEAMD)
     try:
         _serve(settings, claim, journal, ready, prepare)
@@ -129,7 +130,7 @@ def _detached(paths: TeamPaths, program: ChildProgram) -> ChildProgram:
 def _sweep(paths: TeamPaths, journal: Journal) -> None:
     """Remove what earlier processes left when they were killed."""
     try:
-        if swept := debris.sweep(paths):
+        if swept := temp_files.sweep(paths):
             journal.note("swept", files=[str(path) for path in swept])
     except StoreError as error:  # it takes space, no more: the team is served all the same
         journal.error("not swept", error)

@@ -21,15 +21,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Approval
+from teamd.board.files import read_all
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import NOTHING, Account
 from teamd.control import ControlReply
 from teamd.errors import StoreError
-from teamd.protocol import TEAMD, Message
-from teamd.store import files, lines, locks
-from teamd.store.board_files import read_all
-from teamd.store.entries import NOTHING, Account
-from teamd.store.ledger import Ledger
-from teamd.store.taken import Taken
-from teamd.store.trouble import told
+from teamd.files import files, locks
+from teamd.files.os_errors import translate_os_errors
+from teamd.mail import lines
+from teamd.mail.spool import Spool
+from teamd.messages import TEAMD, Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied, Summarised, SummaryFailed
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
     from teamd.tokens import Usage
 
     # The cost in USD of a reply of that model with that usage; `None` where it is not known.
@@ -76,7 +77,7 @@ def find_damage(paths: TeamPaths) -> Iterator[Damage]:
         StoreError: the team directory cannot be read.
     """
     for path in _listed(paths.inboxes, f"*{_TAKEN}"):
-        if path.is_dir() or _is_damaged(Taken(path, _owner(path)).position):
+        if path.is_dir() or _is_damaged(Spool(path, _owner(path)).position):
             yield Damage(path, _OF_CONTROL if _owner(path) == TEAMD else _OF_MAIL)
     for path in _listed(paths.requests, "*.json"):
         content = _content(path)
@@ -112,7 +113,7 @@ def repair(paths: TeamPaths, cost: Cost) -> Iterator[tuple[Damage, Path | None]]
 
 def find_kept(paths: TeamPaths) -> list[Path]:
     """Return the files that were put aside, for a person to look at."""
-    with told(paths.root):
+    with translate_os_errors(paths.root):
         return sorted(paths.root.rglob(f"*{files.DAMAGED}*"))
 
 
@@ -129,7 +130,7 @@ def _deliver_again(paths: TeamPaths, taken: Path) -> None:
     inbox = paths.inbox(_owner(taken))
     if taken.is_dir():
         return
-    with locks.locked(inbox) as fd, told(inbox):
+    with locks.locked(inbox) as fd, translate_os_errors(inbox):
         if any(map(lines.is_marker, lines.read(fd, 0))):
             return  # all of it stands there still
         found = b"".join(_with_ids(files.read(taken) or b"", to=_owner(taken)))
@@ -218,7 +219,7 @@ def _is_damaged(read: Callable[[], object]) -> bool:
 
 
 def _listed(folder: Path, pattern: str) -> list[Path]:
-    with told(folder):
+    with translate_os_errors(folder):
         return sorted(folder.glob(pattern))
 
 

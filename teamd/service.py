@@ -15,14 +15,15 @@ import psutil
 
 from teamd import programs
 from teamd.errors import DeadlinePassed, ExitCode, StoreError
-from teamd.identity import Identity
-from teamd.protocol import TEAMD
-from teamd.store import running, teams
+from teamd.files import pidfile
+from teamd.messages import TEAMD
+from teamd.process_id import Identity
+from teamd.team import teams
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 READY: Final = b"ready\n"
 START_SECONDS: Final = 60.0
@@ -110,7 +111,7 @@ def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
         NoTeamd: none runs.
         StoreError: some process could not even be killed.
     """
-    there = running.check(paths)
+    there = pidfile.check(paths)
     begun = time.monotonic()
     if there.signal(signal.SIGTERM) and _gone(there, begun + _INSISTENCE * timeout_seconds):
         return False

@@ -13,10 +13,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from teamd.protocol import Message
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
-from teamd.store.watch import wait_for
+from teamd.files.paths import TeamPaths
+from teamd.files.watch import wait_for
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
 

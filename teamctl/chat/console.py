@@ -14,17 +14,17 @@ from teamctl.chat import words
 from teamctl.chat.lines import lines
 from teamctl.chat.listener import Listener
 from teamd.errors import TeamError
-from teamd.protocol import COMPACT_TYPE, LEAD
+from teamd.files import files, pidfile
+from teamd.files.watch import watch
+from teamd.messages import COMPACT_TYPE, LEAD
 from teamd.states import Status
-from teamd.store import files, running
-from teamd.store.roster import Roster
-from teamd.store.watch import watch
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from teamctl.chat.lead import Lead
-    from teamd.store.watch import Watch
+    from teamd.files.watch import Watch
 
     Run = Callable[[Sequence[str]], None]
 
@@ -112,7 +112,7 @@ class _Chat:
             TeamError: the lead or its supervisor has gone; without a person to tell, also where
                 the lead does not read.
         """
-        running.check(self._lead.paths)
+        pidfile.check(self._lead.paths)
         member = Roster(self._lead.paths).read().get(LEAD)
         why_waiting = self._lead.explain_wait()
         self._listener.look()  # after the roster: what it wrote before it went, it wrote

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 from teamctl.wait import explain_wait
 from teamd import control
 from teamd.control import ControlRequest
-from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
+from teamd.mail.routing import Post
+from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.states import Status
-from teamd.store.post import Post
-from teamd.store.roster import Roster
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 _SECONDS: Final = 30.0
 

@@ -10,16 +10,16 @@ from teamctl import output, render
 from teamctl.chat.live_reply import LiveReply
 from teamctl.chat.mark import Mark
 from teamctl.tail import GrowingFile
-from teamd.protocol import LEAD, USER
-from teamd.store.mailbox import Mailbox
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import LEAD, USER
 from teamd.transcript import records
 from teamd.transcript.decoding import decode_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from teamd.protocol import Message
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
+    from teamd.messages import Message
 
 _REPLY: Final = b'"reply"'
 _LAST: Final = 3  # replies that a person is shown of those that were missed

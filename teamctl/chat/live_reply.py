@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from teamctl import output
-from teamd.store import files
+from teamd.files import files
 
 if TYPE_CHECKING:
     from pathlib import Path

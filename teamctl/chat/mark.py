@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from teamd.errors import StoreError
-from teamd.store import files
+from teamd.files import files
 
 if TYPE_CHECKING:
     from pathlib import Path

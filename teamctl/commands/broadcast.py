@@ -7,8 +7,8 @@ import click
 from teamctl.input import text_or_stdin
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
-from teamd.protocol import Message
-from teamd.store.post import Post
+from teamd.mail.routing import Post
+from teamd.messages import Message
 
 
 @click.command()

@@ -13,7 +13,7 @@ from teamctl.input import text_or_stdin
 from teamctl.wait import timeout_option, wait_for_last_words
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
-from teamd.protocol import LEAD
+from teamd.messages import LEAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

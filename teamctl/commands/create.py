@@ -9,10 +9,11 @@ import click
 
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
-from teamd.protocol import TEAM_FOLDER
-from teamd.store import running, teams
-from teamd.store.paths import TeamPaths
-from teamd.store.places import project
+from teamd.files import pidfile
+from teamd.files.find_team import project
+from teamd.files.paths import TeamPaths
+from teamd.messages import TEAM_FOLDER
+from teamd.team import teams
 
 
 @click.command()
@@ -31,6 +32,6 @@ def command(choice: Choice, name: str) -> int:
         raise TeamError(f"the project's own team is called {own!r} already; take another name")
     paths = teams.make(home, name)
     asyncio.run(teams.start(paths))
-    pid = running.check(paths).pid
+    pid = pidfile.check(paths).pid
     click.echo(f"team {name} is there, its teamd (pid {pid}) runs; use `teamctl --team {name} …`")
     return ExitCode.DONE

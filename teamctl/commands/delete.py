@@ -11,11 +11,11 @@ import click
 from teamd import control
 from teamd.cli import Choice, Seconds, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
-from teamd.store import teams
-from teamd.store.places import project
+from teamd.files.find_team import project
+from teamd.team import teams
 
 if TYPE_CHECKING:
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 _MARGIN_SECONDS = 10.0  # between the kill and the answer
 

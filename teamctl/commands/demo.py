@@ -18,9 +18,9 @@ from teamctl.demo.telling import Teller
 from teamctl.roster_table import drawn
 from teamd import control
 from teamd.errors import ExitCode, TeamError
-from teamd.protocol import LEAD
-from teamd.store.mailbox import Mailbox
-from teamd.store.roster import Roster
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import LEAD
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable

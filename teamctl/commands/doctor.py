@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from teamctl import output
-from teamctl.checks import Finding, Level
-from teamctl.checks.files import files
-from teamctl.checks.machine import machine
-from teamctl.checks.model import model
-from teamctl.checks.texts import texts
+from teamctl.doctor import Finding, Level
+from teamctl.doctor.files import files
+from teamctl.doctor.machine import machine
+from teamctl.doctor.model import model
+from teamctl.doctor.texts import texts
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 _MARKS = {
     Level.OK: click.style("ok  ", fg="green"),

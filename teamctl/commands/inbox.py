@@ -15,10 +15,10 @@ from teamctl.tail import GrowingFile
 from teamctl.unseen import Unseen
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, LockTimeout, TeamError
-from teamd.protocol import USER, moment_of
-from teamd.store import locks
-from teamd.store.post import Post
-from teamd.store.watch import watch
+from teamd.files import locks
+from teamd.files.watch import watch
+from teamd.mail.routing import Post
+from teamd.messages import USER, moment_of
 from teamd.transcript.decoding import decode
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, mail_in
@@ -26,9 +26,9 @@ from teamd.transcript.records import Delivered, mail_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from teamd.protocol import Message
-    from teamd.store.mailbox import Mailbox
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
+    from teamd.mail.mailbox import Mailbox
+    from teamd.messages import Message
 
     # Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
     Boxes = Callable[[], Sequence[Mailbox]]

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from teamd.errors import ExitCode, TeamError
-from teamd.settings.writing import init_text
-from teamd.store import files
-from teamd.store.paths import SETTINGS_FILE
+from teamd.files import files
+from teamd.files.paths import SETTINGS_FILE
+from teamd.settings.write import init_text
 
 
 @click.command()

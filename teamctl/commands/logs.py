@@ -11,8 +11,8 @@ from teamctl import completion, output
 from teamctl.tail import lines
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
-from teamd.protocol import TEAMD
-from teamd.store.roster import Roster
+from teamd.messages import TEAMD
+from teamd.team.roster import Roster
 
 _OWN = ("time", "level", "event", "who", "traceback")
 _COLOURS = {"warning": "yellow", "error": "red"}

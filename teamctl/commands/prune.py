@@ -12,15 +12,16 @@ from teamctl import output
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.control import KEPT_SECONDS
 from teamd.errors import ExitCode, TeamError
-from teamd.protocol import NAME, RESERVED
-from teamd.store import debris, locks, trouble
-from teamd.store.roster import Roster
+from teamd.files import locks, temp_files
+from teamd.files.os_errors import translate_os_errors
+from teamd.messages import NAME, RESERVED
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 _DAY_SECONDS: Final = 86_400.0
 _ROTATED: Final = re.compile(r"\.log\.\d+")
@@ -53,8 +54,9 @@ def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_r
         # Under the roster's lock nobody joins the team whose old conversation is being removed.
         with locks.locked(paths.config_lock):
             found = _found(paths, logs=logs, transcripts=transcripts)
-            for path in debris.older(found, seconds=days * _DAY_SECONDS):
-                with trouble.told(path), suppress(FileNotFoundError):  # a log that rotates just now
+            for path in temp_files.older(found, seconds=days * _DAY_SECONDS):
+                # a log that rotates just now
+                with translate_os_errors(path), suppress(FileNotFoundError):
                     size = path.lstat().st_size
                     if not dry_run:
                         path.unlink()
@@ -75,8 +77,8 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
         yield from _transcripts(paths, members)
     if everything:
         yield from _jobs(paths, members)
-        yield from debris.older(sorted(paths.replies.glob("*.json")), seconds=KEPT_SECONDS)
-        yield from sorted(debris.aside(paths))
+        yield from temp_files.older(sorted(paths.replies.glob("*.json")), seconds=KEPT_SECONDS)
+        yield from sorted(temp_files.aside(paths))
 
 
 def _members(paths: TeamPaths) -> set[str]:

@@ -12,8 +12,8 @@ from teamctl.input import text_or_stdin
 from teamctl.wait import Receipt, timeout_option, wait_for_conversation
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import DeadlinePassed, ExitCode
-from teamd.protocol import Message, new_id
-from teamd.store.post import Post
+from teamd.mail.routing import Post
+from teamd.messages import Message, new_id
 
 
 @click.command()

@@ -13,13 +13,13 @@ from teamctl.wait import timeout_option, wait_for_last_words
 from teamd import control
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
-from teamd.protocol import check_name
-from teamd.store import files
+from teamd.files import files
+from teamd.messages import check_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 REQUEST_SECONDS: Final = 30.0
 
@@ -92,7 +92,7 @@ def command(
 def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
     """Return the new team.toml; made before the spawn, so that a mistake costs nothing."""
     from teamd.settings import Teammate, read_file  # noqa: PLC0415 -- only for --save
-    from teamd.settings.writing import with_teammate  # noqa: PLC0415 -- the same
+    from teamd.settings.write import with_teammate  # noqa: PLC0415 -- the same
 
     file = _declaring(choice, paths)
     return with_teammate(read_file(file) or b"", Teammate(**facts), path=file)

@@ -10,18 +10,18 @@ from teamctl import output
 from teamctl.completion import boxes
 from teamctl.completion import tasks as task_ids
 from teamctl.input import text_or_stdin
+from teamd.board.board import Board
+from teamd.board.rules import Change
+from teamd.board.task import TaskStatus
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
-from teamd.protocol import LEAD
-from teamd.store.board import Board
-from teamd.store.post import Post
-from teamd.store.task_rules import Change
-from teamd.store.tasks import TaskStatus
+from teamd.mail.routing import Post
+from teamd.messages import LEAD
 
 if TYPE_CHECKING:
-    from teamd.store.blocking import Tasks
-    from teamd.store.board import Changed
-    from teamd.store.tasks import Task
+    from teamd.board.board import Changed
+    from teamd.board.snapshot import Tasks
+    from teamd.board.task import Task
 
 _SHOWN = ("description", "role", "created_by")
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from teamctl import output
+from teamd.board.files import read_all
+from teamd.board.task import TaskStatus
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
-from teamd.store.board_files import read_all
-from teamd.store.tasks import TaskStatus
 
 if TYPE_CHECKING:
-    from teamd.store.blocking import Tasks
-    from teamd.store.tasks import Task
+    from teamd.board.snapshot import Tasks
+    from teamd.board.task import Task
 
 _COLOURS = {
     TaskStatus.IN_PROGRESS: "green",

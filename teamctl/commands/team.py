@@ -12,11 +12,11 @@ from teamctl import output
 from teamctl.roster_table import costs, drawn, rows
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
-from teamd.store.roster import Roster
-from teamd.store.watch import watch
+from teamd.files.watch import watch
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 REFRESH_SECONDS: Final = 1.0
 

@@ -9,8 +9,8 @@ import click
 from teamctl import output
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
-from teamd.store.places import project
-from teamd.store.teams import teams
+from teamd.files.find_team import project
+from teamd.team.teams import teams
 
 
 @click.command()

@@ -11,7 +11,7 @@ from teamctl import output
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 from teamd.mail.trace import Stage, trace
-from teamd.protocol import USER
+from teamd.messages import USER
 
 if TYPE_CHECKING:
     from teamd.mail.trace import Way

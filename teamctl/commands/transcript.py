@@ -10,8 +10,8 @@ from teamctl.render import render_record
 from teamctl.tail import lines
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode, TeamError
-from teamd.protocol import USER
-from teamd.store.roster import Roster
+from teamd.messages import USER
+from teamd.team.roster import Roster
 from teamd.transcript.decoding import decode_lines, parse
 
 

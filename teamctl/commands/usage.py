@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from teamctl import output
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import NOTHING, Account, Reservation
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
-from teamd.store.entries import NOTHING, Account, Reservation
-from teamd.store.ledger import Ledger
-from teamd.store.roster import Roster
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from teamd.store.accounts import Accounts
-    from teamd.store.paths import TeamPaths
+    from teamd.budget.accounts import Accounts
+    from teamd.files.paths import TeamPaths
 
 HEADINGS = ("NAME", "CALLS", "IN", "READ", "WRITTEN", "OUT", "COST", "LIMIT", "USED")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.protocol import LEAD
+from teamd.messages import LEAD
 from teamd.states import Status
 from teamd.transcript.records import CallAnswered, Replied, mail_in
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from teamd.protocol import Message
-    from teamd.store.roster import Team
+    from teamd.messages import Message
+    from teamd.team.roster import Team
     from teamd.transcript.records import Record
 
 PROGRAM: Final = "roman.py"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from teamctl.demo.telling import ConversationEvents, Event
 from teamctl.tail import GrowingFile
-from teamd.protocol import LEAD
+from teamd.files import pidfile
+from teamd.files.watch import wait_for
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import LEAD
 from teamd.states import Status
-from teamd.store import running
-from teamd.store.mailbox import Mailbox
-from teamd.store.roster import Roster
-from teamd.store.watch import wait_for
+from teamd.team.roster import Roster
 from teamd.transcript.decoding import decode_lines
 from teamd.transcript.records import NoticeSent, Replied, TurnEnded
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from teamctl.demo.telling import Teller
-    from teamd.protocol import Message
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
+    from teamd.messages import Message
     from teamd.transcript.records import Record
 
 REST_SECONDS: Final = 60.0  # takes 6 where nothing else runs
@@ -101,7 +101,7 @@ class Onlooker:
                 yield Event(moment=message.timestamp, who=LEAD, what=what)
 
     def _who_is_gone(self) -> str:
-        if running.supervisor(self._paths) is None:
+        if pidfile.supervisor(self._paths) is None:
             return "teamd has ended"
         members = self._roster.read().members
         return next(

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from teamd import programs
 from teamd.errors import TeamError
-from teamd.protocol import TEAM_FOLDER
-from teamd.store import running, trouble
-from teamd.store.paths import TeamPaths
-from teamd.store.roster import Roster
+from teamd.files import os_errors, pidfile
+from teamd.files.paths import TeamPaths
+from teamd.messages import TEAM_FOLDER
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from teamd.identity import Identity
+    from teamd.process_id import Identity
     from teamd.programs import Captured
 
 SETTINGS: Final = """\
@@ -51,7 +51,7 @@ class Stage:
         self.kept = kept
         self.paths = TeamPaths(folder / TEAM_FOLDER)
         self.workspace = folder / "project"
-        with trouble.told(folder):
+        with os_errors.translate_os_errors(folder):
             self.workspace.mkdir()
             (folder / "script.json").write_text(script, encoding="utf-8")
             self.paths.settings.write_text(SETTINGS, encoding="utf-8")
@@ -63,7 +63,7 @@ class Stage:
             TeamError: it did not start.
         """
         self._teamd("start", _START_SECONDS)
-        return running.check(self.paths)
+        return pidfile.check(self.paths)
 
     def stop(self) -> None:
         """Stop teamd, if it runs; no process is left.
@@ -71,7 +71,7 @@ class Stage:
         Raises:
             TeamError: one is.
         """
-        there = running.supervisor(self.paths)
+        there = pidfile.supervisor(self.paths)
         if there is None:
             return
         members = Roster(self.paths).read().members

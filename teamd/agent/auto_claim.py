@@ -9,8 +9,8 @@ from teamd.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.board.board import Board
     from teamd.journal import Journal
-    from teamd.store.board import Board
 
 
 class AutoClaim:

@@ -15,12 +15,12 @@ from teamd.agent.plans import Plans
 from teamd.agent.reporting import Reporter
 from teamd.agent.shutdown import Shutdown
 from teamd.approvals.store import Approvals
-from teamd.identity import Identity
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.messages import LEAD, TEAMD
 from teamd.models import Ask
-from teamd.protocol import LEAD, TEAMD
-from teamd.store.mailbox import Mailbox
-from teamd.store.post import Post
-from teamd.store.roster import Roster
+from teamd.process_id import Identity
+from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from teamd.agent.call_budget import CallBudget
     from teamd.agent.conversation.summary import OpenWork
     from teamd.agent.wakeup import Wakeup
+    from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
     from teamd.models import Model
     from teamd.settings import Settings
-    from teamd.store.paths import TeamPaths
     from teamd.tools import Toolbox
     from teamd.transcript.records import NewsAdded, Opened
 

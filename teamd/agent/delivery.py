@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from teamd.protocol import FRESH_KEY, PROMPT_KEY, moment_of
-from teamd.store.mailbox import Portion
+from teamd.mail.spool import BatchLimit
+from teamd.messages import FRESH_KEY, PROMPT_KEY, moment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from teamd.agent.conversation.conversation import Conversation
     from teamd.agent.plans import Plans
     from teamd.agent.shutdown import Shutdown
-    from teamd.protocol import Message
-    from teamd.store.mailbox import Mailbox
+    from teamd.mail.mailbox import Mailbox
+    from teamd.messages import Message
     from teamd.transcript.records import NewsAdded, Opened
 
 # A flood is read in batches that a context bears, each of them answered before the next.
-BATCH_LIMIT: Final = Portion(messages=100, bytes=128 * 1024, wary=True)
+BATCH_LIMIT: Final = BatchLimit(messages=100, bytes=128 * 1024, wary=True)
 
 
 class Delivery:

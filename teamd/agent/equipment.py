@@ -17,10 +17,11 @@ from teamd.agent.open_work import list_open_work
 from teamd.agent.project_instructions import read_project_instructions
 from teamd.agent.subagent import Subagent
 from teamd.approvals.store import Approvals
+from teamd.board.board import Board
+from teamd.files import files
+from teamd.files.find_team import all_teams
 from teamd.settings import roles, skills
-from teamd.store import files, teams
-from teamd.store.board import Board
-from teamd.store.places import all_teams
+from teamd.team import teams
 from teamd.tools import Toolbox
 from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from teamd.agent.build import Environment
+    from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
     from teamd.settings.skills import Skill
-    from teamd.store.paths import TeamPaths
     from teamd.tools import Tool
 
 

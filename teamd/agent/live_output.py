@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from teamd.store.files import PRIVATE_FILE
+from teamd.files.files import PRIVATE_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ from teamd.agent.conversation import prompts
 from teamd.agent.conversation.pause import pause_reason
 from teamd.agent.conversation.state import CUT_OFF_REASONS
 from teamd.errors import StoreError
+from teamd.hints import again
+from teamd.messages import COMPACT_TYPE
 from teamd.models import LimitError, UnusableError
-from teamd.protocol import COMPACT_TYPE
-from teamd.remedies import again
 from teamd.states import Status
 from teamd.tools import Result
 from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED

@@ -9,17 +9,17 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.token_counts import REMEMBERED, CountedRequest, frame_of, size_of
+from teamd.budget.records import NOTHING, Account, Reservation
+from teamd.messages import new_id
 from teamd.models import LimitError, ModelError
 from teamd.models.prices import FREE, Price, Prices
-from teamd.protocol import new_id
-from teamd.store.entries import NOTHING, Account, Reservation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from teamd.identity import Identity
+    from teamd.budget.ledger import Ledger
     from teamd.models import Ask, Model, Reply
-    from teamd.store.ledger import Ledger
+    from teamd.process_id import Identity
     from teamd.tokens import Usage
 
 # What a server may put before a first prompt by itself, such as how tools are called.

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from teamd.agent.live_output import LiveOutput
 from teamd.agent.metered import Metered
 from teamd.agent.throttle import Throttle
-from teamd.identity import Identity
+from teamd.budget.ledger import Ledger
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
-from teamd.store.ledger import Ledger
+from teamd.process_id import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from teamd.approvals.store import Approvals
-    from teamd.store.board import Board
-    from teamd.store.roster import Roster
+    from teamd.board.board import Board
+    from teamd.team.roster import Roster
 
 
 def list_open_work(

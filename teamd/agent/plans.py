@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Kind, Verdict
-from teamd.protocol import (
+from teamd.messages import (
     COMPACT_TYPE,
     LEAD,
     PLAN_ANSWER_TYPE,
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from teamd.agent.conversation.conversation import Conversation
     from teamd.approvals.approval import Approval
     from teamd.approvals.store import Approvals
-    from teamd.protocol import Message
-    from teamd.store.roster import Team
+    from teamd.messages import Message
+    from teamd.team.roster import Team
 
 # Mail that asks for no work.
 _NO_TASK: Final = frozenset({COMPACT_TYPE, PLAN_ANSWER_TYPE, SHUTDOWN_ANSWER_TYPE, SHUTDOWN_TYPE})

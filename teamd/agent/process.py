@@ -15,18 +15,18 @@ from teamd.agent.build import Environment, build_loop
 from teamd.agent.equipment import equip, find_role
 from teamd.agent.wakeup import SupervisorGone, Wakeup
 from teamd.errors import StoreError, TeamError
+from teamd.files.instance_lock import Tenure
+from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
 from teamd.states import ChildExit
-from teamd.store.tenure import Tenure
-from teamd.store.watch import SLOW_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.agent.pulse import Pulse
+    from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
     from teamd.settings.roles import Role
-    from teamd.store.paths import TeamPaths
 
 # However long it lasts, and however often it is met: no fault of the teammate.
 _FAULTS_OF_THE_MACHINE: Final = frozenset(
@@ -67,9 +67,9 @@ class TeammateProcess:
         if self._loaded and not wants_sdk:
             return
         if wants_sdk:
-            from teamd.models import warming  # noqa: PLC0415 -- loads the SDK
+            from teamd.models import preload  # noqa: PLC0415 -- loads the SDK
 
-            warming.warm_up()
+            preload.warm_up()
             self._sdk_loaded = True
         gc.collect()
         gc.freeze()  # a collection in a child would un-share every page it walks over

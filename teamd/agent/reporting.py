@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamd.protocol import SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
+from teamd.messages import SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
 
 if TYPE_CHECKING:
     from teamd.agent.conversation.conversation import Conversation
-    from teamd.identity import Identity
+    from teamd.mail.mailbox import Mailbox
+    from teamd.mail.routing import Post
+    from teamd.process_id import Identity
     from teamd.states import Status
-    from teamd.store.mailbox import Mailbox
-    from teamd.store.post import Post
 
 
 class Reporter:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from teamd.agent.conversation import prompts
 from teamd.approvals.approval import Kind, Verdict
 from teamd.errors import TeamError
-from teamd.protocol import SHUTDOWN_TYPE
+from teamd.messages import SHUTDOWN_TYPE
 from teamd.states import Status
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import os
 import random
 from typing import TYPE_CHECKING, Final
 
-from teamd.store import locks
+from teamd.files import locks
 
 if TYPE_CHECKING:
     from pathlib import Path

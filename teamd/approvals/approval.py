@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import TeamError
-from teamd.protocol import PLAN_TYPE, SHUTDOWN_TYPE, is_moment
+from teamd.messages import PLAN_TYPE, SHUTDOWN_TYPE, is_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

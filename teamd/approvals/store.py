@@ -27,16 +27,16 @@ from teamd.errors import (
     UnknownTeam,
     UnknownTeammate,
 )
-from teamd.protocol import LEAD, TEAMD, USER, Message
-from teamd.store import files, locks
-from teamd.store.trouble import told
+from teamd.files import files, locks
+from teamd.files.os_errors import translate_os_errors
+from teamd.messages import LEAD, TEAMD, USER, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from teamd.store.paths import TeamPaths
-    from teamd.store.post import Post
+    from teamd.files.paths import TeamPaths
+    from teamd.mail.routing import Post
 
 SHORTEST_BEGINNING: Final = 4
 KEPT_SECONDS: Final = 30 * 86_400.0  # a shutdown that has ended
@@ -175,7 +175,7 @@ class Approvals:
 
     def all(self) -> list[Approval]:
         """Return every approval, in the order in which they were asked; skip other files."""
-        with told(self._paths.requests):
+        with translate_os_errors(self._paths.requests):
             there = [p for p in self._paths.requests.glob("*.json") if not files.is_directory(p)]
             found = [self._read(path) for path in there]
         approvals = [approval for approval in found if approval is not None]

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import TeamError
-from teamd.protocol import LEAD, TEAMD, USER, is_moment, moment_of
-from teamd.store import files
+from teamd.files import files
+from teamd.messages import LEAD, TEAMD, USER, is_moment, moment_of
 from teamd.transcript.decoding import message_in, parse
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from teamd.protocol import Message
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
+    from teamd.messages import Message
 
     # A message and what its place tells of its way.
     Found = Iterator[tuple[Message, dict[str, Any]]]

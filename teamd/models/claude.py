@@ -15,7 +15,7 @@ from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 from teamd import credentials
 from teamd.errors import TeamError
 from teamd.models import Reply, TransientError, UnusableError, shape
-from teamd.models.faults import as_model_error, may_have_begun
+from teamd.models.errors import as_model_error, may_have_begun
 from teamd.tokens import Usage
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from teamd.settings.comparing import changes
-from teamd.settings.declared import (
+from teamd.settings.diff import changes
+from teamd.settings.load import load, parse, read_file
+from teamd.settings.schema import (
     Limits,
     Mail,
     Model,
@@ -14,7 +15,6 @@ from teamd.settings.declared import (
     Teammate,
     Tools,
 )
-from teamd.settings.reading import load, parse, read_file
 
 __all__ = [
     "Limits",

@@ -6,7 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from teamd.settings.declared import (
+from teamd.settings.keys import keys_of, required_of
+from teamd.settings.kinds import Wrong
+from teamd.settings.schema import (
     NOT_BUILT,
     PRICES,
     SECTIONS,
@@ -15,8 +17,6 @@ from teamd.settings.declared import (
     Settings,
     Teammate,
 )
-from teamd.settings.keys import keys_of, required_of
-from teamd.settings.kinds import Wrong
 from teamd.settings.words import bare, nearest, quoted, shown
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from teamd.errors import BadName
-from teamd.protocol import NAME, check_name
+from teamd.messages import NAME, check_name
 from teamd.settings.words import bare, printable
 
 if TYPE_CHECKING:

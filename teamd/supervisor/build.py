@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from teamd import damaged
 from teamd.approvals.store import Approvals
+from teamd.board.board import Board
+from teamd.budget.ledger import Ledger
+from teamd.budget.terms import terms_of
 from teamd.errors import StoreError
+from teamd.files.watch import SLOW_SECONDS, watch
+from teamd.mail.routing import Post
+from teamd.messages import TEAMD
 from teamd.models.prices import Prices
-from teamd.protocol import TEAMD
-from teamd.store import teams
-from teamd.store.board import Board
-from teamd.store.ledger import Ledger
-from teamd.store.post import Post
-from teamd.store.terms import terms_of
-from teamd.store.watch import SLOW_SECONDS, watch
 from teamd.supervisor import orphans
 from teamd.supervisor.children import Children
 from teamd.supervisor.context import Context
@@ -25,6 +24,7 @@ from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.supervisor import Supervisor
+from teamd.team import teams
 from teamd.team.repair import repair_roster
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from teamd.supervisor.watchdog import Watchdog
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from teamd.identity import Identity
     from teamd.journal import Journal
+    from teamd.process_id import Identity
     from teamd.supervisor.restart_limit import RestartLimit
     from teamd.supervisor.roster_writer import RosterWriter
     from teamd.supervisor.watchdog import HeartbeatPolicy

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.budget.ledger import Ledger
+    from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
-    from teamd.store.ledger import Ledger
-    from teamd.store.paths import TeamPaths
-    from teamd.store.post import Post
+    from teamd.mail.routing import Post
     from teamd.supervisor.children import Children, Run
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.roster_writer import RosterWriter

@@ -6,12 +6,12 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError
+from teamd.mail.mailbox import Mailbox
 from teamd.states import ChildExit
-from teamd.store.mailbox import Mailbox
 
 if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
-    from teamd.store.paths import TeamPaths
 
 # What a process does to itself. SIGKILL and SIGTERM come from outside: a person, a full memory.
 _FATAL: Final = frozenset(

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from teamd.identity import Identity
+from teamd.process_id import Identity
 from teamd.states import ChildExit
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from teamd import control
 from teamd.clocks import Deadline
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
-from teamd.protocol import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD
 from teamd.states import Status
-from teamd.store.mailbox import Mailbox
 from teamd.supervisor import requests
 
 if TYPE_CHECKING:
-    from teamd.protocol import Message
+    from teamd.messages import Message
     from teamd.supervisor.context import Context
     from teamd.supervisor.orphans import OrphanedTasks
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from teamd import settings
 from teamd.errors import TeamError
-from teamd.protocol import MAX_MESSAGE_BYTES
+from teamd.messages import MAX_MESSAGE_BYTES
 from teamd.supervisor.restart_limit import RestartLimit
 from teamd.supervisor.watchdog import HeartbeatPolicy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
-    from teamd.store.paths import TeamPaths
 
 
 _IN_LEDGER: Final = (

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
+from teamd.board.files import id_in
+from teamd.board.owners import gone_from
 from teamd.errors import StoreError
 from teamd.states import Status
-from teamd.store.board_files import id_in
-from teamd.store.task_owners import gone_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from teamd.identity import Identity
+    from teamd.board.board import Board
+    from teamd.files.watch import Watch
     from teamd.journal import Journal
-    from teamd.store.board import Board
-    from teamd.store.roster import Team
-    from teamd.store.watch import Watch
+    from teamd.process_id import Identity
+    from teamd.team.roster import Team
 
 BOARD_PATIENCE_SECONDS: Final = 1.0  # a stopped writer must not stop the supervisor
 _PATIENCE_SECONDS: Final = 5.0

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import settings
+from teamd.budget.terms import terms_of
 from teamd.control import ControlReply
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
-from teamd.protocol import LEAD, USER
+from teamd.messages import LEAD, USER
 from teamd.states import Status
-from teamd.store.terms import terms_of
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.outcome import Outcome
 from teamd.supervisor.spawn import (

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.clocks import Deadline
 from teamd.errors import DamagedRoster, StoreError, TeamError
-from teamd.protocol import LEAD, TEAMD, Message, new_id
-from teamd.remedies import again
+from teamd.hints import again
+from teamd.messages import LEAD, TEAMD, Message, new_id
 from teamd.states import Status
-from teamd.store.roster import COLOURS, Member, Roster, Team
+from teamd.team.roster import COLOURS, Member, Roster, Team
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from teamd.identity import Identity
     from teamd.journal import Journal
-    from teamd.store.post import Post
+    from teamd.mail.routing import Post
+    from teamd.process_id import Identity
 
 _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": None}
 _MOST_UNTOLD: Final = 100

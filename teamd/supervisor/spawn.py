@@ -8,20 +8,20 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from teamd.errors import NotAMessage, TeamError, Unsynced
+from teamd.files import files
+from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.models.prices import Prices
-from teamd.protocol import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.states import Status
-from teamd.store import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.budget.records import Reservation, Terms
     from teamd.control import ControlRequest
+    from teamd.files.paths import TeamPaths
     from teamd.settings import Teammate
-    from teamd.store.entries import Reservation, Terms
-    from teamd.store.paths import TeamPaths
-    from teamd.store.roster import Member
     from teamd.supervisor.context import Context
+    from teamd.team.roster import Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

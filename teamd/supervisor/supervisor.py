@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.control import ControlRequest
 from teamd.errors import StoreError, TeamError
-from teamd.store import running
+from teamd.files import pidfile
 from teamd.supervisor.spawn import SpawnRequest, spawn_declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from teamd.store.watch import Watch
+    from teamd.files.watch import Watch
     from teamd.supervisor.context import Context
     from teamd.supervisor.inbox import ControlInbox
     from teamd.supervisor.orphans import OrphanedProcesses, OrphanedTasks
@@ -149,7 +149,7 @@ class Supervisor:
     def _gone(self) -> bool:
         """Return whether the team directory is no longer the one that this process claimed."""
         try:
-            return not running.stands(self._claim, self._context.paths)
+            return not pidfile.stands(self._claim, self._context.paths)
         except StoreError:  # a look that failed tells nothing, and there is another next round
             return False
 

@@ -6,16 +6,16 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import BadName, DamagedRoster
-from teamd.protocol import check_name
+from teamd.files import files
+from teamd.messages import check_name
 from teamd.states import Status
-from teamd.store import files
-from teamd.store.roster import COLOURS, Member, Roster, Team
+from teamd.team.roster import COLOURS, Member, Roster, Team
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
 
 if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
-    from teamd.store.paths import TeamPaths
 
 _ANEW: Final = "it was made anew from the conversations"
 _UNKNOWN: Final = (

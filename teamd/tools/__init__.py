@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from teamd.protocol import new_id
+from teamd.messages import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

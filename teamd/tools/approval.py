@@ -10,7 +10,7 @@ from pydantic import Field
 
 from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, Verdict, id_of
 from teamd.errors import StoreError
-from teamd.protocol import LEAD
+from teamd.messages import LEAD
 from teamd.tools import Input, Tool, ToolError
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd import control
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, TeamError
-from teamd.protocol import new_id
+from teamd.messages import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 _FIRST_PAUSE_SECONDS: Final = 0.005
 _LONGEST_PAUSE_SECONDS: Final = 0.1

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from teamd.errors import StoreError
-from teamd.protocol import is_moment
-from teamd.store import files
-from teamd.store.trouble import told
+from teamd.files import files
+from teamd.files.os_errors import translate_os_errors
+from teamd.messages import is_moment
 from teamd.tools import ToolError
 from teamd.tools.clip import Clip
 
@@ -219,7 +219,7 @@ class Spool:
 
     def __init__(self, path: Path, limit: int) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with told(path):
+        with translate_os_errors(path):
             self._fd = os.open(path, flags, files.PRIVATE_FILE)
         self._limit = limit
         self._size = 0

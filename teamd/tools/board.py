@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from teamd.store.task_rules import Change
-from teamd.store.tasks import TaskStatus
+from teamd.board.rules import Change
+from teamd.board.task import TaskStatus
 from teamd.tools import Input, InputT, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from teamd.store.blocking import Tasks
-    from teamd.store.board import Board, Changed
-    from teamd.store.tasks import Task
+    from teamd.board.board import Board, Changed
+    from teamd.board.snapshot import Tasks
+    from teamd.board.task import Task
 
 
 def _as_text(value: object) -> object:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
-from teamd.protocol import Message
+from teamd.messages import Message
 from teamd.states import Status
 from teamd.tools import Input, Tool, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from teamd.store.post import Post
-    from teamd.store.roster import Roster
+    from teamd.mail.routing import Post
+    from teamd.team.roster import Roster
     from teamd.tools.asking import Asking
 
 _ANSWER_SECONDS: Final = 60.0  # that a teammate has for its answer

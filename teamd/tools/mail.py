@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
-from teamd.protocol import Message
+from teamd.messages import Message
 from teamd.tools import Input, Tool, ToolError
 
 if TYPE_CHECKING:
-    from teamd.store.mailbox import Mailbox
-    from teamd.store.post import Post
+    from teamd.mail.mailbox import Mailbox
+    from teamd.mail.routing import Post
 
 
 _MOST_COUNTED: Final = 100

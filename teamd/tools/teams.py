@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from teamd.errors import ExitCode
-from teamd.store import teams
+from teamd.team import teams
 from teamd.tools import Input, Tool, ToolError
 from teamd.tools.asking import Asking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
 
 _ANSWER_SECONDS = 60.0
 _MARGIN_SECONDS = 10.0

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from teamd.errors import StoreError
-from teamd.store import files
+from teamd.files import files
 from teamd.tools import ToolError
 from teamd.tools.paging import NotText
 from teamd.tools.workspace import Workspace, not_a_file, path_in

@@ -6,7 +6,7 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.protocol import Message, is_moment
+from teamd.messages import Message, is_moment
 from teamd.tokens import Usage
 from teamd.transcript.records import KINDS, Unknown
 

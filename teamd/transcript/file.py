@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamd.store import files
+from teamd.files import files
 from teamd.transcript.decoding import decode_lines
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeAlias
 
-from teamd.protocol import Message
+from teamd.messages import Message
 from teamd.tokens import Usage
 
 Block: TypeAlias = dict[str, Any]  # of content, just as the Messages API gives and takes it

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.files.paths import TeamPaths
 from teamd.service import READY
-from teamd.store.paths import TeamPaths
 from tests.forked.client import server as forks
 from tests.strict.replies import say
 from tests.strict.server import StrictServer, by_name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from teamd.store import running as supervisors
+from teamd.files import pidfile as supervisors
 from tests import documents
 from tests.e2e.harness import opened
 from tests.strict.replies import say, use

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from teamd.store.ledger import Ledger
+from teamd.budget.ledger import Ledger
 from tests.strict.faults import Cut, Stall, Status
 from tests.strict.replies import say, use
 from tests.strict.server import MODELS

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 

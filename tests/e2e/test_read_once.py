@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from teamd.protocol import Message
-from teamd.store.mailbox import Mailbox
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import Message
 
 if TYPE_CHECKING:
     from tests.e2e.harness import Project

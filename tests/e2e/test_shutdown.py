@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.store.post import Post
+from teamd.mail.routing import Post
 from tests.children import holding
 from tests.e2e.handshakes import answering, at_work
 from tests.strict.replies import say, use

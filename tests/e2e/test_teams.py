@@ -15,7 +15,7 @@ import pytest
 
 from teamd import control
 from teamd.errors import ExitCode, TeamError
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 from teamd.tools.teams import DeleteTeam, TeamInput
 from tests.strict.replies import decline, say, use
 from tests.waiting import wait_until

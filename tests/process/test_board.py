@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from teamd.store.board import Board
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
-from teamd.store.task_rules import Change
-from teamd.store.tasks import TaskStatus
+from teamd.board.board import Board
+from teamd.board.rules import Change
+from teamd.board.task import TaskStatus
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
 from tests.children import child
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ CLAIMS: Final = """
 import sys
 from pathlib import Path
 from teamd.errors import TeamError
-from teamd.store.board import Board
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
+from teamd.board.board import Board
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
 paths = TeamPaths(Path(sys.argv[1]))
 board = Board(paths, Post(paths, durable=False, max_bytes=10**6), sys.argv[2], durable=False)
 for _ in sys.stdin:

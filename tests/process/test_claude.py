@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.agent.conversation.conversation import Conversation
+from teamd.messages import Message
 from teamd.models import Ask, Reply, TransientError
 from teamd.models.claude import Claude, finds_key, shared_tls, with_breakpoints
-from teamd.protocol import Message
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened

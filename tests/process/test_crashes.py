@@ -8,8 +8,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from teamd.identity import Identity
-from teamd.store import locks
+from teamd.files import locks
+from teamd.process_id import Identity
 from tests.strict.faults import Stall
 from tests.strict.replies import say, use
 from tests.waiting import wait_until

@@ -7,8 +7,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from teamd.store.mailbox import Mailbox
-from teamd.store.taken import Taken
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.spool import Spool
 from tests.children import holding
 from tests.waiting import wait_until
 
@@ -46,7 +46,7 @@ sys.addaudithook(look)
 
 def holder(project: Project) -> int:
     """The process that has a delivery to jo in hand."""
-    position = Taken(project.paths.taken("jo"), "jo").position()
+    position = Spool(project.paths.taken("jo"), "jo").position()
     return 0 if position is None else position.holder
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from teamd.protocol import Message
+from teamd.messages import Message
 from tests.children import holding
 from tests.waiting import wait_until
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.store.mailbox import Mailbox
+from teamd.mail.mailbox import Mailbox
 from tests.process.injected.injections import STRACE, script
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ APPENDS = """
 import sys
 from pathlib import Path
 from teamd.errors import StoreError
-from teamd.store import files
+from teamd.files import files
 try:
     getattr(files, sys.argv[1])(Path(sys.argv[2]), b"mine\\n")
 except StoreError as error:

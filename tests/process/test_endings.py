@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.identity import Identity
+from teamd.process_id import Identity
 from tests.children import child
 from tests.process.test_stopping import COMMANDS
 from tests.strict.replies import say, use

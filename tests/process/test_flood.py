@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from teamd.protocol import Message
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import Message
 from tests.children import said
 from tests.waiting import wait_until
 
@@ -44,8 +44,9 @@ for n in range(0, count, 500):
 TAKES: Final = """
 import resource, sys, time
 from pathlib import Path
-from teamd.store.mailbox import Mailbox, Portion
-from teamd.store.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.spool import BatchLimit
+from teamd.files.paths import TeamPaths
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
 paths = TeamPaths(Path(sys.argv[1]))
@@ -54,7 +55,7 @@ conversation = Transcript(paths.transcript("bob"), durable=False)
 longest, begun = 0.0, time.monotonic()
 while True:
     before = time.monotonic()
-    batch = box.take(Portion(messages=100, bytes=128 * 1024, wary=True))
+    batch = box.take(BatchLimit(messages=100, bytes=128 * 1024, wary=True))
     longest = max(longest, time.monotonic() - before)
     if not batch.messages:
         break

@@ -16,9 +16,9 @@ import pytest
 
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
 from teamd.states import Status
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
 from tests.strict.replies import say, use
 from tests.unit.life import enrol
 from tests.waiting import wait_until
@@ -34,8 +34,8 @@ ACTS = """
 import os, sys, time
 from pathlib import Path
 from teamd.approvals.store import Approvals
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
 from teamd.approvals.approval import Kind, Approval
 team, step, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
 paths = TeamPaths(Path(team))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.protocol import Message
-from teamd.store.mailbox import Mailbox
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import Message
 from tests.e2e.harness import Project, opened
 from tests.waiting import wait_until
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pytest
 
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 from tests.process.injected.drain import Drain
 from tests.process.injected.injections import (
     FULL,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.identity import Identity
+from teamd.process_id import Identity
 from teamd.tools import Result, Toolbox
 from teamd.tools.background import INTERRUPTED, LOST, MOST_RUNNING, STOPPED, Jobs, Spool
 from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.protocol import Message
-from teamd.store.mailbox import EMPTY, Mailbox, Portion
-from teamd.store.paths import TeamPaths
-from teamd.store.taken import Taken
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import EMPTY, Mailbox
+from teamd.mail.spool import BatchLimit, Spool
+from teamd.messages import Message
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 READS = """
 import os, signal, sys
 from pathlib import Path
-from teamd.store.mailbox import Mailbox, Portion
-from teamd.store.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.spool import BatchLimit
+from teamd.files.paths import TeamPaths
 team, steps, deadly, left = sys.argv[1], sys.argv[2].split(), sys.argv[3], int(sys.argv[4])
-portion = Portion(wary=len(sys.argv) > 5)
+portion = BatchLimit(wary=len(sys.argv) > 5)
 armed = False
 def die(event, arguments):
     global left
@@ -114,13 +115,13 @@ def test_a_culprit_is_rejected_once(tmp_path: Path) -> None:
         paths.create()
         put(paths, "a", "b")
         Mailbox(paths, "bob").take()
-        taken = Taken(paths.taken("bob"), "bob")
+        taken = Spool(paths.taken("bob"), "bob")
         position = taken.position()
         assert position is not None
         taken.move(replace(position, singly=taken.size(), crashes=2, holder=1))
         through = survived(paths, "take", "take", left, "wary")
         box = Mailbox(paths, "bob")
-        assert [message.content for message in box.take(Portion(wary=True)).messages] == ["b"]
+        assert [message.content for message in box.take(BatchLimit(wary=True)).messages] == ["b"]
         assert (box.rejected(), b'"a"' in paths.rejected("bob").read_bytes()) == (1, True), left
         if through:
             break

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING
 
-from teamd.store.entries import Terms
-from teamd.store.ledger import Ledger
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import Terms
 from tests.children import child
 from tests.waiting import wait_until
 
@@ -27,10 +27,10 @@ SPENDER = f"""
 import random, sys
 from decimal import Decimal
 from pathlib import Path
-from teamd.identity import Identity
-from teamd.protocol import new_id
-from teamd.store.entries import Account, Reservation
-from teamd.store.ledger import Ledger
+from teamd.process_id import Identity
+from teamd.messages import new_id
+from teamd.budget.records import Account, Reservation
+from teamd.budget.ledger import Ledger
 
 ledger = Ledger(Path(sys.argv[1]), longest_bytes=20_000)
 me = Identity.own()
@@ -95,9 +95,9 @@ HOLDS = """
 import sys
 from decimal import Decimal
 from pathlib import Path
-from teamd.identity import Identity
-from teamd.store.entries import Reservation
-from teamd.store.ledger import Ledger
+from teamd.process_id import Identity
+from teamd.budget.records import Reservation
+from teamd.budget.ledger import Ledger
 
 kept = Reservation(
     id="kept", teammate="alice", process=Identity.own(), model="m",
@@ -130,10 +130,10 @@ RACER = """
 import sys, time
 from decimal import Decimal
 from pathlib import Path
-from teamd.identity import Identity
-from teamd.protocol import new_id
-from teamd.store.entries import Reservation
-from teamd.store.ledger import Ledger
+from teamd.process_id import Identity
+from teamd.messages import new_id
+from teamd.budget.records import Reservation
+from teamd.budget.ledger import Ledger
 
 ledger, me = Ledger(Path(sys.argv[1])), Identity.own()
 for line in sys.stdin:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import LockTimeout
-from teamd.protocol import Message
-from teamd.store import locks
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.files import locks
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import Message
 from tests.children import child, holding
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HOLDS = """
 import sys
 from pathlib import Path
-from teamd.store import locks
+from teamd.files import locks
 with locks.locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -29,7 +29,7 @@ with locks.locked(Path(sys.argv[1])):
 STARTS = """
 import subprocess, sys
 from pathlib import Path
-from teamd.store import locks
+from teamd.files import locks
 with locks.locked(Path(sys.argv[1])):
     print(subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL).pid, flush=True)
     sys.stdin.read()
@@ -37,9 +37,9 @@ with locks.locked(Path(sys.argv[1])):
 PUTS = """
 import sys
 from pathlib import Path
-from teamd.protocol import Message
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.messages import Message
+from teamd.mail.mailbox import Mailbox
+from teamd.files.paths import TeamPaths
 box = Mailbox(TeamPaths(Path(sys.argv[1])), "bob")
 print("begins", flush=True)
 box.put(Message(sender="alice", to="bob", content="x"))

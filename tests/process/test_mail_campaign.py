@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.store.mailbox import EMPTY, Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import mail_in
 from tests.mail_programs import DELIVERED, OWNER

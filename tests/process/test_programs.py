@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.identity import Identity
+from teamd.process_id import Identity
 from teamd.programs import Captured, Program, capture, run, start_detached
 from tests.waiting import wait_until
 

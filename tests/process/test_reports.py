@@ -6,7 +6,7 @@ import json
 import threading
 from typing import TYPE_CHECKING, Self
 
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:

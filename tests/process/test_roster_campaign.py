@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.store.paths import TeamPaths
-from teamd.store.roster import Roster
+from teamd.files.paths import TeamPaths
+from teamd.team.roster import Roster
 from tests.children import child
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from teamd.states import Status
-from teamd.store.paths import TeamPaths
-from teamd.store.roster import Member, Roster
+from teamd.files.paths import TeamPaths
+from teamd.team.roster import Member, Roster
 team, name, count = sys.argv[1:]
 roster = Roster(TeamPaths(Path(team)))
 me = Member(name=name, agent_id=name, role="counts", status=Status.IDLE)

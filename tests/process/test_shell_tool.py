@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.identity import Identity
+from teamd.process_id import Identity
 from teamd.programs import Program
 from teamd.tools import Result, Toolbox
 from teamd.tools.shell import Bash

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd.protocol import new_id
+from teamd.messages import new_id
 from teamd.tools.asking import Asking
 from tests.e2e.handshakes import answering, at_work
 from tests.strict.replies import say, use

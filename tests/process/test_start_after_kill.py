@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from teamd.control import ControlRequest
-from teamd.protocol import TEAMD
-from teamd.store.mailbox import Mailbox
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import TEAMD
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 KILL_AND_START = """
 import os, sys
 from teamd.__main__ import cli
-from teamd.identity import Identity
+from teamd.process_id import Identity
 killed = Identity.of(int(sys.argv[1]))
 os.kill(killed.pid, 9)
 while killed.alive and not killed.ending:

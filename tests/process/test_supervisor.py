@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.identity import Identity
+from teamd.process_id import Identity
 from tests.strict.faults import Stall
 from tests.waiting import wait_until
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 from tests.process.injected.injections import traced
 from tests.process.injected.operations import Read, RosterWrite, Send
 
@@ -20,7 +20,7 @@ _CALL = re.compile(r"(\w+)\((?:\d+<([^>]*)>)?(.*?)(\) = .*)?$")
 CREATE: Final = """
 import sys
 from pathlib import Path
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 TeamPaths(Path(sys.argv[1])).create()
 """

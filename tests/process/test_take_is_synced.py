@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.protocol import Message
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import Message
 from tests.process.injected.injections import CALLS, STRACE, script
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.strace
 READS = """
 import sys
 from pathlib import Path
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.files.paths import TeamPaths
 box = Mailbox(TeamPaths(Path(sys.argv[1])), "bob")
 box.done(box.take())
 """

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # Prints the number of threads after the warming, then what the first real call still loads.
 PROBE = """
 import asyncio, sys, threading
-from teamd.models import Ask, claude, warming
-warming.warm_up()
+from teamd.models import Ask, claude, preload
+preload.warm_up()
 print(threading.active_count())
 before = set(sys.modules)
 model = claude.Claude(base_url=None, key_command=None, headers={}, timeout_seconds=20,
@@ -38,8 +38,8 @@ SERVE = """
 import os, signal, sys, time
 from pathlib import Path
 from teamd import daemon
-from teamd.store.paths import TeamPaths
-from teamd.store.roster import Roster
+from teamd.files.paths import TeamPaths
+from teamd.team.roster import Roster
 from teamd.supervisor.context import ChildProgram
 
 paths = TeamPaths(Path(sys.argv[1]) / ".team")

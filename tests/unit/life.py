@@ -18,16 +18,16 @@ from teamd.agent.plans import Plans
 from teamd.agent.pulse import Pulse
 from teamd.agent.wakeup import Wakeup
 from teamd.approvals.store import Approvals
+from teamd.files.paths import TeamPaths
 from teamd.heartbeat import Heartbeat
 from teamd.journal import Journal
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.messages import STATE_TYPE, TEAMD, Message
 from teamd.models import Ask, Reply
-from teamd.protocol import STATE_TYPE, TEAMD, Message
 from teamd.settings import Mail, Model, Settings
 from teamd.states import Status
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
-from teamd.store.roster import Member, Roster, Team
+from teamd.team.roster import Member, Roster, Team
 from teamd.tokens import Usage
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan

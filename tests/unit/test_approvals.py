@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict, id_of
 from teamd.approvals.store import Approvals
 from teamd.errors import StoreError, TeamError
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
 from teamd.states import Status
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.protocol import Message
+    from teamd.messages import Message
 
 EVERYBODY = ("alice", "bob", "lead", "user", "teamd")
 SHUTDOWN = ("lead", "bob", Kind.SHUTDOWN)

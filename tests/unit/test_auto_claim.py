@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.agent.auto_claim import AutoClaim
+from teamd.board.board import Board
+from teamd.board.rules import Change
+from teamd.board.task import Task, TaskStatus
 from teamd.journal import Journal
-from teamd.store.board import Board
-from teamd.store.task_rules import Change
-from teamd.store.tasks import Task, TaskStatus
 from tests.strict.replies import say
 from tests.unit.life import Life
 

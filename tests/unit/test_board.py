@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.board.board import Board
+from teamd.board.owners import gone_from
+from teamd.board.rules import Change
+from teamd.board.task import Task, TaskStatus
 from teamd.errors import StoreError, TeamError
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
 from teamd.states import Status
-from teamd.store.board import Board
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
-from teamd.store.roster import Roster
-from teamd.store.task_owners import gone_from
-from teamd.store.task_rules import Change
-from teamd.store.tasks import Task, TaskStatus
+from teamd.team.roster import Roster
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from teamd.board.board import Board
+from teamd.board.rules import Change
+from teamd.board.snapshot import Tasks
+from teamd.board.task import Task, TaskStatus
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
 from teamd.states import Status
-from teamd.store.blocking import Tasks
-from teamd.store.board import Board
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
-from teamd.store.task_rules import Change
-from teamd.store.tasks import Task, TaskStatus
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:

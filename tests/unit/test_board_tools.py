@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from teamd.board.board import Board
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
 from teamd.states import Status
-from teamd.store.board import Board
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
 from teamd.tools import Result, Toolbox
 from teamd.tools.board import board_tools
 from tests.unit.life import enrol

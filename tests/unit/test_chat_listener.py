@@ -9,10 +9,10 @@ import pytest
 
 from teamctl import render
 from teamctl.chat.listener import Listener
-from teamd.protocol import LEAD, USER, Message
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import LEAD, USER, Message
 from teamd.states import Status
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
 from teamd.transcript.file import Transcript
 from tests.transcripts import as_record
 from tests.unit.life import enrol

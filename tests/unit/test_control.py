@@ -13,10 +13,10 @@ import pytest
 from teamd import clocks, control
 from teamd.control import KEPT_SECONDS, ControlReply, ControlRequest
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, NoTeamd, UnknownTeammate
-from teamd.protocol import TEAMD, Message
-from teamd.store import running
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import TEAMD, Message
 from tests.children import child
 from tests.waiting import wait_until
 
@@ -28,9 +28,9 @@ HUGE = pytest.param(10**400, id="huge")
 SERVES = """
 import sys
 from pathlib import Path
-from teamd.store import running
-from teamd.store.paths import TeamPaths
-claim = running.claim(TeamPaths(Path(sys.argv[1])))
+from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
+claim = pidfile.claim(TeamPaths(Path(sys.argv[1])))
 print("claimed", flush=True)
 sys.stdin.read()
 """
@@ -46,7 +46,7 @@ def paths(tmp_path: Path) -> TeamPaths:
 @pytest.fixture
 def served(paths: TeamPaths) -> Iterator[TeamPaths]:
     """A team whose supervisor is this very process."""
-    claim = running.claim(paths)
+    claim = pidfile.claim(paths)
     yield paths
     os.close(claim)
 

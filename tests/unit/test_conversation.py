@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.agent.conversation.conversation import Conversation
-from teamd.protocol import Message
+from teamd.messages import Message
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import PAUSED, Opened

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.state import ConversationState
 from teamd.agent.conversation.summary import restate
+from teamd.messages import Message
 from teamd.models import Ask, Reply
-from teamd.protocol import Message
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import PAUSED, NoteAdded, Opened

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd import damaged
-from teamd.protocol import TEAMD, Message
-from teamd.store.entries import Terms
-from teamd.store.ledger import Ledger
-from teamd.store.mailbox import EMPTY, Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import Terms
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import EMPTY, Mailbox
+from teamd.messages import TEAMD, Message
 from teamd.tokens import Usage
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, NoteAdded, Replied

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.store import debris
-from teamd.store.paths import TeamPaths
+from teamd.files import temp_files
+from teamd.files.paths import TeamPaths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,10 +41,10 @@ def test_only_what_was_written_aside_long_ago_is_swept(paths: TeamPaths) -> None
         left(paths.root / "mine.tmp", hours=1000),
         left(paths.home / ".teamd-elsewhere.tmp", hours=1000),
     ]
-    assert sorted(debris.sweep(paths)) == sorted(old)
+    assert sorted(temp_files.sweep(paths)) == sorted(old)
     assert not any(path.exists() for path in old)
     assert all(path.exists() for path in kept)
-    assert debris.sweep(paths) == []
+    assert temp_files.sweep(paths) == []
 
 
 def test_a_link_is_removed_and_not_what_it_leads_to(paths: TeamPaths, tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ def test_a_link_is_removed_and_not_what_it_leads_to(paths: TeamPaths, tmp_path: 
     link.symlink_to(outside)
     then = time.time() - 7200
     os.utime(link, (then, then), follow_symlinks=False)
-    assert debris.sweep(paths) == [link]
+    assert temp_files.sweep(paths) == [link]
     assert outside.exists()
 
 
 def test_what_goes_meanwhile_is_passed_over(paths: TeamPaths) -> None:
     there = left(paths.root / "there", hours=1)
-    found = debris.older([paths.root / "gone", there], seconds=1)
+    found = temp_files.older([paths.root / "gone", there], seconds=1)
     assert list(found) == [there]

@@ -12,13 +12,13 @@ from teamctl import topics
 from teamctl.main import COMMANDS
 from teamctl.main import cli as teamctl
 from teamd.__main__ import cli as teamd
-from teamd.protocol import Message
+from teamd.files.paths import TeamPaths
+from teamd.messages import Message
 from teamd.settings import parse
-from teamd.settings.declared import SECTIONS
 from teamd.settings.keys import keys_of
-from teamd.settings.writing import init_text
-from teamd.store.paths import TeamPaths
-from teamd.store.roster import Roster
+from teamd.settings.schema import SECTIONS
+from teamd.settings.write import init_text
+from teamd.team.roster import Roster
 from tests import documents
 from tests.documents import LONGEST_LINE, README, REPOSITORY
 

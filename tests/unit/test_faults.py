@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from teamd.models import ModelError, TooLongError, TransientError, UnusableError
-from teamd.models.faults import as_model_error
+from teamd.models.errors import as_model_error
 
 URL = "http://localhost:8080/"
 

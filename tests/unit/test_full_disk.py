@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import StoreError
-from teamd.store import files
+from teamd.files import files
 from tests.children import said
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ TRIES = """
 import sys
 from pathlib import Path
 from teamd.errors import StoreError
-from teamd.store import files
+from teamd.files import files
 try:
     getattr(files, sys.argv[1])(Path(sys.argv[2]), b"x" * int(sys.argv[3]) + b"\\n")
 except StoreError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.identity import Identity
+from teamd.process_id import Identity
 from tests.children import child
 from tests.waiting import wait_until
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.identity import Identity
-from teamd.store.entries import Account, Reservation, Terms
-from teamd.store.ledger import Ledger
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import Account, Reservation, Terms
+from teamd.process_id import Identity
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.store.accounts import Refusal
+    from teamd.budget.accounts import Refusal
 
 DEAD = Identity(pid=1, started=-1.0)
 SMALL = Account(calls=1, input_tokens=5, output_tokens=1, usd=Decimal("0.001"))

@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from teamd.identity import Identity
-from teamd.store.entries import Account, Reservation, Terms
-from teamd.store.ledger import Ledger
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import Account, Reservation, Terms
+from teamd.process_id import Identity
 
 NAMES = ("alice", "bob")
 VIEWS = st.integers(0, 2)

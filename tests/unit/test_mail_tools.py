@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd.protocol import Message
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
+from teamd.messages import Message
 from teamd.states import Status
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
 from teamd.tools import Result, Toolbox
 from teamd.tools.mail import ReadInbox, SendMessage
 from tests.unit.life import enrol

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import NotAMessage, StoreError
-from teamd.protocol import Message
-from teamd.store.mailbox import EMPTY, Mailbox
-from teamd.store.paths import TeamPaths
-from teamd.store.taken import first_position
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import EMPTY, Mailbox
+from teamd.mail.spool import first_position
+from teamd.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamd.protocol import Message
-from teamd.store.mailbox import EMPTY, Mailbox, Portion
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import EMPTY, Mailbox
+from teamd.mail.spool import BatchLimit
+from teamd.messages import Message
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-WARY = Portion(messages=3, wary=True)
+WARY = BatchLimit(messages=3, wary=True)
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def fill(paths: TeamPaths, *contents: str) -> None:
     box.put(*(Message(sender="lead", to="bob", content=content) for content in contents))
 
 
-def taken(box: Mailbox, portion: Portion) -> list[str]:
+def taken(box: Mailbox, portion: BatchLimit) -> list[str]:
     batch = box.take(portion)
     box.done(batch)
     return [message.content for message in batch.messages]
@@ -40,7 +41,7 @@ def taken(box: Mailbox, portion: Portion) -> list[str]:
 def test_a_portion_is_no_larger_than_asked_and_the_rest_follows_in_order(paths: TeamPaths) -> None:
     fill(paths, *"abcdefgh")
     box = Mailbox(paths, "bob", durable=False)
-    portions = [taken(box, Portion(messages=3)) for _ in range(4)]
+    portions = [taken(box, BatchLimit(messages=3)) for _ in range(4)]
     assert portions == [["a", "b", "c"], ["d", "e", "f"], ["g", "h"], []]
     assert not box.waiting()
 
@@ -48,32 +49,32 @@ def test_a_portion_is_no_larger_than_asked_and_the_rest_follows_in_order(paths: 
 def test_what_comes_meanwhile_comes_after_what_was_taken(paths: TeamPaths) -> None:
     fill(paths, "a", "b")
     box = Mailbox(paths, "bob", durable=False)
-    assert taken(box, Portion(messages=1)) == ["a"]
+    assert taken(box, BatchLimit(messages=1)) == ["a"]
     fill(paths, "c")
     assert box.queued() == 2
     assert [message.content for message in box.peek()] == ["b", "c"]
-    assert taken(box, Portion()) == ["b"]
-    assert taken(box, Portion()) == ["c"]
+    assert taken(box, BatchLimit()) == ["b"]
+    assert taken(box, BatchLimit()) == ["c"]
 
 
 def test_a_portion_is_the_same_until_it_is_done(paths: TeamPaths) -> None:
     fill(paths, *"abc")
-    first = Mailbox(paths, "bob", durable=False).take(Portion(messages=2))
-    again = Mailbox(paths, "bob", durable=False).take(Portion(messages=2))
+    first = Mailbox(paths, "bob", durable=False).take(BatchLimit(messages=2))
+    again = Mailbox(paths, "bob", durable=False).take(BatchLimit(messages=2))
     assert first == again
 
 
 def test_the_next_reader_goes_on_behind_what_was_done(paths: TeamPaths) -> None:
     """Not at the start of the file: a flood would be read again at every crash."""
     fill(paths, *"abc")
-    assert taken(Mailbox(paths, "bob", durable=False), Portion(messages=2)) == ["a", "b"]
-    assert taken(Mailbox(paths, "bob", durable=False), Portion(messages=2)) == ["c"]
+    assert taken(Mailbox(paths, "bob", durable=False), BatchLimit(messages=2)) == ["a", "b"]
+    assert taken(Mailbox(paths, "bob", durable=False), BatchLimit(messages=2)) == ["c"]
 
 
 def test_a_message_larger_than_a_portion_comes_alone(paths: TeamPaths) -> None:
     fill(paths, "small", "x" * 5000, "small too")
     box = Mailbox(paths, "bob", durable=False)
-    sizes = [[len(content) for content in taken(box, Portion(bytes=1000))] for _ in range(3)]
+    sizes = [[len(content) for content in taken(box, BatchLimit(bytes=1000))] for _ in range(3)]
     assert sizes == [[5], [5000], [9]]
 
 
@@ -92,7 +93,7 @@ def test_whatever_the_portion_each_message_comes_once_and_in_order(
     fill(paths, *contents)
     box = Mailbox(paths, "bob", durable=False)
     found: list[str] = []
-    while portion := taken(box, Portion(messages=messages, bytes=most)):
+    while portion := taken(box, BatchLimit(messages=messages, bytes=most)):
         assert len(portion) <= messages
         found += portion
     assert found == contents
@@ -159,7 +160,7 @@ def test_what_was_taken_with_a_suspect_comes_singly_to_its_end(paths: TeamPaths)
 def test_a_nameless_message_keeps_its_id_and_time_for_every_reader(paths: TeamPaths) -> None:
     """Its line is kept as it came; whoever takes it again must know it again."""
     paths.inbox("bob").write_bytes(b'{"content": "x"}\n' * 3)
-    first = Mailbox(paths, "bob", durable=False).take(Portion(messages=2))
+    first = Mailbox(paths, "bob", durable=False).take(BatchLimit(messages=2))
     again = Mailbox(paths, "bob", durable=False).take()
     assert first.messages == again.messages[:2]
     assert len({message.id for message in again.messages}) == 3

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.agent.metered import UNSEEN_TOKENS, Metered
-from teamd.identity import Identity
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import NOTHING, Reservation, Terms
 from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, UnusableError
-from teamd.store.entries import NOTHING, Reservation, Terms
-from teamd.store.ledger import Ledger
+from teamd.process_id import Identity
 from teamd.tokens import Usage
 from tests.waiting import until
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamctl.output import count, duration, plain, show_message
-from teamd.protocol import Message
+from teamd.messages import Message
 
 
 @pytest.mark.parametrize(

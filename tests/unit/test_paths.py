@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from teamd.errors import NoTeam, StoreError
-from teamd.store import places
-from teamd.store.paths import TeamPaths
+from teamd.files import find_team
+from teamd.files.paths import TeamPaths
 
 NOBODY = 65534
 
@@ -38,26 +38,26 @@ def foreign(team: TeamPaths) -> TeamPaths:
 def test_a_team_is_looked_for_upwards(team: TeamPaths) -> None:
     deep = team.home / "src" / "deep"
     deep.mkdir(parents=True)
-    assert places.discover(deep) == team
-    assert places.discover(team.home) == team
-    assert places.discover(team.root) == team
+    assert find_team.discover(deep) == team
+    assert find_team.discover(team.home) == team
+    assert find_team.discover(team.root) == team
 
 
 def test_the_nearest_team_is_meant(team: TeamPaths) -> None:
     inner = TeamPaths(team.home / "src" / ".team")
     inner.create()
-    assert places.discover(inner.home) == inner
+    assert find_team.discover(inner.home) == inner
 
 
 def test_a_file_of_that_name_is_no_team(team: TeamPaths) -> None:
     inner = team.home / "src"
     inner.mkdir()
     (inner / ".team").write_text("")
-    assert places.discover(inner) == team
+    assert find_team.discover(inner) == team
 
 
 def test_without_a_team_there_is_none(tmp_path: Path) -> None:
-    found = places.discover(tmp_path)
+    found = find_team.discover(tmp_path)
     assert found is None or tmp_path.is_relative_to(found.home.parent)
     assert not (tmp_path / ".team").exists()
 
@@ -69,12 +69,12 @@ def test_the_environment_names_a_team(
     other = TeamPaths(tmp_path / "other")
     other.create()
     monkeypatch.chdir(team.home)
-    assert places.existing(None) == team
+    assert find_team.existing(None) == team
     monkeypatch.setenv("TEAMD_DIR", str(other.root))
-    assert places.existing(None) == other
-    assert places.existing(str(team.root)) == team
+    assert find_team.existing(None) == other
+    assert find_team.existing(str(team.root)) == team
     monkeypatch.setenv("TEAMD_DIR", "")
-    assert places.existing(None) == team
+    assert find_team.existing(None) == team
 
 
 def test_a_named_team_that_is_not_there_is_a_sentence(
@@ -82,19 +82,19 @@ def test_a_named_team_that_is_not_there_is_a_sentence(
 ) -> None:
     monkeypatch.setenv("TEAMD_DIR", str(tmp_path / "missing"))
     with pytest.raises(NoTeam, match=r"no team directory .*/missing; `teamd start` makes it"):
-        places.existing(None)
-    assert places.existing_or_here(None) == TeamPaths(tmp_path / "missing")
+        find_team.existing(None)
+    assert find_team.existing_or_here(None) == TeamPaths(tmp_path / "missing")
 
 
 def test_a_new_team_is_made_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless there is one above."""
     monkeypatch.chdir(tmp_path)
-    above = places.discover(tmp_path)
-    assert places.existing_or_here(None) == (above or TeamPaths(tmp_path / ".team"))
+    above = find_team.discover(tmp_path)
+    assert find_team.existing_or_here(None) == (above or TeamPaths(tmp_path / ".team"))
     TeamPaths(tmp_path / ".team").create()
     (tmp_path / "src").mkdir()
     monkeypatch.chdir(tmp_path / "src")
-    assert places.existing_or_here(None) == TeamPaths(tmp_path / ".team")
+    assert find_team.existing_or_here(None) == TeamPaths(tmp_path / ".team")
 
 
 def test_the_team_of_another_user_is_refused(
@@ -103,14 +103,14 @@ def test_the_team_of_another_user_is_refused(
     """Its settings name programs to run; in a shared folder anybody could put one."""
     words = f"belongs to user {NOBODY}, not to you"
     with pytest.raises(StoreError, match=words):
-        places.discover(foreign.home)
+        find_team.discover(foreign.home)
     with pytest.raises(StoreError, match=words):
-        places.existing(str(foreign.root))
+        find_team.existing(str(foreign.root))
     with pytest.raises(StoreError, match=words):
         foreign.create()
     monkeypatch.chdir(foreign.home)
     with pytest.raises(StoreError, match=words):
-        places.existing_or_here(None)
+        find_team.existing_or_here(None)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])

@@ -13,9 +13,9 @@ import pytest
 
 import teamd.tools
 from teamd.approvals.approval import Kind, Verdict
-from teamd.protocol import Message
+from teamd.messages import Message
 from teamd.states import Status
-from teamd.store.roster import Member, Roster, Team
+from teamd.team.roster import Member, Roster, Team
 from teamd.tools import Tool, Toolbox
 from teamd.tools.approval import SubmitPlan
 from teamd.tools.filesystem import ReadFile

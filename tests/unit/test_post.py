@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import BadName, UnknownTeammate
-from teamd.protocol import Message
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post, Sent
+from teamd.messages import Message
 from teamd.states import Status
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post, Sent
-from teamd.store.roster import Member, Roster, Team
+from teamd.team.roster import Member, Roster, Team
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.agent.conversation.prompts import render_inbox, system_prompt
-from teamd.protocol import Message
+from teamd.messages import Message
 from teamd.transcript.decoding import decode
 from teamd.transcript.records import Delivered, mail_in
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from teamd.errors import NotAMessage
-from teamd.protocol import Message
+from teamd.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable

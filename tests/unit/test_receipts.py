@@ -9,12 +9,12 @@ import pytest
 
 from teamctl.wait import Arrival, Receipt, wait_for_conversation
 from teamd.errors import TeamError, UnknownTeammate
-from teamd.protocol import LEAD, USER, Message
+from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
+from teamd.messages import LEAD, USER, Message
 from teamd.states import Status
-from teamd.store import running
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
-from teamd.store.roster import Roster, Team
+from teamd.team.roster import Roster, Team
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, Opened, Replied, TurnEnded
 from tests.unit.life import enrol
@@ -95,7 +95,7 @@ def test_why_it_waits_is_said_once_and_again_when_that_changes(
         f"warning: no teamd runs for {paths.root}; the message is delivered once "
         "`teamd start` has started it\n"
     )
-    claim = running.claim(paths)
+    claim = pidfile.claim(paths)
     for _ in range(2):
         assert to_gone.look() is None
     said = capsys.readouterr().err
@@ -118,7 +118,7 @@ def test_nobody_waits_for_what_was_rejected(paths: TeamPaths) -> None:
 
 
 def test_nobody_waits_for_who_has_left_the_team(paths: TeamPaths) -> None:
-    claim = running.claim(paths)
+    claim = pidfile.claim(paths)
     waiting = receipt(paths, Message(sender="lead", to="bob", content="x"))
     assert waiting.look() is None
     Roster(paths).update(lambda _: Team())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.agent.conversation.conversation import Conversation
-from teamd.protocol import Message
+from teamd.messages import Message
 from teamd.tokens import Usage
 from teamd.transcript.decoding import decode, parse
 from teamd.transcript.file import Transcript

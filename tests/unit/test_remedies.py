@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from teamd.remedies import addressed
+from teamd.hints import addressed
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pytest
 
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.reporting import Reporter
-from teamd.identity import Identity
-from teamd.protocol import TEAMD
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.messages import TEAMD
+from teamd.process_id import Identity
 from teamd.states import Status
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
 from tests.strict.replies import say

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import StoreError, UnknownTeammate
-from teamd.identity import Identity
+from teamd.files.paths import TeamPaths
+from teamd.process_id import Identity
 from teamd.states import Status
-from teamd.store.paths import TeamPaths
-from teamd.store.roster import FORMAT, Member, Roster, Team
+from teamd.team.roster import FORMAT, Member, Roster, Team
 
 if TYPE_CHECKING:
     from pathlib import Path

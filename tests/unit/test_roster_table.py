@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from teamctl.roster_table import HEADINGS, drawn
+from teamd.files.paths import TeamPaths
 from teamd.states import Status
-from teamd.store.paths import TeamPaths
-from teamd.store.roster import Member, Roster
+from teamd.team.roster import Member, Roster
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
-from teamd.store.roster import Team
+from teamd.mail.routing import Post
 from teamd.supervisor.roster_writer import RosterWriter
+from teamd.team.roster import Team
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:

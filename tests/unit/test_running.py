@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import NoTeamd
-from teamd.identity import Identity
-from teamd.store import running
-from teamd.store.paths import TeamPaths
+from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
+from teamd.process_id import Identity
 from tests.children import child
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ ME = Identity.own()
 CLAIMS = """
 import sys
 from pathlib import Path
-from teamd.store import running
-from teamd.store.paths import TeamPaths
-claim = running.claim(TeamPaths(Path(sys.argv[1])))
+from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
+claim = pidfile.claim(TeamPaths(Path(sys.argv[1])))
 print("claimed", flush=True)
 sys.stdin.read()
 """
@@ -37,16 +37,16 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 
 def test_nobody_runs_where_nothing_stands(paths: TeamPaths) -> None:
-    assert running.supervisor(paths) is None
+    assert pidfile.supervisor(paths) is None
     assert not paths.supervisor.exists()
 
 
 def test_there_is_one_supervisor_at_a_time(paths: TeamPaths) -> None:
-    claim = running.claim(paths)
+    claim = pidfile.claim(paths)
     try:
-        assert running.check(paths) == ME
-        with pytest.raises(running.AlreadyRunning) as caught:
-            running.claim(paths)
+        assert pidfile.check(paths) == ME
+        with pytest.raises(pidfile.AlreadyRunning) as caught:
+            pidfile.claim(paths)
     finally:
         os.close(claim)
     assert caught.value.pid == os.getpid()
@@ -58,13 +58,13 @@ def test_a_killed_supervisor_is_nobody_at_once(paths: TeamPaths) -> None:
     with child(CLAIMS, paths.root) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "claimed\n"
-        assert running.check(paths).pid == other.pid
+        assert pidfile.check(paths).pid == other.pid
         other.kill()
         other.wait(20)
         assert json.loads(paths.supervisor.read_bytes())["pid"] == other.pid
-        assert running.supervisor(paths) is None
-    claim = running.claim(paths)
-    assert running.check(paths) == ME
+        assert pidfile.supervisor(paths) is None
+    claim = pidfile.claim(paths)
+    assert pidfile.check(paths) == ME
     os.close(claim)
 
 
@@ -99,23 +99,23 @@ def test_a_killed_supervisor_is_nobody_at_once(paths: TeamPaths) -> None:
 def test_a_file_that_names_nobody_does_not_stop_the_next(paths: TeamPaths, content: bytes) -> None:
     """A kill in mid-write, a full disk, a pid that is used again: `teamd start` must just start."""
     paths.supervisor.write_bytes(content)
-    assert running.supervisor(paths) is None
+    assert pidfile.supervisor(paths) is None
     with pytest.raises(NoTeamd, match="`teamd start`") as caught:
-        running.check(paths)
+        pidfile.check(paths)
     assert caught.value.exit_code == 3
-    claim = running.claim(paths)
+    claim = pidfile.claim(paths)
     try:
-        assert running.check(paths) == ME
+        assert pidfile.check(paths) == ME
     finally:
         os.close(claim)
 
 
 def test_who_holds_a_claim_without_a_name_is_still_told_of(paths: TeamPaths) -> None:
-    claim = running.claim(paths)
+    claim = pidfile.claim(paths)
     try:
         paths.supervisor.write_bytes(b"{")
-        with pytest.raises(running.AlreadyRunning, match=r"^a teamd already runs"):
-            running.claim(paths)
+        with pytest.raises(pidfile.AlreadyRunning, match=r"^a teamd already runs"):
+            pidfile.claim(paths)
     finally:
         os.close(claim)
 
@@ -129,24 +129,24 @@ def test_a_stranger_is_not_taken_for_the_supervisor_whatever_the_file_says(
         assert there is not None
         content = json.dumps({"pid": there.pid, "started": there.started})
         paths.supervisor.write_text(content, encoding="utf-8")
-        assert running.supervisor(paths) is None
-        claim = running.claim(paths)
+        assert pidfile.supervisor(paths) is None
+        claim = pidfile.claim(paths)
         try:
             paths.supervisor.write_text(content, encoding="utf-8")
-            assert running.supervisor(paths) is None
+            assert pidfile.supervisor(paths) is None
         finally:
             os.close(claim)
 
 
 def test_a_supervisor_mends_what_others_wrote_over_its_name(paths: TeamPaths) -> None:
     """Otherwise nobody could reach it, and none could be started in its place."""
-    claim = running.claim(paths)
+    claim = pidfile.claim(paths)
     try:
         paths.supervisor.write_bytes(b"garbage of any length, and then some more of it\n" * 9)
-        assert running.supervisor(paths) is None
-        assert running.stands(claim, paths)
-        assert running.check(paths) == ME
+        assert pidfile.supervisor(paths) is None
+        assert pidfile.stands(claim, paths)
+        assert pidfile.check(paths) == ME
         paths.supervisor.unlink()
-        assert not running.stands(claim, paths)
+        assert not pidfile.stands(claim, paths)
     finally:
         os.close(claim)

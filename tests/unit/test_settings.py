@@ -24,8 +24,8 @@ from teamd.settings import (
     load,
     parse,
 )
-from teamd.settings.declared import NOT_BUILT, SECTIONS, Price, Tasks
 from teamd.settings.keys import keys_of
+from teamd.settings.schema import NOT_BUILT, SECTIONS, Price, Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 
 from teamd.errors import SettingsError
 from teamd.settings import load
-from teamd.settings.reading import MAX_FILE_BYTES
+from teamd.settings.load import MAX_FILE_BYTES
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.errors import SettingsError, TeamError
-from teamd.protocol import check_name
+from teamd.messages import check_name
 from teamd.settings import Price, Settings, Team, Teammate, changes, parse
-from teamd.settings.declared import SECTIONS
 from teamd.settings.keys import keys_of
-from teamd.settings.writing import init_text, with_teammate
+from teamd.settings.schema import SECTIONS
+from teamd.settings.write import init_text, with_teammate
 
 SETTING = re.compile(r"^# ([a-z_]+ = .*)", re.MULTILINE)
 ALICE = Teammate(name="alice", role="coder", prompt="work")

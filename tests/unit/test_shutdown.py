@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.approvals.approval import Approval, Kind, Verdict
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import SHUTDOWN_ANSWER_TYPE, TEAMD
 from teamd.models import UnusableError
-from teamd.protocol import SHUTDOWN_ANSWER_TYPE, TEAMD
-from teamd.store.mailbox import Mailbox
 from tests.strict.replies import say, use
 from tests.unit.life import Do, Life
 from tests.waiting import until
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from teamd.store.mailbox import Batch
+    from teamd.mail.mailbox import Batch
 
 
 def ask(life: Life, **facts: Any) -> str:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.board.rules import Change, changed, claimed, free_for, released
+from teamd.board.snapshot import Tasks
+from teamd.board.task import Task, TaskStatus
 from teamd.errors import TeamError
-from teamd.store.blocking import Tasks
-from teamd.store.task_rules import Change, changed, claimed, free_for, released
-from teamd.store.tasks import Task, TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

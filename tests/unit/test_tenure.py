@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import StoreError
-from teamd.protocol import Message
-from teamd.store import locks
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
-from teamd.store.tenure import Displaced, Tenure
+from teamd.files import locks
+from teamd.files.instance_lock import Displaced, Tenure
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import NoteAdded
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.agent.throttle import Throttle
+from teamd.files import locks
 from teamd.models import Ask, Reply, TransientError
-from teamd.store import locks
 from tests.strict.replies import say
 from tests.unit.life import Player, replied
 from tests.waiting import until

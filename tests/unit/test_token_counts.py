@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.token_counts import size_of
 from teamd.agent.metered import UNSEEN_TOKENS, Metered
-from teamd.identity import Identity
+from teamd.budget.ledger import Ledger
+from teamd.messages import new_id
 from teamd.models import Ask, Reply, TransientError
-from teamd.protocol import new_id
-from teamd.store.ledger import Ledger
+from teamd.process_id import Identity
 from teamd.tokens import Usage
 from teamd.tools import Result
 from teamd.transcript.file import Transcript

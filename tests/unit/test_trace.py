@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
 from teamd.mail.trace import Stage, trace
-from teamd.protocol import LEAD, USER, Message, moment_of, new_id
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.messages import LEAD, USER, Message, moment_of, new_id
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamctl.unseen import Unseen
-from teamd.store.mailbox import Mailbox, Portion
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.spool import BatchLimit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ def test_two_lines_that_say_the_same_are_two(onlooker: Onlooker) -> None:
     assert onlooker.look() == ["noon"]
     onlooker.put("noon")
     assert onlooker.look() == ["noon"]
-    onlooker.box.done(onlooker.box.take(Portion(messages=1)))
+    onlooker.box.done(onlooker.box.take(BatchLimit(messages=1)))
     assert onlooker.look() == []
     onlooker.put("noon")
     assert onlooker.look() == ["noon"]
@@ -100,7 +101,7 @@ def test_whatever_is_put_and_taken_each_is_shown_once(
             onlooker.put(str(number), **({"id": str(number)} if "id" in step else {}))
             there.append(str(number))
         elif step.startswith("take"):
-            batch = onlooker.box.take(Portion(messages=1 if "one" in step else None))
+            batch = onlooker.box.take(BatchLimit(messages=1 if "one" in step else None))
             onlooker.box.done(batch)
             del there[: len(batch.messages)]
         else:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamctl.wait import explain_wait
-from teamd.identity import Identity
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import Reservation, Terms
+from teamd.files.paths import TeamPaths
+from teamd.process_id import Identity
 from teamd.states import Status
-from teamd.store.entries import Reservation, Terms
-from teamd.store.ledger import Ledger
-from teamd.store.paths import TeamPaths
-from teamd.store.roster import Roster
+from teamd.team.roster import Roster
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.store.roster import Member
+    from teamd.team.roster import Member
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.store import files
-from teamd.store.watch import BLIND_SECONDS, SLOW_SECONDS, wait_for, watch
+from teamd.files import files
+from teamd.files.watch import BLIND_SECONDS, SLOW_SECONDS, wait_for, watch
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from teamd.store.watch import Watch
+    from teamd.files.watch import Watch
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from teamd.agent.conversation.summary import DEMAND
+from teamd.messages import Message
 from teamd.models import Ask, Reply, TooLongError
-from teamd.protocol import Message
 from teamd.tokens import Usage
 from tests.strict.cache import prompt_tokens
 from tests.strict.replies import Answer, say, use

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from teamd.agent.conversation import summary
 from teamd.agent.conversation.context import BYTES_PER_TOKEN
 from teamd.agent.conversation.state import CONTEXT_FULL
+from teamd.hints import again
 from teamd.models import TooLongError, UnusableError
-from teamd.remedies import again
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from teamd.agent.conversation.token_counts import CountedRequest
+    from teamd.messages import Message
     from teamd.models import Block, Reply
-    from teamd.protocol import Message
     from teamd.tools import Result
     from teamd.transcript.file import Transcript
 

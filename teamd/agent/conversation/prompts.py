@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
-from teamd.protocol import LEAD
+from teamd.messages import LEAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from teamd.protocol import Message
+    from teamd.messages import Message
     from teamd.settings.skills import Skill
 
 _ATTRIBUTES = ("type", "summary", "request_id", "approve", "reason")

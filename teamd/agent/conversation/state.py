@@ -9,12 +9,12 @@ from teamd.agent.conversation import prompts, summary
 from teamd.agent.conversation.context import Context, ContextSize
 from teamd.agent.conversation.summary import OpenItem
 from teamd.agent.conversation.token_counts import TokenCounts
-from teamd.protocol import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
+from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
 from teamd.transcript import records
 
 if TYPE_CHECKING:
+    from teamd.messages import Message
     from teamd.models import Block
-    from teamd.protocol import Message
     from teamd.tokens import Usage
 
 CONTEXT_FULL: Final = "model_context_window_exceeded"

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from teamd.agent.conversation import prompts
 
 if TYPE_CHECKING:
-    from teamd.protocol import Message
+    from teamd.messages import Message
     from teamd.transcript.records import Opened
 
 # What a teammate still has to do, as others have it on record: titles, and the lines below each.

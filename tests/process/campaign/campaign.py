@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from teamd.identity import Identity
-from teamd.store import running
-from teamd.store.mailbox import Mailbox
+from teamd.files import pidfile
+from teamd.mail.mailbox import Mailbox
+from teamd.process_id import Identity
 from tests.process.campaign import places
 from tests.process.campaign.killer import Killer
 from tests.process.campaign.ledger import Ledger
@@ -115,7 +115,7 @@ class Campaign:
         paths = self._project.paths
         hit = self._killer.kill(
             "supervisor",
-            lambda: running.supervisor(paths),
+            lambda: pidfile.supervisor(paths),
             lambda pid: places.of_supervisor(paths, pid),
             wanted,
         )
@@ -148,7 +148,7 @@ class Campaign:
         command = self._project.begin("teamd", "start", stdout=nowhere, stderr=nowhere)
         hit = self._killer.kill(
             "supervisor",
-            lambda: running.supervisor(paths),
+            lambda: pidfile.supervisor(paths),
             lambda pid: places.of_starting(paths, pid),
             Place.START,
         )
@@ -167,7 +167,7 @@ class Campaign:
             lambda: self._process(name),
             lambda pid: places.of_commander(paths, name, pid, self._streams, RUNAWAY),
             Place.BOTH,
-            along=lambda: running.supervisor(paths),
+            along=lambda: pidfile.supervisor(paths),
         )
         self._play.long_for = None
         if hit:

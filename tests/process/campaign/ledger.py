@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from teamd.protocol import LEAD, TEAMD
+from teamd.messages import LEAD, TEAMD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,10 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING
 
-from teamd.identity import Identity
-from teamd.protocol import LEAD, Message
-from teamd.store import locks
-from teamd.store.mailbox import Mailbox
+from teamd.files import locks
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import LEAD, Message
+from teamd.process_id import Identity
 from tests.process.campaign import places
 from tests.process.campaign.places import Place
 from tests.waiting import wait_until

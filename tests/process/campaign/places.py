@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
-from teamd.protocol import LEAD, USER
+from teamd.messages import LEAD, USER
 
 if TYPE_CHECKING:
     from collections import Counter
 
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
     from tests.process.campaign.streams import Streams
 
 _TAIL_BYTES: Final = 1 << 14

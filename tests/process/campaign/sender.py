@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from teamd.protocol import MAX_MESSAGE_BYTES, Message
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
+from teamd.messages import MAX_MESSAGE_BYTES, Message
 
 PAUSE_SECONDS = 0.03
 FRESH_EVERY = 25  # so often a conversation begins anew, or it would grow beyond all use

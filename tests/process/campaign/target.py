@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from teamd.identity import Identity
+    from teamd.process_id import Identity
     from tests.process.campaign.places import Place
 
 _LONGEST_PAUSE_SECONDS: Final = 0.003

@@ -7,17 +7,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from teamd.protocol import Message
-from teamd.store import files
-from teamd.store.mailbox import Mailbox
-from teamd.store.roster import Roster
+from teamd.files import files
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import Message
+from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import mail_in
 from tests.process.injected import programs
 from tests.process.injected.injections import FULL, Injection, program
 
 if TYPE_CHECKING:
-    from teamd.store.paths import TeamPaths
+    from teamd.files.paths import TeamPaths
     from tests.process.injected.injections import Ended
 
 TEAMCTL: Final = str(Path(sys.executable).with_name("teamctl"))

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from teamd import daemon
 from teamd.errors import TeamError
-from teamd.protocol import TEAMD
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
-from teamd.store.roster import Roster
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import TEAMD
 from teamd.supervisor.context import ChildProgram
+from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from teamd.store.roster import Team
+    from teamd.team.roster import Team
 
 LOOK_SECONDS: Final = 0.1
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode
-from teamd.protocol import TEAMD
+from teamd.files import files
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import TEAMD
 from teamd.states import Status
-from teamd.store import files
-from teamd.store.mailbox import Mailbox
-from teamd.store.roster import Roster
+from teamd.team.roster import Roster
 from tests.process.injected.injections import Injection, clean, program
 from tests.process.injected.operations import enlist
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from teamd.store.paths import TeamPaths
-    from teamd.store.roster import Member
+    from teamd.files.paths import TeamPaths
+    from teamd.team.roster import Member
     from tests.process.injected.injections import Ended
 
 UNKNOWN: Final = "whether it was done"  # of one that a killed supervisor had in hand

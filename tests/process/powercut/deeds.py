@@ -12,15 +12,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.agent.conversation.conversation import Conversation
+    from teamd.budget.ledger import Ledger
+    from teamd.mail.routing import Post
     from teamd.programs.program import Sink
-    from teamd.store.ledger import Ledger
-    from teamd.store.post import Post
 
 _LONG: Final = 1 << 20
 
@@ -32,25 +32,25 @@ def create(paths: TeamPaths) -> None:
 
 def serve(paths: TeamPaths) -> None:
     """Be the team's supervisor for a moment."""
-    from teamd.store import running
+    from teamd.files import pidfile
 
-    running.claim(paths)
+    pidfile.claim(paths)
 
 
 def go_on(paths: TeamPaths) -> None:
     """Add a task and send mail in a team directory that was found, as a command does."""
-    from teamd.store import places
-    from teamd.store.board import Board
+    from teamd.board.board import Board
+    from teamd.files import find_team
 
-    found = places.existing(str(paths.root))
+    found = find_team.existing(str(paths.root))
     Board(found, _post(found), "lead").add("x")
     put(found, "lead", "hi")
 
 
 def put(paths: TeamPaths, to: str, *contents: str) -> None:
     """Send mail; without any, the inbox is only made."""
-    from teamd.protocol import Message
-    from teamd.store.mailbox import Mailbox
+    from teamd.mail.mailbox import Mailbox
+    from teamd.messages import Message
 
     messages = (Message(sender="eve", to=to, content=content) for content in contents)
     Mailbox(paths, to).put(*messages)
@@ -58,12 +58,13 @@ def put(paths: TeamPaths, to: str, *contents: str) -> None:
 
 def take(paths: TeamPaths, most: str = "") -> None:
     """Read mail as its owner does, and keep it in a transcript that nobody looks into."""
-    from teamd.store.mailbox import Mailbox, Portion
+    from teamd.mail.mailbox import Mailbox
+    from teamd.mail.spool import BatchLimit
     from teamd.transcript.file import Transcript
     from teamd.transcript.records import Delivered
 
     box = Mailbox(paths, "bob")
-    batch = box.take(Portion(messages=int(most) if most else None))
+    batch = box.take(BatchLimit(messages=int(most) if most else None))
     if batch.messages:
         kept = Delivered(messages=tuple(batch.messages))
         Transcript(paths.transcript("bob")).append(kept)
@@ -72,14 +73,14 @@ def take(paths: TeamPaths, most: str = "") -> None:
 
 def take_only(paths: TeamPaths) -> None:
     """Take mail, and end with it in hand."""
-    from teamd.store.mailbox import Mailbox
+    from teamd.mail.mailbox import Mailbox
 
     Mailbox(paths, "bob").take()
 
 
 def talk(paths: TeamPaths) -> None:
     """Read mail as a teammate does, whose conversation knows what it has had."""
-    from teamd.store.mailbox import Mailbox
+    from teamd.mail.mailbox import Mailbox
 
     conversation = _bob(paths)
     box = Mailbox(paths, "bob")
@@ -92,7 +93,7 @@ def talk(paths: TeamPaths) -> None:
 def enlist(paths: TeamPaths, status: str = "idle") -> None:
     """Put bob, who works by plan, into the roster, or change what it says of him."""
     from teamd.states import Status
-    from teamd.store.roster import Member, Roster
+    from teamd.team.roster import Member, Roster
 
     bob = Member(name="bob", role="clerk", agent_id="bob@x", status=Status(status), plan=True)
     Roster(paths).update(lambda team: team.with_member(bob))
@@ -122,7 +123,7 @@ def act(paths: TeamPaths) -> None:
     """Have bob act, which he may only once his plan is approved."""
     from teamd.agent.plans import Plans
     from teamd.approvals.store import Approvals
-    from teamd.store.roster import Roster
+    from teamd.team.roster import Roster
 
     approvals, team = Approvals(paths, _post(paths)), Roster(paths).read()
     plans = Plans(name="bob", conversation=_bob(paths), approvals=approvals, team=lambda: team)
@@ -138,14 +139,14 @@ def repeat(paths: TeamPaths) -> None:
 
 def add_once(paths: TeamPaths) -> None:
     """Add a task by a call that may be repeated."""
-    from teamd.store.board import Board
+    from teamd.board.board import Board
 
     Board(paths, _post(paths), "bob").add("x", key="once")
 
 
 def flush(paths: TeamPaths) -> None:
     """Tell of changes to the board of which nobody was told."""
-    from teamd.store.board import Board
+    from teamd.board.board import Board
 
     assert Board(paths, _post(paths), "lead").flush()
 
@@ -158,15 +159,15 @@ def _bob(paths: TeamPaths) -> Conversation:
 
 
 def _post(paths: TeamPaths) -> Post:
-    from teamd.store.post import Post
+    from teamd.mail.routing import Post
 
     return Post(paths, durable=True, max_bytes=_LONG)
 
 
 def limit(paths: TeamPaths) -> None:
     """Put a limit in force, so that calls are kept back for."""
-    from teamd.store.entries import Terms
-    from teamd.store.ledger import Ledger
+    from teamd.budget.ledger import Ledger
+    from teamd.budget.records import Terms
 
     Ledger(paths.ledger).agree(Terms(team_tokens=1000))
 
@@ -184,9 +185,9 @@ def call_and_replace(paths: TeamPaths) -> None:
 def _reserve(paths: TeamPaths, longest_bytes: int) -> None:
     from decimal import Decimal
 
-    from teamd.identity import Identity
-    from teamd.store.entries import Reservation
-    from teamd.store.ledger import Ledger
+    from teamd.budget.ledger import Ledger
+    from teamd.budget.records import Reservation
+    from teamd.process_id import Identity
 
     ledger: Ledger = Ledger(paths.ledger, longest_bytes=longest_bytes)
     kept = Reservation(
@@ -220,7 +221,7 @@ def begin_job(paths: TeamPaths) -> None:
 
 def remove(paths: TeamPaths) -> None:
     """Remove the team."""
-    from teamd.store import teams
+    from teamd.team import teams
 
     teams.remove(paths)
 

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.approvals.approval import Verdict
 from teamd.approvals.store import Approvals
+from teamd.board.board import Board
+from teamd.budget.ledger import Ledger
 from teamd.damaged import repair
 from teamd.errors import TeamError
-from teamd.protocol import LEAD, TEAMD, USER
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import EMPTY, Mailbox
+from teamd.mail.routing import Post
+from teamd.messages import LEAD, TEAMD, USER
 from teamd.states import Status
-from teamd.store.board import Board
-from teamd.store.ledger import Ledger
-from teamd.store.mailbox import EMPTY, Mailbox
-from teamd.store.paths import TeamPaths
-from teamd.store.post import Post
-from teamd.store.roster import Roster
+from teamd.team.roster import Roster
 from teamd.transcript.decoding import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from teamd.store.tasks import Task
+    from teamd.board.task import Task
 
 _RANKS: Final = ("pending", "in_progress", "completed", "deleted")
 PERSON: Final = (LEAD, USER)

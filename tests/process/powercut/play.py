@@ -13,11 +13,11 @@ from collections import defaultdict, deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.budget.ledger import LONGEST_BYTES
 from teamd.errors import TeamError
-from teamd.store import running
-from teamd.store.ledger import LONGEST_BYTES
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
 from tests.process.powercut.recording import Recording
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -118,7 +118,7 @@ class Play:
 
     def start(self) -> None:
         """Start teamd, unless it runs."""
-        if running.supervisor(self.project.paths) is None:
+        if pidfile.supervisor(self.project.paths) is None:
             self.project.start()
 
     def label(self, kind: str) -> str:
@@ -297,7 +297,7 @@ class Play:
             self.spawn(self._chance.choice(WORKERS))
             self.send("bob")
         wait_until(
-            lambda: running.supervisor(self.project.paths) is None or place is not None,
+            lambda: pidfile.supervisor(self.project.paths) is None or place is not None,
             what="teamd is dead",
         )
         self.recording.let_live()
@@ -374,7 +374,7 @@ class Play:
         return all(
             member["status"] == "idle" and not Mailbox(team, member["name"]).waiting()
             for team in teams
-            if team.config.exists() and running.supervisor(team) is not None
+            if team.config.exists() and pidfile.supervisor(team) is not None
             for member in json.loads(team.config.read_bytes())["members"]
             if member["status"] not in ("shutdown", "failed")
         )

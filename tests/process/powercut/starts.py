@@ -13,8 +13,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from teamd.store.mailbox import Mailbox
-from teamd.store.paths import TeamPaths
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
 from tests.process.powercut.disk import put_state, read_log
 from tests.process.powercut.judge import Judge, Told
 from tests.process.powercut.preload.sitecustomize import mark

@@ -1,0 +1,1 @@
+"""The task board: one file a task."""

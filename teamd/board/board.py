@@ -1,0 +1,244 @@
+"""The task board: one file a task, changed by one writer at a time.
+
+Who has to hear of a change is written down in the very file that the change is in (`untold`), put
+into the inboxes, and then taken out again. A writer that is killed in between leaves it there, and
+the next one puts it again, with the same ids, which a conversation takes once.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from teamd.board import news, owners
+from teamd.board.files import BoardFiles, read_all
+from teamd.board.rules import (
+    Change,
+    changed,
+    check_links,
+    checked_subject,
+    claimed,
+    free_for,
+    released,
+)
+from teamd.board.task import Task, TaskStatus
+from teamd.errors import NotAMessage, StoreError
+from teamd.files import locks
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from teamd.board.snapshot import Tasks
+    from teamd.files.paths import TeamPaths
+    from teamd.mail.routing import Post
+    from teamd.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A task as it is now, and which others its change has freed."""
+
+    task: Task
+    freed: tuple[str, ...] = ()
+
+
+class Board:
+    """The tasks of one team, in the hands of one of its members.
+
+    Args:
+        paths: the team.
+        post: the way to those who have to hear of a change.
+        who: whose hands these are: what may be done depends on it.
+        durable: whether a change is on disk itself when a call returns.
+        patience_seconds: how long to wait for another writer.
+    """
+
+    def __init__(
+        self,
+        paths: TeamPaths,
+        post: Post,
+        who: str,
+        *,
+        durable: bool = True,
+        patience_seconds: float = locks.TIMEOUT_SECONDS,
+    ) -> None:
+        self._paths = paths
+        self._post = post
+        self._who = who
+        self._files = BoardFiles(paths, durable=durable, patience_seconds=patience_seconds)
+
+    def read(self) -> Tasks:
+        """All tasks as they are, read without any lock."""
+        return read_all(self._paths)
+
+    def add(
+        self,
+        subject: str,
+        *,
+        description: str = "",
+        blocked_by: tuple[str, ...] = (),
+        role: str = "",
+        owner: str = "",
+        key: str = "",
+    ) -> Task:
+        """Make a task.
+
+        The same `key` twice makes one task, for a call that is repeated after a crash.
+
+        Raises:
+            TeamError: no subject, an unknown id or owner; nothing is made.
+        """
+        subject = checked_subject(subject)
+        owner = owners.resolved(self._paths, owner)
+        with self._writing() as (tasks, fd):
+            made = (task for task in tasks.by_id.values() if key and task.key == key)
+            if (again := next(made, None)) is not None:
+                self._files.make_durable(again)
+                return again
+            links = check_links("that is made", blocked_by, tasks)
+            now = time.time()
+            task = Task(
+                id=self._files.next_id(fd),
+                subject=subject,
+                description=description,
+                owner=owner,
+                blocked_by=links,
+                role=role.strip(),
+                created_by=self._who,
+                created=now,
+                updated=now,
+                key=key,
+            )
+            put = self._put(task, self._gifts(task, "", tasks))
+            self._files.note_id(fd, task.id)
+            return put
+
+    def claim(self, task_id: str, *, owner: str | None = None) -> Changed:
+        """Take a task in hand, or put it into the hands of `owner`.
+
+        Raises:
+            TeamError: it has another owner, is blocked, completed or deleted.
+        """
+        taker = self._who if owner is None else owners.resolved(self._paths, owner)
+        return self._change(task_id, lambda task, tasks: claimed(task, owner=taker, tasks=tasks))
+
+    def update(self, task_id: str, change: Change) -> Changed:
+        """Change a task as far as this member may.
+
+        Raises:
+            TeamError: it may not, an id or owner is unknown, tasks would wait in a circle.
+        """
+        if change.owner:
+            change = replace(change, owner=owners.resolved(self._paths, change.owner))
+        return self._change(
+            task_id, lambda task, tasks: changed(task, change, who=self._who, tasks=tasks)
+        )
+
+    def take_next(self, role: str) -> Task | None:
+        """Claim the first task that this member may begin by itself, and mail it to the member.
+
+        One at a time: whoever has one in progress takes no other.
+        """
+        if self._next(self.read(), role) is None:
+            return None
+        with self._writing() as (tasks, _):  # look again: others look, too
+            task = self._next(tasks, role)
+            if task is None:
+                return None
+            taken = claimed(task, owner=self._who, tasks=tasks)
+            return self._put(replace(taken, updated=time.time()), [news.found(taken)])
+
+    def release(self, gone: Callable[[str], str | None]) -> list[Task]:
+        """Take open tasks from owners that have gone.
+
+        Args:
+            gone: why an owner is not there any more, or `None` for one that is.
+        """
+
+        def left(tasks: Tasks) -> list[tuple[Task, str]]:
+            owned = [t for t in tasks.by_id.values() if t.status.open and t.owner]
+            return [(task, why) for task in owned if (why := gone(task.owner)) is not None]
+
+        if not left(self.read()):
+            return []
+        with self._writing() as (tasks, _):
+            return [
+                self._put(replace(released(task, why), updated=time.time()), [])
+                for task, why in left(tasks)
+            ]
+
+    def flush(self) -> bool:
+        """Tell what writers that were killed had not told yet; returns whether that was done."""
+        if not any(task.untold for task in self.read().by_id.values()):
+            return False
+        with self._writing() as (tasks, _):  # whoever writes tells first
+            return not any(task.untold for task in tasks.by_id.values())
+
+    def _change(self, task_id: str, rule: Callable[[Task, Tasks], Task]) -> Changed:
+        with self._writing() as (before, _):
+            old = before.get(task_id)
+            new = rule(old, before)
+            if new == old:  # by whom, is not known: maybe by one that was killed at it
+                self._files.make_durable(old)
+                return Changed(old)
+            after = before.with_task(new)
+            team = Roster(self._paths).read()
+            mail = [
+                *news.freed(new, before, after, team=team, by=self._who),
+                *self._gifts(new, old.owner, after),
+            ]
+            put = self._put(replace(new, updated=time.time()), mail)
+            return Changed(put, tuple(task.id for task in after.freed_since(before)))
+
+    def _next(self, tasks: Tasks, role: str) -> Task | None:
+        if any(
+            t.is_of(self._who) and t.status is TaskStatus.IN_PROGRESS for t in tasks.by_id.values()
+        ):
+            return None
+        return next(
+            (
+                task
+                for task in tasks.by_id.values()
+                if free_for(task, name=self._who, role=role, tasks=tasks)
+            ),
+            None,
+        )
+
+    def _gifts(self, task: Task, former: str, tasks: Tasks) -> Iterable[Message]:
+        """Mail to an owner that did not ask for it."""
+        if not task.owner or task.is_of(former) or task.is_of(self._who):
+            return []
+        return [news.given(task, tasks, by=self._who)]
+
+    @contextmanager
+    def _writing(self) -> Iterator[tuple[Tasks, int]]:
+        """Be the one writer: with the tasks as they stay until the end of the block."""
+        with self._files.writing() as fd:
+            tasks = self.read()
+            for task in tasks.by_id.values():
+                if task.untold:
+                    self._files.make_durable(task)
+                    tasks = tasks.with_task(self._tell(task))
+            yield tasks, fd
+
+    def _put(self, task: Task, news: Iterable[Message]) -> Task:
+        told = replace(task, untold=(*task.untold, *news))
+        self._files.write(told)
+        return self._tell(told) if told.untold else told
+
+    def _tell(self, task: Task) -> Task:
+        """Put what is untold into the inboxes, then forget it.
+
+        The change stands already: where mail cannot be written now, a later writer tells.
+        """
+        told = replace(task, untold=())
+        with suppress(StoreError):
+            for message in task.untold:
+                with suppress(NotAMessage):  # over a limit that was lowered: never to be told
+                    self._post.mailbox(message.to).put(message)
+            self._files.write(told)
+            return told
+        return task

@@ -1,0 +1,112 @@
+"""The files of the board: read at any time, written by one at a time, a whole file at once."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from teamd.board.snapshot import Tasks
+from teamd.board.task import Task
+from teamd.errors import StoreError
+from teamd.files import files, locks
+from teamd.files.os_errors import translate_os_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+
+_TASK_FILE: Final = re.compile(r"([1-9][0-9]{0,17})\.json", re.ASCII)
+
+
+def id_in(file_name: str) -> str | None:
+    """The id of the task that a file in the folder holds; `None` for files of another kind."""
+    found = _TASK_FILE.fullmatch(file_name)
+    return found[1] if found else None
+
+
+def ids_in(folder: Path) -> list[str]:
+    """The ids of all files, in the order in which they were given."""
+    with translate_os_errors(folder):
+        try:
+            names = os.listdir(folder)  # noqa: PTH208 -- names are all that is wanted
+        except FileNotFoundError:  # a team of an earlier version
+            return []
+    return sorted(filter(None, map(id_in, names)), key=int)
+
+
+def read_all(paths: TeamPaths) -> Tasks:
+    """Every task as it is at the moment; what cannot be read is told and hides no other.
+
+    Raises:
+        StoreError: the folder itself cannot be read.
+    """
+    tasks: dict[str, Task] = {}
+    damaged: dict[str, str] = {}
+    for task_id in ids_in(paths.tasks):
+        path = paths.task(task_id)
+        try:
+            content = files.read(path)
+        except StoreError as error:
+            if path.is_file():  # what cannot be read at the moment is for the caller to try again
+                raise
+            damaged[task_id] = str(error)  # a folder of that name, say
+            continue
+        if content is None:  # somebody removed it meanwhile
+            continue
+        try:
+            tasks[task_id] = Task.decode(content, named=task_id)
+        except ValueError as error:
+            damaged[task_id] = f"{path} is damaged ({error}); mend it, or move it away"
+    return Tasks(tasks, damaged)
+
+
+class BoardFiles:
+    """The folder of one team's tasks, for whoever writes.
+
+    Args:
+        durable: whether a change is on disk itself when a call returns.
+        patience_seconds: how long to wait for another writer.
+    """
+
+    def __init__(self, paths: TeamPaths, *, durable: bool, patience_seconds: float) -> None:
+        self._paths = paths
+        self._durable = durable
+        self._patience_seconds = patience_seconds
+
+    @contextmanager
+    def writing(self) -> Iterator[int]:
+        """Be the one writer; yields what `next_id` and `note_id` take."""
+        files.make_private_directory(self._paths.tasks)
+        lock = self._paths.tasks_lock
+        with (
+            locks.locked(lock, timeout_seconds=self._patience_seconds) as fd,
+            translate_os_errors(lock),
+        ):
+            yield fd
+
+    def write(self, task: Task) -> None:
+        """Put a task's file in place, whole."""
+        files.replace(self._paths.task(task.id), task.encode(), durable=self._durable)
+
+    def make_durable(self, task: Task) -> None:
+        """Make a task that was found safe from a power cut, before anything is built on it."""
+        if self._durable:
+            files.make_durable(self._paths.task(task.id))
+
+    def next_id(self, fd: int) -> str:
+        """An id that no task has, nor had: also one whose file somebody removed."""
+        last = 0
+        with suppress(ValueError):  # empty at first; what was torn or edited counts for nothing
+            last = int(files.read_descriptor(fd).decode())
+        there = ids_in(self._paths.tasks)
+        return str(1 + max(last, int(there[-1]) if there else 0))
+
+    def note_id(self, fd: int, task_id: str) -> None:
+        """Remember the id of a task that stands, for when its file is removed."""
+        with suppress(OSError):  # a full disk: its file tells the id as well
+            os.ftruncate(fd, 0)  # in place: the lock is on this very file
+            os.pwrite(fd, f"{task_id}\n".encode(), 0)

@@ -1,0 +1,186 @@
+"""Who may do what to a task: from one state of it to the next, or a sentence why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from teamd.board.task import TaskStatus
+from teamd.errors import TeamError
+from teamd.messages import LEAD, TEAMD, USER
+
+if TYPE_CHECKING:
+    from teamd.board.snapshot import Tasks
+    from teamd.board.task import Task
+
+LONGEST_SUBJECT: Final = 200
+_LEADING: Final = frozenset({LEAD, USER, TEAMD})
+_BEGUN: Final = (TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED)
+
+
+class TaskRefused(TeamError):
+    """Something that cannot be done to a task as it is, or not by whoever asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What somebody wants to be different; `None` leaves it as it is.
+
+    Attributes:
+        owner: as the roster writes it; empty to give the task back.
+    """
+
+    subject: str | None = None
+    description: str | None = None
+    status: TaskStatus | None = None
+    owner: str | None = None
+    add_blocked_by: tuple[str, ...] = ()
+    remove_blocked_by: tuple[str, ...] = ()
+
+
+def claimed(task: Task, *, owner: str, tasks: Tasks) -> Task:
+    """The task in the hands of a new owner, at work; the same for whoever has it already."""
+    if not task.status.open:
+        raise TaskRefused(
+            f"task {task.id} is {task.status}; to open it again set its status to pending"
+        )
+    if task.owner and not task.is_of(owner):
+        raise TaskRefused(f"task {task.id} is {task.owner}'s already; take one that has no owner")
+    if task.status is TaskStatus.IN_PROGRESS and task.owner:
+        return task
+    _check_unblocked(task, tasks)
+    return replace(task, status=TaskStatus.IN_PROGRESS, owner=owner)
+
+
+def changed(task: Task, change: Change, *, who: str, tasks: Tasks) -> Task:
+    """The task as `who` wants it; the same where it is so already."""
+    said = replace(
+        task,
+        subject=task.subject if change.subject is None else checked_subject(change.subject),
+        description=task.description if change.description is None else change.description,
+    )
+    return _moved(_linked(said, change, tasks), change, who, tasks)
+
+
+def released(task: Task, why: str) -> Task:
+    """An open task without the owner that has gone."""
+    note = f"released: {why}"
+    return replace(task, status=TaskStatus.PENDING, owner="").with_note(note)
+
+
+def free_for(task: Task, *, name: str, role: str, tasks: Tasks) -> bool:
+    """Whether a teammate may begin it by itself: nobody's or its own, for its role, unblocked.
+
+    What it gave back is for others: it would take and return it for ever.
+    """
+    return (
+        task.status is TaskStatus.PENDING
+        and name not in task.given_back
+        and (not task.owner or task.is_of(name))
+        and (not task.role or task.role.lower() == role.lower())
+        and not tasks.blockers(task)
+    )
+
+
+def checked_subject(text: str) -> str:
+    """A subject on one line.
+
+    Raises:
+        TaskRefused: it is empty or too long.
+    """
+    subject = " ".join(text.split())
+    if not subject:
+        raise TaskRefused("a task needs a subject; say in a few words what is to be done")
+    if len(subject) > LONGEST_SUBJECT:
+        raise TaskRefused(
+            f"a subject of {len(subject)} characters is over the limit of {LONGEST_SUBJECT}; "
+            "put the rest into the description"
+        )
+    return subject
+
+
+def check_links(task_id: str, links: tuple[str, ...], tasks: Tasks) -> tuple[str, ...]:
+    """Ids that a task can be blocked by, each once.
+
+    Raises:
+        TeamError: there is no such task, or it is deleted.
+    """
+    found = [tasks.get(link) for link in links]
+    for other in found:
+        if other.status is TaskStatus.DELETED:
+            raise TaskRefused(
+                f"task {other.id} is deleted and would never block task {task_id}; leave it out"
+            )
+    return tuple(dict.fromkeys(other.id for other in found))
+
+
+def _linked(task: Task, change: Change, tasks: Tasks) -> Task:
+    removed = {link.strip().removeprefix("#") for link in change.remove_blocked_by}
+    kept = tuple(link for link in task.blocked_by if link not in removed)
+    added = check_links(task.id, change.add_blocked_by, tasks)
+    linked = replace(task, blocked_by=tuple(dict.fromkeys((*kept, *added))))
+    if added and (cycle := tasks.with_task(linked).cycle(task.id)):
+        raise TaskRefused(
+            f"task {task.id} would wait for itself: {' waits for '.join(cycle)}; "
+            "leave one of these out"
+        )
+    return linked
+
+
+def _moved(task: Task, change: Change, who: str, tasks: Tasks) -> Task:
+    if change.status is None and (change.owner is None or change.owner == task.owner):
+        return task
+    if change.status is None and not task.status.open:
+        raise TaskRefused(f"task {task.id} is {task.status}; set its status to pending as well")
+    status = change.status or TaskStatus.PENDING  # whoever gets it begins it
+    owner = _usual_owner(task, status, who) if change.owner is None else change.owner
+    if (status, owner) == (task.status, task.owner):
+        return task
+    _check_right(task, status, who)
+    if status is TaskStatus.IN_PROGRESS and not owner:
+        raise TaskRefused(f"task {task.id} cannot be in progress without an owner; name one")
+    if task.status is TaskStatus.DELETED and status is not TaskStatus.PENDING:
+        raise TaskRefused(f"task {task.id} is deleted; to open it again set its status to pending")
+    if status in _BEGUN and who not in _LEADING:
+        _check_unblocked(task, tasks)
+    moved = replace(task, status=status, owner=owner)
+    if task.is_of(who) and not owner:
+        return replace(moved, given_back=tuple(dict.fromkeys((*task.given_back, who))))
+    return moved
+
+
+def _usual_owner(task: Task, status: TaskStatus, who: str) -> str:
+    """Whose a task is that comes to this status, where nothing is said about it."""
+    if status is TaskStatus.IN_PROGRESS:
+        return task.owner or who
+    if status is TaskStatus.PENDING and task.status is not TaskStatus.PENDING:
+        return ""
+    return task.owner
+
+
+def _check_right(task: Task, status: TaskStatus, who: str) -> None:
+    """See that whoever asks may do it. It counts who calls, not what is asked."""
+    if who in _LEADING or task.is_of(who):
+        return
+    if task.owner:
+        raise TaskRefused(
+            f"task {task.id} is {task.owner}'s; only {task.owner} or lead may change it: "
+            f"mail {task.owner}"
+        )
+    if status is TaskStatus.COMPLETED:
+        raise TaskRefused(f"task {task.id} has no owner; claim it before you complete it")
+    over = status is TaskStatus.DELETED or not task.status.open
+    if over and task.created_by.lower() != who.lower():
+        maker = task.created_by or LEAD
+        raise TaskRefused(
+            f"task {task.id} was made by {maker}; only {maker} or lead may delete or reopen it"
+        )
+
+
+def _check_unblocked(task: Task, tasks: Tasks) -> None:
+    if blockers := tasks.blockers(task):
+        word = "task" if len(blockers) == 1 else "tasks"
+        raise TaskRefused(
+            f"task {task.id} is blocked by {word} {', '.join(blockers)}; "
+            "take another one until that is completed"
+        )

@@ -1,0 +1,179 @@
+"""A task of the board: what its file says. Raw JSON of tasks exists only here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import TeamError
+from teamd.messages import Message, is_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NOTES_KEPT: Final = 20
+
+
+class TaskStatus(StrEnum):
+    """How far a task is; a deleted one stays on disk, so that its id is never given again."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    DELETED = "deleted"
+
+    @property
+    def open(self) -> bool:
+        """Whether there is something left to do."""
+        return self in (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One task.
+
+    Attributes:
+        owner: who has claimed it or was given it; empty for nobody.
+        blocked_by: ids of tasks that have to be done before.
+        role: whom it is for, where teammates claim tasks by themselves; empty for anybody.
+        created: in seconds since the epoch, as is `updated`.
+        notes: what happened to it that nobody asked for.
+        given_back: who had it and gave it back; such a one does not begin it again by itself.
+        key: the call that made it, so that a repeated one makes no second task.
+        untold: mail about this very state that has yet to be put into inboxes.
+        extra: keys of other programs, kept as they came.
+    """
+
+    id: str
+    subject: str
+    description: str = ""
+    status: TaskStatus = TaskStatus.PENDING
+    owner: str = ""
+    blocked_by: tuple[str, ...] = ()
+    role: str = ""
+    created_by: str = ""
+    created: float = 0.0
+    updated: float = 0.0
+    notes: tuple[str, ...] = ()
+    given_back: tuple[str, ...] = ()
+    key: str = ""
+    untold: tuple[Message, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_of(self, name: str) -> bool:
+        """Whether that is its owner; names are compared without case."""
+        return bool(self.owner) and self.owner.lower() == name.lower()
+
+    def with_note(self, text: str) -> Task:
+        """The task with one note more; the oldest give way."""
+        return replace(self, notes=(*self.notes, text)[-_NOTES_KEPT:])
+
+    def to_json(self) -> dict[str, Any]:
+        """The task as people and models see it."""
+        return {
+            **self.extra,
+            "id": self.id,
+            "subject": self.subject,
+            "description": self.description,
+            "status": str(self.status),
+            "owner": self.owner,
+            "blocked_by": list(self.blocked_by),
+            "role": self.role,
+            "created_by": self.created_by,
+            "created": self.created,
+            "updated": self.updated,
+            "notes": list(self.notes),
+            "given_back": list(self.given_back),
+        }
+
+    def encode(self) -> bytes:
+        """The content of its file."""
+        hidden: dict[str, Any] = {"key": self.key} if self.key else {}
+        if self.untold:
+            hidden["untold"] = [message.to_json() for message in self.untold]
+        text = json.dumps({**self.to_json(), **hidden}, indent=1, ensure_ascii=False)
+        return text.encode("utf-8", "replace") + b"\n"
+
+    @classmethod
+    def decode(cls, content: bytes, *, named: str) -> Task:
+        """Read a file; all but the subject may be missing.
+
+        Args:
+            content: of the file.
+            named: the id that its name tells.
+
+        Raises:
+            ValueError: it is no task; `str()` says why.
+        """
+        rest = _object(content)
+        said = rest.pop("id", named)
+        if str(said) != named:
+            raise ValueError(f"its id is {said!r}")
+        return cls(
+            id=named,
+            subject=_text(rest, "subject", None),
+            description=_text(rest, "description"),
+            status=TaskStatus(_text(rest, "status", TaskStatus.PENDING)),
+            owner=_text(rest, "owner"),
+            blocked_by=_texts(rest, "blocked_by"),
+            role=_text(rest, "role"),
+            created_by=_text(rest, "created_by"),
+            created=_moment(rest.pop("created", 0.0)),
+            updated=_moment(rest.pop("updated", 0.0)),
+            notes=_texts(rest, "notes"),
+            given_back=_texts(rest, "given_back"),
+            key=_text(rest, "key"),
+            untold=tuple(map(_message, _list(rest, "untold"))),
+            extra=MappingProxyType(rest),
+        )
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except RecursionError as error:
+        raise ValueError("it is nested beyond all use") from error
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")  # noqa: TRY004 -- one error for all that is wrong
+    return found
+
+
+def _text(fields: dict[str, Any], key: str, default: str | None = "") -> str:
+    value = fields.pop(key, default)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str):
+        raise ValueError(f"its {key!r} is {value!r}")  # noqa: TRY004 -- the same
+    return value
+
+
+def _list(fields: dict[str, Any], key: str) -> list[Any]:
+    value = fields.pop(key, None) or []
+    if not isinstance(value, list):
+        raise ValueError(f"its {key!r} is {value!r}")  # noqa: TRY004 -- the same
+    return value
+
+
+def _texts(fields: dict[str, Any], key: str) -> tuple[str, ...]:
+    """A list of texts; the lessons' ids are numbers."""
+    found = _list(fields, key)
+    if not all(isinstance(one, str | int) for one in found):
+        raise ValueError(f"its {key!r} is {found!r}")
+    return tuple(dict.fromkeys(map(str, found)))
+
+
+def _moment(value: object) -> float:
+    return float(value) if is_moment(value) else 0.0
+
+
+def _message(fields: Any) -> Message:
+    to = fields.get("to") if isinstance(fields, dict) else None
+    if not isinstance(to, str):
+        raise ValueError("its 'untold' holds something that is no message")  # noqa: TRY004 -- the same
+    try:
+        return Message.decode(json.dumps(fields).encode(), to=to)
+    except TeamError as error:
+        raise ValueError(f"its 'untold' holds something that is no message: {error}") from error

@@ -1,0 +1,317 @@
+"""Crash-safe files: the only module that appends or renames.
+
+**What is safe from a power cut.** A file's data is safe once the file was synced, its name once its
+directory was. The functions here that are durable return only then, so what this process has
+written is safe. What it *finds* is not: whoever wrote it may have been killed between the write and
+the sync, and the kernel shows it to everybody while a power cut can still take it away. So whoever
+builds on what it has found (acknowledges it, acts on it, removes what it was made from, answers
+that nothing is to be done) calls `make_durable` first. For a file that only this process writes,
+once after it was first read is enough.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from contextlib import suppress
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import StoreError, Unsynced
+from teamd.files import locks
+from teamd.files.os_errors import check_regular, translate_os_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_DIRECTORY: Final = 0o700
+DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside
+_CHUNK: Final = 1 << 20
+
+
+def append(
+    path: Path,
+    line: bytes,
+    *,
+    durable: bool = True,
+    patience_seconds: float = locks.TIMEOUT_SECONDS,
+) -> None:
+    """Append one line (or several, each with its newline) to a file of many writers.
+
+    Others go on while this one waits for the disk, so a line that the disk fails to confirm is
+    not taken back: by then it may have been read. Nor is the sync tried again: after a failed one
+    the kernel takes the pages for clean, and the next would succeed without having written them
+    (PostgreSQL lost data by believing it). To append the line once more, under the id that makes
+    both of them one message, writes it anew.
+
+    Args:
+        path: created if need be.
+        line: ends in a newline.
+        durable: on disk when this returns; otherwise in the kernel's cache.
+        patience_seconds: how long to wait for the lock.
+
+    Raises:
+        Unsynced: the disk failed; the line may be kept or not.
+        StoreError: disk full, read-only, locked; the file is as it was.
+    """
+    with locks.locked(path, timeout_seconds=patience_seconds) as fd, translate_os_errors(path):
+        _write_named(fd, path, line, durable=durable)
+        locks.release(fd)
+        if durable:
+            try:
+                sync(fd)
+            except OSError as error:
+                raise Unsynced(path, error.strerror or str(error)) from error
+
+
+def append_alone(path: Path, lines: bytes, *, durable: bool = True) -> None:
+    """Append lines to a file that has one writer, all or none.
+
+    The lock is kept until the disk has confirmed, and what it has not is taken back: whoever reads
+    the file later finds nothing there that a power cut could still take away.
+
+    Raises:
+        StoreError: the file is as it was.
+    """
+    with locks.locked(path) as fd, translate_os_errors(path):
+        start = os.fstat(fd).st_size
+        _write_named(fd, path, lines, durable=durable)
+        try:
+            if durable:
+                sync(fd)
+        except OSError:
+            os.ftruncate(fd, start)
+            raise
+
+
+def _write_named(fd: int, path: Path, line: bytes, *, durable: bool) -> None:
+    """Write at the end of a locked file, whose name is on disk before its first line is.
+
+    Whoever made the file may have been killed before its name was safe; a file with a line in it
+    has been through here.
+    """
+    if durable and not os.fstat(fd).st_size:
+        sync_directory(path.parent)
+    write_at_end(fd, line)
+
+
+def write_at_end(fd: int, line: bytes) -> None:
+    """Append to a locked file, on a line of its own, and leave no half line when it fails."""
+    size = os.fstat(fd).st_size
+    if size and os.pread(fd, 1, size - 1) != b"\n":
+        line = b"\n" + line  # a writer was killed in mid-line: its torn tail stays a line alone
+    try:
+        _write_all(fd, line, size)
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
+
+
+def make_durable(path: Path) -> None:
+    """Make what was found under a name safe from a power cut: its data and its name.
+
+    Nothing is done where there is no such file. For whom, see the module.
+
+    Raises:
+        StoreError: the disk failed, or the file cannot be read.
+    """
+    with translate_os_errors(path):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        try:
+            sync(fd)
+        finally:
+            os.close(fd)
+        sync_directory(path.parent)
+
+
+def put_aside(path: Path) -> Path:
+    """Give a damaged file another name, under which nothing looks for it but a person.
+
+    Returns:
+        Where it is now.
+    """
+    kept = name_aside(path)
+    with translate_os_errors(path):
+        path.rename(kept)
+    return kept
+
+
+def name_aside(path: Path) -> Path:
+    """Return a name for a damaged file that nothing has."""
+    return path.with_name(f"{path.name}{DAMAGED}{time.time_ns()}")
+
+
+def read(path: Path) -> bytes | None:
+    """Return the whole file, or `None` where there is none."""
+    with translate_os_errors(path):
+        try:
+            # A FIFO would let us wait for a writer for ever.
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        try:
+            check_regular(fd)
+            return read_descriptor(fd)
+        finally:
+            os.close(fd)
+
+
+def read_descriptor(fd: int, offset: int = 0) -> bytes:
+    """Return all bytes of an open file, from its start or an offset on."""
+    parts = []
+    while part := os.pread(fd, _CHUNK, offset):
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)
+
+
+def replace(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True) -> None:
+    """Give `path` new content at once, see `replace_by_parts`."""
+    replace_by_parts(path, (data,), mode=mode, durable=durable)
+
+
+def replace_by_parts(
+    path: Path, parts: Iterable[bytes], *, mode: int = PRIVATE_FILE, durable: bool = True
+) -> None:
+    """Give `path` new content at once: write aside, sync, rename, sync the directory.
+
+    A reader sees the old or the new content, never a part; a failure leaves the old.
+
+    Raises:
+        StoreError: disk full, read-only, …
+    """
+    aside = path.with_name(f".teamd-{os.urandom(8).hex()}.tmp")
+    with translate_os_errors(path):
+        try:
+            _write_aside(aside, parts, mode, durable=durable)
+            aside.rename(path)
+        except BaseException:
+            with suppress(OSError):
+                aside.unlink()
+            raise
+        if durable:
+            sync_directory(path.parent)
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything under that name."""
+    with translate_os_errors(path):
+        return path.exists()
+
+
+def is_directory(path: Path) -> bool:
+    """Whether it is a folder, or a link to one."""
+    with translate_os_errors(path):
+        return path.is_dir()
+
+
+def size(path: Path) -> int:
+    """Return a file's size in bytes, 0 where there is none."""
+    with translate_os_errors(path):
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:  # not written to yet, or removed a moment ago
+            return 0
+
+
+def remove(path: Path) -> None:
+    """Remove a file if it is there."""
+    with translate_os_errors(path):
+        path.unlink(missing_ok=True)
+
+
+def sync(fd: int) -> None:
+    """Bring a file's data to the disk itself."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync(2) there stops at the drive's cache
+    else:
+        os.fdatasync(fd)
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring a directory's entries to the disk: a file's name is not safe before."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_private_directory(directory: Path, *, parents: bool = True) -> None:
+    """Make a directory that only its owner can look into, with its parents, unless it is there.
+
+    Whether it was made now or found half made, its name is not safe yet: see `sync_names`.
+    """
+    with translate_os_errors(directory):
+        if directory.is_dir():
+            return
+        missing = takewhile(lambda parent: parents and not parent.exists(), directory.parents)
+        for parent in reversed(list(missing)):
+            parent.mkdir(exist_ok=True)
+        directory.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+
+
+def sync_names(directory: Path) -> None:
+    """Make the entries of a directory safe, and its own name and those of the folders above it.
+
+    Those above that belong to another user were not made by us, and are left alone.
+    """
+    with translate_os_errors(directory):
+        for folder in (directory, *directory.parents):
+            if folder != directory and folder.stat().st_uid != os.geteuid():
+                return
+            with suppress(PermissionError):  # one may go through a folder that one may not list
+                sync_directory(folder)
+
+
+def ignore(directory: Path) -> None:
+    """Have git pass a directory over, unless it holds a `.gitignore` already."""
+    path = directory / ".gitignore"
+    if not exists(path):
+        replace(path, b"*\n")
+
+
+def check_owner(path: Path) -> None:
+    """Refuse what belongs to another user, as git refuses another user's repository.
+
+    Raises:
+        StoreError: it does; the sentence names the remedy.
+    """
+    with translate_os_errors(path):
+        owner = path.stat().st_uid
+    if owner != os.geteuid():
+        raise StoreError(
+            f"{path} belongs to user {owner}, not to you (user {os.geteuid()}); "
+            "run this as its owner, or use another folder"
+        )
+
+
+def _write_aside(aside: Path, parts: Iterable[bytes], mode: int, *, durable: bool) -> None:
+    # O_EXCL: whoever may write to the folder cannot have put a link there for us to follow.
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        os.fchmod(fd, mode)
+        end = 0
+        for part in parts:
+            _write_all(fd, part, end)
+            end += len(part)
+        if durable:
+            sync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, data: bytes, offset: int) -> None:
+    """Write everything; a short write is followed by the error that tells why it was short."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view = view[written:]
+        offset += written

@@ -1,0 +1,118 @@
+"""How a team is found: by its name, by its directory, or from a folder upwards, as git does it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from teamd.errors import NoTeam
+from teamd.files import files
+from teamd.files.os_errors import translate_os_errors
+from teamd.files.paths import TeamPaths
+from teamd.messages import TEAM_FOLDER, TEAMS_FOLDER, check_team_name
+
+
+def named(team_directory: str | None, team: str | None = None) -> TeamPaths | None:
+    """The team that `--team`, `--team-dir` or `TEAMD_DIR` names, if any of them does.
+
+    It need not be there yet.
+
+    Raises:
+        NoTeam: nothing could be there.
+        BadTeamName: no team can have that name.
+    """
+    if team is not None:
+        return _by_name(project(_here()), check_team_name(team))
+    chosen = team_directory or os.environ.get("TEAMD_DIR")
+    if not chosen:
+        return None
+    try:
+        return TeamPaths(Path(chosen).expanduser().resolve())
+    except (OSError, RuntimeError, ValueError) as error:  # no such user; links in a circle; a NUL
+        raise NoTeam(f"{chosen!r} cannot be a team directory: {error}") from error
+
+
+def project(start: Path) -> Path:
+    """The nearest folder from `start` upwards that holds teams; `start` where there is none."""
+    for folder in (start, *start.parents):
+        if (folder / TEAM_FOLDER).is_dir() or (folder / TEAMS_FOLDER).is_dir():
+            return folder
+    return start
+
+
+def discover(start: Path) -> TeamPaths | None:
+    """Look for `.team/` in `start` and in each folder above it, as git looks for `.git/`.
+
+    Raises:
+        StoreError: the one that is found belongs to another user.
+    """
+    for folder in (start, *start.parents):
+        candidate = folder / TEAM_FOLDER
+        if files.is_directory(candidate):
+            files.check_owner(candidate)
+            return TeamPaths(candidate)
+    return None
+
+
+def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
+    """The team that a command means.
+
+    Raises:
+        NoTeam: there is none.
+        StoreError: it belongs to another user.
+    """
+    chosen = named(team_directory, team)
+    if chosen is None:
+        found = discover(_here())
+        if found is None:
+            raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
+        return _finished(found)
+    if not files.is_directory(chosen.root):
+        if team is not None:
+            raise NoTeam(f"there is no team {team!r} in {chosen.home}; `teamctl create {team}`")
+        raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
+    files.check_owner(chosen.root)
+    return _finished(chosen)
+
+
+def _finished(found: TeamPaths) -> TeamPaths:
+    """Return a team whose names are safe: a supervisor that claims one has seen to that."""
+    if not files.exists(found.supervisor):
+        found.make_durable()
+    return found
+
+
+def existing_or_here(team_directory: str | None, team: str | None = None) -> TeamPaths:
+    """The team that `teamd start` means: the one that is found, else a new one right here."""
+    chosen = named(team_directory, team) or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
+    if files.exists(chosen.root) and not files.is_directory(chosen.root):
+        raise NoTeam(f"{chosen.root} is no folder; move it away, or name another team directory")
+    return chosen
+
+
+def all_teams(folder: Path) -> list[TeamPaths]:
+    """The teams of a project: that in `.team/` first, then those in `.teams/` by name.
+
+    Raises:
+        StoreError: the folders cannot be read.
+    """
+    first = TeamPaths(folder / TEAM_FOLDER)
+    with translate_os_errors(folder / TEAMS_FOLDER):
+        others = (TeamPaths(root) for root in sorted((folder / TEAMS_FOLDER).glob("[!.]*/")))
+        return [team for team in (first, *others) if team.root.is_dir()]
+
+
+def _by_name(folder: Path, name: str) -> TeamPaths:
+    """The team of that name, compared without case; else the place where it would be."""
+    exact = TeamPaths(folder / TEAMS_FOLDER / name)
+    if exact.root.is_dir():
+        return exact
+    there = (team for team in all_teams(folder) if (team.own_name or "").lower() == name.lower())
+    return next(there, exact)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise NoTeam("the current folder has been removed; `cd` to another one") from error

@@ -1,0 +1,159 @@
+"""Locks on files: the only module that locks.
+
+A lock is an exclusive `flock` on the file that it guards; the kernel gives it back when its
+holder ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import LockTimeout, StoreError
+from teamd.files.os_errors import check_regular, translate_os_errors
+
+# Importing portalocker asks for a folder for temporary files, which on a full disk there is none.
+try:
+    tempfile.gettempdir()
+except FileNotFoundError:
+    tempfile.tempdir = os.path.sep
+
+import portalocker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TIMEOUT_SECONDS: Final = 10.0
+_PRIVATE_FILE: Final = 0o600
+_EXCLUSIVE: Final = portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING
+_FIRST_PAUSE_SECONDS: Final = 0.0002
+_LONGEST_PAUSE_SECONDS: Final = 0.005
+_TOO_MANY: Final = 2  # holders of one lock
+
+
+@contextmanager
+def locked(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[int]:
+    """Hold the exclusive `flock` on `path` itself, created if need be; yields its descriptor.
+
+    A program that renames another file over `path` meanwhile is noticed before anything is
+    written: what is locked is what stands under that name.
+
+    Raises:
+        LockTimeout: another process held it for `timeout_seconds`.
+        StoreError: it cannot be opened.
+    """
+    fd = hold(path, timeout_seconds=timeout_seconds)
+    try:
+        yield fd
+    finally:
+        os.close(fd)  # releases the lock; nothing here is buffered
+
+
+def hold(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> int:
+    """Take the lock on `path` for as long as the returned descriptor is open.
+
+    Raises:
+        LockTimeout: another process has it, and keeps it.
+        StoreError: it cannot be opened.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    with translate_os_errors(path):
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
+            try:
+                check_regular(fd)
+                _acquire(fd, path, deadline, timeout_seconds)
+                if stands_under(fd, path):
+                    return fd
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)
+
+
+def try_lock(path: Path) -> int | None:
+    """Take the lock on `path` for as long as the returned descriptor is open.
+
+    Returns:
+        The descriptor, or `None` while somebody else has the lock.
+    """
+    with translate_os_errors(path):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
+    try:
+        portalocker.lock(fd, _EXCLUSIVE)
+    except portalocker.AlreadyLocked:
+        os.close(fd)
+        return None
+    except portalocker.LockException as error:
+        os.close(fd)
+        raise StoreError(_no_locks(path)) from error
+    return fd
+
+
+def release(fd: int) -> None:
+    """Let others go on; a lock that cannot be given back goes when its descriptor is closed."""
+    with suppress(portalocker.LockException):
+        portalocker.unlock(fd)
+
+
+def stands_under(fd: int, path: Path) -> bool:
+    """Whether an open file is what stands under that name."""
+    with translate_os_errors(path):
+        mine = os.fstat(fd)
+        try:
+            there = path.stat()
+        except FileNotFoundError:
+            return False
+    return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)
+
+
+def check(folder: Path) -> None:
+    """See that locks exclude in this folder: two descriptors of one file, one lock.
+
+    The file is one that nobody else knows: checks do not meet, and what a kill leaves of one is
+    swept like everything that was written aside.
+
+    Raises:
+        StoreError: they do not, or no file can be made there.
+    """
+    probe = folder / f".teamd-{os.urandom(8).hex()}.tmp"
+    taken: list[int] = []
+    try:
+        while len(taken) < _TOO_MANY and (fd := try_lock(probe)) is not None:
+            taken.append(fd)
+    finally:
+        for fd in taken:
+            os.close(fd)
+        with suppress(OSError):
+            probe.unlink()
+    if len(taken) != 1:
+        raise StoreError(
+            f"locks exclude nobody in {folder}: its file system has no working flock; "
+            "put the team on a local disk, with --team-dir or TEAMD_DIR"
+        )
+
+
+def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> None:
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            portalocker.lock(fd, _EXCLUSIVE)
+        except portalocker.AlreadyLocked:
+            # A blocking flock cannot be bounded in time without a signal or a thread. Holders
+            # keep it for microseconds, so a few short naps get the lock about as soon.
+            if time.monotonic() > deadline:
+                raise LockTimeout(path, timeout_seconds) from None
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        except portalocker.LockException as error:
+            raise StoreError(_no_locks(path)) from error
+        else:
+            return
+
+
+def _no_locks(path: Path) -> str:
+    return f"the file system of {path} has no working locks; put the team on a local disk"

@@ -1,0 +1,104 @@
+"""Whether a supervisor runs for a team, and which process it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import NoTeamd, TeamError
+from teamd.files import files, locks, os_errors
+from teamd.process_id import Identity
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+
+_PATIENCE_SECONDS: Final = 1.0
+_PAUSE_SECONDS: Final = 0.02
+
+
+class AlreadyRunning(TeamError):
+    """Another supervisor serves this team."""
+
+    def __init__(self, paths: TeamPaths, pid: int | None) -> None:
+        process = f" (pid {pid})" if pid else ""
+        super().__init__(
+            f"a teamd{process} already runs for {paths.root}; `teamd stop` ends it, "
+            "`teamd restart` replaces it"
+        )
+        self.pid = pid
+
+
+def claim(paths: TeamPaths) -> int:
+    """Become the team's one supervisor for as long as the returned descriptor is open.
+
+    The kernel gives the claim back when the process ends, however it ends.
+
+    Raises:
+        AlreadyRunning: there is one; the error names its pid.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while (fd := locks.try_lock(paths.supervisor)) is None:
+        # `teamd stop` holds the lock for a moment to see whether it is free.
+        there = _named(paths)
+        if time.monotonic() > deadline and not (there and there.ending):
+            raise AlreadyRunning(paths, there.pid if there else None)
+        time.sleep(_PAUSE_SECONDS)
+    with os_errors.translate_os_errors(paths.supervisor):
+        _sign(fd)
+    return fd
+
+
+def stands(claim: int, paths: TeamPaths) -> bool:
+    """Whether a claim of this process is still there; what others wrote into it is mended.
+
+    Raises:
+        StoreError: it cannot be looked at, or mended.
+    """
+    with os_errors.translate_os_errors(paths.supervisor):
+        if not locks.stands_under(claim, paths.supervisor):
+            return False
+        if files.read_descriptor(claim) != _signature():
+            _sign(claim)
+    return True
+
+
+def supervisor(paths: TeamPaths) -> Identity | None:
+    """The process that serves this team, `None` while there is none."""
+    named = _named(paths)
+    if named is None or not named.alive:
+        return None
+    # Whoever serves it holds the lock: a stranger is not taken for it, whatever the file says.
+    return named if named.has_open(paths.supervisor) else None
+
+
+def check(paths: TeamPaths) -> Identity:
+    """The process that serves this team.
+
+    Raises:
+        NoTeamd: there is none.
+    """
+    there = supervisor(paths)
+    if there is None:
+        raise NoTeamd(paths.root)
+    return there
+
+
+def _signature() -> bytes:
+    me = Identity.own()
+    return json.dumps({"pid": me.pid, "started": me.started}).encode() + b"\n"
+
+
+def _sign(fd: int) -> None:
+    os.ftruncate(fd, 0)  # in place: the lock is on this very file
+    os.pwrite(fd, _signature(), 0)
+
+
+def _named(paths: TeamPaths) -> Identity | None:
+    """The process that the file names; a half-written or foreign file names nobody."""
+    try:
+        found = json.loads(files.read(paths.supervisor) or b"")
+        return Identity(pid=int(found["pid"]), started=float(found["started"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None

@@ -1,0 +1,100 @@
+"""The lines of an inbox: messages, markers of what was taken, and what is neither."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import NotAMessage
+from teamd.files.os_errors import translate_os_errors
+from teamd.messages import MAX_MESSAGE_BYTES, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
+_FAR_LONGER: Final = 64
+_CHUNK: Final = 1 << 20
+
+
+def marker(batch: str) -> bytes:
+    """The line that tells that all above it was taken as this batch."""
+    return f'{{"taken_as": "{batch}"}}\n'.encode()
+
+
+def read(fd: int, start: int, max_bytes: int = MAX_MESSAGE_BYTES) -> Iterator[bytes]:
+    """The lines of a locked file from an offset on, up to its size of now.
+
+    Only a newline ends a line. One that is somewhat longer than a message may be comes whole;
+    one that is far longer comes in pieces, so that nobody can fill the memory with it.
+    """
+    end = os.fstat(fd).st_size
+    with io.FileIO(fd, closefd=False) as raw, io.BufferedReader(raw, 1 << 18) as file:
+        file.seek(start)
+        while file.tell() < end and (line := file.readline(_FAR_LONGER * max_bytes)):
+            yield line
+
+
+def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of a file between two offsets, in pieces."""
+    while start < end and (part := os.pread(fd, min(_CHUNK, end - start), start)):
+        yield part
+        start += len(part)
+
+
+def count(path: Path, start: int = 0) -> int:
+    """How many lines end behind an offset of a file; none where there is no such file."""
+    with translate_os_errors(path):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return 0
+        try:
+            parts = read_raw(fd, start, os.fstat(fd).st_size)
+            return sum(part.count(b"\n") for part in parts)
+        finally:
+            os.close(fd)
+
+
+def behind_marker(fd: int, batch: str) -> int | None:
+    """The offset behind the marker of a batch, or `None` where it does not stand.
+
+    A message cannot hold it at the start of a line: JSON escapes the newline before it.
+    """
+    wanted = b"\n" + marker(batch)
+    offset, held = 0, b"\n"  # the file's first line has no newline before it
+    for part in read_raw(fd, 0, os.fstat(fd).st_size):
+        held += part
+        if (found := held.find(wanted)) >= 0:
+            return offset - 1 + found + len(wanted)
+        kept = min(len(held), len(wanted) - 1)
+        offset += len(held) - kept
+        held = held[len(held) - kept :]
+    return None
+
+
+def is_marker(line: bytes) -> bool:
+    """Whether it tells that all above it was taken."""
+    return _MARKER.fullmatch(line) is not None
+
+
+def is_nothing(line: bytes) -> bool:
+    """Whether it is blank, or a marker."""
+    return not line.strip() or is_marker(line)
+
+
+def sort(
+    line: bytes, *, to: str, max_bytes: int, nameless: str = "", undated: float | None = None
+) -> Message | str | None:
+    """A message, why it is none, or `None` for blank lines and markers, which are neither."""
+    if is_nothing(line):
+        return None
+    if len(line) > max_bytes:
+        return f"it is longer than {max_bytes} bytes"
+    try:
+        return Message.decode(line, to=to, nameless=nameless, undated=undated)
+    except NotAMessage as error:
+        return str(error)

@@ -1,0 +1,211 @@
+"""A member's mail: put by anybody, taken by its owner in two steps, so that no kill loses any.
+
+*take* moves what is in the inbox to a file of the reader's own, see `intake`; *done* moves on in
+that file once a delivery stands where it belongs. A reader that died in between takes the same
+mail again, with the same ids. Lines that are no message are rejected on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import NotAMessage, Unsynced
+from teamd.files import files, locks
+from teamd.files.os_errors import translate_os_errors
+from teamd.mail import lines, poison
+from teamd.mail.dead_letters import DeadLetters
+from teamd.mail.intake import Intake
+from teamd.mail.spool import NO_LIMIT, Spool
+from teamd.messages import MAX_MESSAGE_BYTES, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.files.paths import TeamPaths
+    from teamd.mail.spool import BatchLimit, Position
+
+_BLAME_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A delivery: to be put in its place, then given to `Mailbox.done`.
+
+    Attributes:
+        end: where the next one begins, in the taken file.
+        rejected: how long the file of rejected lines is with it.
+    """
+
+    id: str
+    messages: tuple[Message, ...]
+    end: int = 0
+    rejected: int = 0
+
+
+EMPTY: Final = Batch("", ())
+
+
+class Mailbox:
+    """The mail of one member.
+
+    Args:
+        paths: the team.
+        owner: whose mail it is.
+        durable: whether `put` and `take` wait for the disk itself.
+        max_bytes: a longer line is no message.
+        patience_seconds: how long `put` waits for a lock.
+        granted: asked of a longer one, for what senders may have been granted since.
+        tell: hears of each line that is rejected, and why.
+        check: called before anything is taken; what it raises forbids it.
+    """
+
+    def __init__(
+        self,
+        paths: TeamPaths,
+        owner: str,
+        *,
+        durable: bool = True,
+        max_bytes: int = MAX_MESSAGE_BYTES,
+        patience_seconds: float = locks.TIMEOUT_SECONDS,
+        granted: Callable[[], int] | None = None,
+        tell: Callable[[str], None] | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        self.owner = owner
+        self._inbox = paths.inbox(owner)
+        self._spool = Spool(paths.taken(owner), owner, max_bytes, granted)
+        self._dead_letters = DeadLetters(paths.rejected(owner), durable=durable)
+        self._intake = Intake(self._inbox, self._spool, self._dead_letters, durable=durable)
+        self._durable = durable
+        self._patience_seconds = patience_seconds
+        self._max_bytes = max_bytes
+        self._tell = tell
+        self._check = check
+        self._in_hand = ("", 0)  # the delivery that this reader has taken: batch and offset
+
+    def put(self, *messages: Message) -> None:
+        """Append messages, all or none; they are safe when this returns.
+
+        Raises:
+            NotAMessage: one is too long or holds a NUL.
+            Unsynced: the disk failed; they may arrive or not.
+            StoreError: the file cannot be written; it is as it was.
+        """
+        encoded = [message.encode() for message in messages]
+        for line in encoded:
+            if len(line) > self._max_bytes:
+                raise NotAMessage(
+                    f"a message of {len(line)} bytes is over the limit of {self._max_bytes}; "
+                    "put the text into a file and send its path"
+                )
+        try:
+            files.append(
+                self._inbox,
+                b"".join(encoded),
+                durable=self._durable,
+                patience_seconds=self._patience_seconds,
+            )
+        except Unsynced as error:
+            ids = [message.id for message in messages]
+            raise Unsynced(error.path, error.why, ids=ids) from error
+
+    def take(self, limit: BatchLimit = NO_LIMIT) -> Batch:
+        """Take mail; the same again until it is `done`, and what follows only after that."""
+        if self._check is not None:
+            self._check()
+        while True:  # each round gets on; the lock is free in between
+            with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
+                position = self._intake.current(fd)
+                if position is None:
+                    return EMPTY
+                batch = self._delivery(fd, position, limit)
+            if batch.messages:
+                return batch
+
+    def done(self, batch: Batch) -> None:
+        """Forget a delivery that stands where it belongs; what was taken since stays."""
+        with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
+            before = self._spool.position()
+            if before is not None and before.batch == batch.id and before.at <= batch.end:
+                self._intake.advance(fd, before, batch.end, batch.rejected)
+
+    def peek(self, most: int | None = None) -> list[Message]:
+        """The mail that is under way to its owner, oldest first; nothing is changed."""
+        if not self._inbox.exists():
+            return []
+        fresh: list[bytes] = []
+        with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
+            before = self._spool.position()
+            old = [] if before is None else list(self._spool.messages(before, most))
+            start = 0 if before is None else lines.behind_marker(fd, before.batch) or 0
+            for line in lines.read(fd, start, max(self._max_bytes, MAX_MESSAGE_BYTES)):
+                if most is not None and len(old) + len(fresh) >= most:
+                    break
+                fresh.append(line)
+        longest = self._spool.limit
+        found = [lines.sort(line, to=self.owner, max_bytes=longest(line)) for line in fresh]
+        return [*old, *(message for message in found if isinstance(message, Message))]
+
+    def leftover(self) -> tuple[Message, ...]:
+        """Take only what an earlier reader took and had not done with, and forget it."""
+        with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
+            before = self._spool.position()
+            if before is None:
+                return ()
+            old = tuple(self._spool.messages(before))
+            self._intake.advance(fd, before, self._spool.size(), before.rejected)
+        return old
+
+    def blame(self, process: int) -> bool:
+        """Note that a process crashed by itself; returns whether it had a delivery in hand.
+
+        Raises:
+            StoreError: it could not be noted now; then it is not.
+        """
+        before = self._spool.position()
+        if before is None or before.holder != process:
+            return False
+        with locks.locked(self._inbox, timeout_seconds=_BLAME_SECONDS):
+            before = self._spool.position()
+            if before is None or before.holder != process:
+                return False
+            self._spool.move(replace(before, crashes=before.crashes + 1))
+        return True
+
+    def waiting(self) -> bool:
+        """Whether there is anything to take; a look at the files' sizes, no more."""
+        return any(files.size(path) for path in (self._inbox, self._spool.path))
+
+    def queued(self) -> int:
+        """How many messages are under way, counted by lines and without a lock: for display."""
+        return self._spool.count() + lines.count(self._inbox)
+
+    def rejected(self) -> int:
+        """How many lines were no message so far."""
+        return self._dead_letters.count()
+
+    def _delivery(self, fd: int, position: Position, limit: BatchLimit) -> Batch:
+        """What is delivered next; empty where there was nothing but lines that are no message."""
+        again = self._in_hand == (position.batch, position.at)
+        if limit.wary and not again:
+            position = poison.note_reader(self._spool, position, limit)
+        if poison.is_alone(position):
+            limit = replace(limit, messages=1)
+        found = self._spool.find(position, limit)
+        refused = found.refused
+        guilty = poison.verdict(position) if limit.wary else None
+        if guilty and found.messages:
+            refused += ((found.messages[0].encode(), guilty),)
+            found = replace(found, messages=())
+        rejected = position.rejected
+        if refused:
+            rejected = self._dead_letters.put((line for line, _ in refused), at=rejected)
+            if self._tell is not None and not again:
+                for _, why in refused:
+                    self._tell(why)
+        if not found.messages:
+            self._intake.advance(fd, position, found.end, rejected)
+            return EMPTY
+        self._in_hand = (position.batch, position.at)
+        return Batch(position.batch, found.messages, found.end, rejected)

@@ -1,0 +1,208 @@
+"""The way from a sender to the inboxes of receivers: who may be written to, and what to warn of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import BadName, UnknownTeam, UnknownTeammate
+from teamd.files import locks
+from teamd.files.find_team import all_teams
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import ALL, LEAD, MAX_MESSAGE_BYTES, TEAMD, USER, Message
+from teamd.states import Status
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+
+_NOTICE_SECONDS: Final = 0.5
+_WARNINGS = {
+    Status.SHUTDOWN: "is shut down; the message waits until it is spawned again",
+    Status.FAILED: "has failed; the message waits until it is spawned again",
+    Status.PAUSED: "is paused; the message waits until it goes on",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One message on its way.
+
+    Attributes:
+        to: the receiver; `name@team` for one of another team.
+        warning: what its sender should know.
+    """
+
+    to: str
+    warning: str | None = None
+
+
+class Post:
+    """Sends mail from the members of one team to others, of this and of other teams.
+
+    Args:
+        paths: the senders' team.
+        durable: whether mail is on disk when a call returns.
+        max_bytes: of one message.
+        patience_seconds: how long to wait for the lock of an inbox.
+    """
+
+    def __init__(
+        self,
+        paths: TeamPaths,
+        *,
+        durable: bool,
+        max_bytes: int,
+        patience_seconds: float = locks.TIMEOUT_SECONDS,
+    ) -> None:
+        self.paths = paths
+        self._roster = Roster(paths)
+        self._durable = durable
+        self._max_bytes = max_bytes
+        self._patience_seconds = patience_seconds
+
+    def send(self, message: Message) -> Sent:
+        """Put a message into its receiver's inbox.
+
+        Raises:
+            UnknownTeammate: nobody has that name; nothing is written.
+            UnknownTeam: no team here has the name behind the `@`.
+            BadName: the supervisor's own inbox takes no mail.
+            NotAMessage: too long, or with a NUL.
+            StoreError: it could not be written.
+        """
+        there, sent = self._way(message.to)
+        to = sent.to.partition("@")[0]
+        sender = message.sender
+        if there is not self and "@" not in sender:
+            sender = f"{sender}@{self._roster.read().name}"
+        # The last that can fail: whoever is told of a failure sends it again.
+        there.mailbox(to).put(replace(message, sender=sender, to=to))
+        return sent
+
+    def notify(self, message: Message) -> Sent:
+        """Send a line of teamd's own: the settings' limit is for what others write.
+
+        Whoever sends it has others to look after: it does not wait for long.
+
+        Raises:
+            TeamError: as for `send`.
+        """
+        own = Post(
+            self.paths,
+            durable=self._durable,
+            max_bytes=max(self._max_bytes, MAX_MESSAGE_BYTES),
+            patience_seconds=_NOTICE_SECONDS,
+        )
+        return own.send(message)
+
+    def at(self, address: str) -> tuple[Post, str]:
+        """The post of the receiver's team, and the receiver's name there.
+
+        Raises:
+            UnknownTeam: no team here has the name behind the `@`.
+            BadName: it names another machine.
+        """
+        name, at, place = address.partition("@")
+        if not at or place.lower() == self._roster.read().name.lower():
+            return self, name
+        if "@" in place:
+            raise BadName(address, "mail to other machines is not built yet; name a team of this")
+        teams = {_name(paths): paths for paths in all_teams(self.paths.home)}
+        there = next(
+            (team for known, team in teams.items() if known.lower() == place.lower()), None
+        )
+        if there is None:
+            raise UnknownTeam(place, teams)
+        post = Post(
+            there,
+            durable=self._durable,
+            max_bytes=self._max_bytes,
+            patience_seconds=self._patience_seconds,
+        )
+        return post, name
+
+    def address(self, address: str) -> str:
+        """The name as it is written in the roster; with its team, where that is another one."""
+        return self._way(address)[1].to
+
+    def above(self, name: str) -> str:
+        """The address to which a member of this team reports, see `Team.above`."""
+        address = self._roster.read().above(name)
+        try:
+            return self.address(address) if "@" in address else address
+        except (BadName, UnknownTeam, UnknownTeammate):
+            return LEAD  # the other team is gone
+
+    def broadcast(self, message: Message) -> list[Sent]:
+        """Send to every member but the sender and those that are shut down."""
+        receivers = [
+            member
+            for member in self._roster.read().members
+            if member.status is not Status.SHUTDOWN
+            and member.name.lower() != message.sender.lower()
+        ]
+        for member in receivers:
+            self.mailbox(member.name).put(replace(message, to=member.name))
+        return [Sent(member.name) for member in receivers]
+
+    def person(self) -> str:
+        """The name of the person's inbox: `lead`, or `user` while there is an agent that leads."""
+        return self._roster.read().person
+
+    def persons(self) -> list[Mailbox]:
+        """The person's inboxes, the one for what comes now last.
+
+        Before it comes what was left in the other one by an agent that leads no more.
+        """
+        person = self.person()
+        return [self.mailbox(name) for name in dict.fromkeys((USER, person))]
+
+    def obstacle(self, name: str) -> str | None:
+        """Why mail would wait in the inbox of `name` right now, in a sentence.
+
+        Raises:
+            UnknownTeammate: nobody has that name.
+        """
+        return self.receiver(name)[1]
+
+    def inbox(self, address: str) -> Mailbox:
+        """The mailbox of a name that may have one.
+
+        Raises:
+            UnknownTeammate: nobody has that name.
+        """
+        there, name = self.at(address)
+        return there.mailbox(there.receiver(name)[0])
+
+    def _way(self, address: str) -> tuple[Post, Sent]:
+        """The post of the receiver's team, and what `send` would return."""
+        there, name = self.at(address)
+        to, warning = there.receiver(name)
+        return there, Sent(to if there is self else f"{to}@{_name(there.paths)}", warning)
+
+    def mailbox(self, name: str) -> Mailbox:
+        """The mailbox of that very name, whether the roster knows it or not."""
+        return Mailbox(
+            self.paths,
+            name,
+            durable=self._durable,
+            max_bytes=self._max_bytes,
+            patience_seconds=self._patience_seconds,
+            granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
+        )
+
+    def receiver(self, name: str) -> tuple[str, str | None]:
+        """The name as it is written in the roster, and a warning if its bearer does not read."""
+        team = self._roster.read()
+        if name.lower() == USER or (name.lower() == LEAD and team.person == LEAD):
+            return team.person, None
+        if name.lower() in (TEAMD, ALL):
+            raise BadName(name, "it takes no mail; send to a teammate, or use broadcast")
+        member = team.get(name)
+        words = _WARNINGS.get(member.status)
+        return member.name, f"{member.name} {words}" if words else None
+
+
+def _name(paths: TeamPaths) -> str:
+    return paths.own_name or Roster(paths).read().name

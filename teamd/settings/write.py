@@ -1,0 +1,130 @@
+"""What the program itself writes into `team.toml`: the first text of it, and one more teammate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, Final
+
+import tomli_w
+
+from teamd.errors import SettingsError
+from teamd.settings.keys import keys_of
+from teamd.settings.load import parse
+from teamd.settings.schema import SECTIONS, Price, Settings, Teammate
+from teamd.settings.words import quoted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD: Final = """\
+# The settings of a team of teammates. Nothing here must be set. A line `# key = value` shows the
+# default, or after `e.g.` an example: take its `# ` away and change the value. `teamd reload` reads
+# this file again, and says what waits for a restart.
+"""
+
+PRICES: Final = """\
+# What models cost, where that is not known or not so; only limits on money need it.
+
+# [prices."my-model"]
+"""
+
+EXAMPLE: Final = Price(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
+
+TEAMMATES: Final = """\
+# Who is spawned at start. They write to each other by name, and to you as lead;
+# `teamctl spawn --save` adds one at the end of this file.
+
+# [[teammate]]
+"""
+
+ALICE: Final = Teammate(
+    name="alice", role="coder", prompt="Write a test for parse.py, then mail bob."
+)
+
+BOB: Final = '''\
+
+# [[teammate]]
+# name = "bob"
+# role = "reviewer"
+# prompt = """
+# Wait for mail. When alice has written something, read it with care, run its tests,
+# and mail her what should be better."""
+'''
+
+
+def init_text() -> str:
+    """The commented example that `teamctl init` writes; it loads as it stands."""
+    defaults = Settings()
+    sections = [
+        f"[{name}]\n{_commented(shape, getattr(defaults, name))}"
+        for name, shape in SECTIONS.items()
+    ]
+    sections.append(PRICES + _commented(Price, EXAMPLE))
+    return "\n".join([HEAD, *sections, TEAMMATES + _commented(Teammate, ALICE) + BOB])
+
+
+def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:
+    """Return the file's bytes with one `[[teammate]]` more, all of the old ones in front.
+
+    Args:
+        old: what stands in the file; empty for a new one.
+        teammate: whom to add.
+        path: the file, for the folder it stands in and for the sentences; it is not touched.
+
+    Raises:
+        SettingsError: what stands there is wrong, or would be with this teammate.
+    """
+    known = parse(old, path=path).teammates
+    if teammate.name.lower() in {other.name.lower() for other in known}:
+        raise SettingsError(path, [f"there is already a teammate {quoted(teammate.name)} in it"])
+    new = old + _appendix(old, teammate, path)
+    try:
+        parse(new, path=path)
+    except SettingsError as error:
+        if isinstance(error.__cause__, ValueError):  # both parts are TOML, only not together
+            why = "its teammates stand in `teammate = […]`; write each under a [[teammate]]"
+            raise SettingsError(path, [why]) from error
+        raise
+    return new
+
+
+def _appendix(old: bytes, teammate: Teammate, path: Path) -> bytes:
+    """The table as it follows the old bytes, with the line ends that those have."""
+    default = {one.name: one.default for one in fields(teammate)}
+    given = {key: value for key, value in asdict(teammate).items() if value != default[key]}
+    # In a text over several lines TOML reads \r\n as \n, so one that holds it stays on one line.
+    over_lines = not any("\r\n" in str(value) for value in given.values())
+    text = "[[teammate]]\n" + tomli_w.dumps(given, multiline_strings=over_lines)
+    if old:
+        text = ("\n" if old.endswith(b"\n") else "\n\n") + text
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:  # half a surrogate pair, from an argument that is no UTF-8
+        raise SettingsError(path, ["a teammate's words must be UTF-8; mend them"]) from error
+    return encoded.replace(b"\n", b"\r\n") if b"\r\n" in old else encoded
+
+
+def _commented(shape: type[Any], values: object) -> str:
+    """A commented line for each setting, with the explanations below each other."""
+    lines = {}
+    for name, key in keys_of(shape).items():
+        value = getattr(values, name)
+        line = f"# {name} = {_literal(key.example if value is None else value)}"
+        lines[line] = f"e.g.; {key.words}" if value is None else key.words
+    width = max(map(len, lines))
+    return "".join(f"{line:<{width}}  # {words}\n" for line, words in lines.items())
+
+
+def _literal(value: object) -> str:
+    """A default as TOML spells it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return f"{value:g}" if isinstance(value, float) else str(value)
+        case tuple():
+            return f"[{', '.join(map(_literal, value))}]"
+        case Mapping():
+            return f"{{{', '.join(f'{name} = {_literal(line)}' for name, line in value.items())}}}"
+    return quoted(str(value))

@@ -1,1 +1,0 @@
-"""The files that processes share: mail, roster, transcripts, requests."""

@@ -1,0 +1,280 @@
+"""The roster `config.json`: who is in the team and how each of them is."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
+from teamd.files import files, locks
+from teamd.messages import ALL, LEAD, NAME, TEAMD, USER
+from teamd.process_id import Identity
+from teamd.states import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+
+FORMAT: Final = 1
+_KINDS: Final = {
+    "name": str,
+    "agent_id": str,
+    "role": str,
+    "model": str | None,
+    "color": str,
+    "reason": str | None,
+    "pid": int | None,
+    "started": int | float | None,
+    "since": int | float | None,
+    "plan": bool,
+    "spawned_by": str | None,
+    "turns": int,
+    "input_tokens": int,
+    "output_tokens": int,
+}
+_NO_MEMBERS: Final = frozenset({ALL, TEAMD, USER})
+COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One teammate as the roster shows it.
+
+    Attributes:
+        pid: its process, `None` while it has none.
+        started: when that process started, see `Identity`.
+        since: seconds since the epoch when that process was forked.
+        turns: model calls so far.
+        input_tokens: all of them, cached ones included.
+        plan: whether it acts only once a plan of its own is approved.
+        reason: why it is paused or failed, in a sentence.
+        spawned_by: the address of the agent of another team that has put it here, if one has.
+        extra: keys of other programs, kept as they came.
+    """
+
+    name: str
+    agent_id: str
+    role: str
+    status: Status
+    pid: int | None = None
+    started: float | None = None
+    since: float | None = None
+    model: str | None = None
+    color: str = COLOURS[0]
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    plan: bool = False
+    reason: str | None = None
+    spawned_by: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def process(self) -> Identity | None:
+        """The process that the roster names; it may have ended since."""
+        if self.pid is None or self.started is None:
+            return None
+        return Identity(pid=self.pid, started=self.started)
+
+    def encode(self) -> dict[str, Any]:
+        """The member as it stands in `config.json`."""
+        return {
+            **self.extra,
+            "name": self.name,
+            "agent_id": self.agent_id,
+            "role": self.role,
+            "status": str(self.status),
+            "pid": self.pid,
+            "started": self.started,
+            "since": self.since,
+            "model": self.model,
+            "color": self.color,
+            "turns": self.turns,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "plan": self.plan,
+            "reason": self.reason,
+            "spawned_by": self.spawned_by,
+        }
+
+    @classmethod
+    def decode(cls, fields: Mapping[str, Any], *, team: str) -> Member:
+        """Read a member; all but the name may be missing, as in the lessons' rosters."""
+        rest = dict(fields)
+        for key, kind in _KINDS.items():
+            if key in rest and not isinstance(rest[key], kind):
+                raise TypeError(f"a member's {key!r} is {rest[key]!r}")
+        name = rest.pop("name")
+        if not NAME.fullmatch(name) or name.lower() in _NO_MEMBERS:  # it is a part of paths
+            raise ValueError(f"a member's 'name' is {name!r}")
+        return cls(
+            name=name,
+            agent_id=rest.pop("agent_id", f"{name}@{team}"),
+            role=rest.pop("role", ""),
+            status=Status(rest.pop("status", Status.IDLE)),
+            pid=rest.pop("pid", None),
+            started=rest.pop("started", None),
+            since=rest.pop("since", None),
+            model=rest.pop("model", None),
+            color=rest.pop("color", COLOURS[0]),
+            turns=rest.pop("turns", 0),
+            input_tokens=rest.pop("input_tokens", 0),
+            output_tokens=rest.pop("output_tokens", 0),
+            plan=rest.pop("plan", False),
+            reason=rest.pop("reason", None),
+            spawned_by=rest.pop("spawned_by", None),
+            extra=MappingProxyType(rest),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """Everything that `config.json` says."""
+
+    name: str = "default"
+    members: tuple[Member, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def person(self) -> str:
+        """The name of the person's inbox: `lead`, unless there is an agent that leads."""
+        leader = self.find(LEAD)
+        return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
+
+    def above(self, name: str) -> str:
+        """Who has to know how a member is, and to whom it reports.
+
+        Of an agent that leads that is the person; of any other the lead or, where no agent leads
+        this team, whoever has put it here from another one.
+        """
+        if name.lower() == LEAD:
+            return USER
+        member = self.find(name)
+        if member is None or self.person != LEAD:
+            return LEAD
+        return member.spawned_by or LEAD
+
+    def find(self, name: str) -> Member | None:
+        """The member of that name, compared without case."""
+        return next((m for m in self.members if m.name.lower() == name.lower()), None)
+
+    def get(self, name: str) -> Member:
+        """The member of that name, compared without case.
+
+        Raises:
+            UnknownTeammate: there is none; the sentence names who there is.
+        """
+        member = self.find(name)
+        if member is None:
+            raise UnknownTeammate(name, [m.name for m in self.members])
+        return member
+
+    def with_member(self, member: Member) -> Team:
+        """The team with that member added, or in the place of the one of its name."""
+        if self.find(member.name) is None:
+            return replace(self, members=(*self.members, member))
+        members = tuple(
+            member if m.name.lower() == member.name.lower() else m for m in self.members
+        )
+        return replace(self, members=members)
+
+    def without(self, name: str) -> Team:
+        """The team without the member of that name."""
+        return replace(
+            self, members=tuple(m for m in self.members if m.name.lower() != name.lower())
+        )
+
+    def encode(self) -> bytes:
+        """The content of `config.json`."""
+        document = {
+            "format": FORMAT,
+            **self.extra,
+            "team_name": self.name,
+            "members": [member.encode() for member in self.members],
+        }
+        return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+class Roster:
+    """Reads and changes one team's `config.json`."""
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._paths = paths
+
+    def read(self) -> Team:
+        """The team as it is; an empty one where there is no roster yet.
+
+        Raises:
+            StoreError: it is damaged, or made by a newer version.
+        """
+        content = files.read(self._paths.config)
+        return Team() if content is None else self._decode(content)
+
+    def make_durable(self) -> None:
+        """Make a roster that was found safe from a power cut, before anything is built on it."""
+        files.make_durable(self._paths.config)
+
+    def version(self) -> tuple[int, ...] | None:
+        """Differs whenever the file was replaced or changed; `None` where there is none."""
+        try:
+            now = self._paths.config.stat()
+        except OSError:
+            return None
+        return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+    def update(self, change: Callable[[Team], Team]) -> Team:
+        """Read, change and replace the roster under its lock; nothing is written for no change."""
+        with locks.locked(self._paths.config_lock):
+            before = files.read(self._paths.config)
+            old = Team() if before is None else self._decode(before)
+            if before is not None and _format(before) < FORMAT:
+                copy = self._paths.config.with_suffix(f".format-{_format(before)}.json")
+                files.replace(copy, before)
+            new = change(old)
+            if before is None or new != old:
+                files.replace(self._paths.config, new.encode())
+            return new
+
+    def replace_damaged(self, team: Team) -> Path:
+        """Put a roster in the place of a damaged one, which is kept.
+
+        Returns:
+            Where the damaged one is now.
+        """
+        with locks.locked(self._paths.config_lock):
+            kept = self._paths.config.with_suffix(f".damaged-{time.time_ns()}.json")
+            files.replace(kept, files.read(self._paths.config) or b"")
+            files.replace(self._paths.config, team.encode())
+        return kept
+
+    def _decode(self, content: bytes) -> Team:
+        path = self._paths.config
+        try:
+            document = json.loads(content)
+            self._check_format(document.pop("format", 0))  # before what a newer one may say anew
+            name = document.pop("team_name", "default")
+            if "members" not in document:
+                raise ValueError("it lists no members")  # noqa: TRY301 -- told below
+            members = tuple(Member.decode(m, team=name) for m in document.pop("members"))
+            if len({member.name.lower() for member in members}) < len(members):
+                raise ValueError("two members have one name")  # noqa: TRY301 -- told below
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DamagedRoster(path, str(error)) from error
+        return Team(name=name, members=members, extra=MappingProxyType(document))
+
+    def _check_format(self, found: object) -> None:
+        if not isinstance(found, int) or found > FORMAT:
+            raise StoreError(
+                f"{self._paths.config} has format {found}, this teamd knows up to {FORMAT}; "
+                "use a newer teamd"
+            )
+
+
+def _format(content: bytes) -> int:
+    found = json.loads(content).get("format", 0)
+    return int(found)

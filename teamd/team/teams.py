@@ -1,0 +1,219 @@
+"""The teams of a project: which there are, how one is begun, ended and removed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd import programs
+from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
+from teamd.files import files, pidfile
+from teamd.files.find_team import all_teams
+from teamd.files.paths import TeamPaths
+from teamd.messages import TEAMS_FOLDER, check_team_name
+from teamd.states import Status
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.process_id import Identity
+
+_FOR_GOOD: Final = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.EINVAL})
+_START_SECONDS: Final = 90.0  # more than `teamd start` itself gives teamd
+_STOP_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamFacts:
+    """One team at a glance.
+
+    Attributes:
+        pid: of its supervisor, `None` while none runs.
+        statuses: how many members are how.
+    """
+
+    name: str
+    paths: TeamPaths
+    pid: int | None
+    statuses: dict[str, int]
+
+    @property
+    def members(self) -> int:
+        """How many there are in it."""
+        return sum(self.statuses.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """The team as `--json` shows it."""
+        return {
+            "name": self.name,
+            "path": str(self.paths.root),
+            "running": self.pid is not None,
+            "pid": self.pid,
+            "members": self.members,
+            "statuses": self.statuses,
+        }
+
+
+def teams(folder: Path) -> list[TeamFacts]:
+    """The teams of a project."""
+    return [_facts(paths) for paths in all_teams(folder)]
+
+
+def supervisors(folder: Path) -> set[int]:
+    """The processes of this user that supervise the teams of a project.
+
+    Raises:
+        StoreError: it cannot be told at the moment.
+    """
+    there = (_supervisor(paths) for paths in all_teams(folder))
+    return {process.pid for process in there if process is not None}
+
+
+def found(folder: Path, name: str) -> TeamFacts:
+    """The team of that name, compared without case.
+
+    Raises:
+        UnknownTeam: there is none; the sentence names those there are.
+    """
+    known = teams(folder)
+    for team in known:
+        if team.name.lower() == name.lower():
+            return team
+    raise UnknownTeam(name, [team.name for team in known])
+
+
+def make(folder: Path, name: str) -> TeamPaths:
+    """Make the directory of a new team in `.teams/`.
+
+    Raises:
+        TeamError: there is one of that name, or the directory cannot be made.
+    """
+    check_team_name(name)
+    if any(team.name.lower() == name.lower() for team in teams(folder)):
+        raise TeamError(f"there is a team {name!r} already; `teamctl teams` lists them")
+    paths = TeamPaths(folder / TEAMS_FOLDER / name)
+    files.make_private_directory(paths.root.parent)
+    files.ignore(paths.root.parent)
+    paths.create()
+    return paths
+
+
+def check_own_name(paths: TeamPaths, name: str, settings_file: Path) -> None:
+    """See that the settings give the project's own team a name that no other team has.
+
+    Raises:
+        SettingsError: mail to that name could go to either.
+    """
+    if paths.own_name is not None:
+        return
+    others = [team.own_name for team in all_teams(paths.home) if team.own_name is not None]
+    for other in others:
+        if other.lower() == name.lower():
+            mistake = f"team.name is {name!r}, as is that of {TEAMS_FOLDER}/{other}"
+            raise SettingsError(settings_file, [f"{mistake}; give this team another one"])
+
+
+def deletable(team: TeamFacts) -> TeamFacts:
+    """Return a team that may be removed.
+
+    Raises:
+        TeamError: it is the project's own.
+    """
+    if team.paths.own_name is None:
+        raise TeamError(
+            f"{team.name!r} is the project's own team; `teamd stop`, then remove "
+            f"{team.paths.root} by hand"
+        )
+    return team
+
+
+def must_be_asked(team: TeamFacts) -> bool:
+    """Whether a supervisor runs whose teammates are to be asked before it is removed.
+
+    Raises:
+        TeamError: nobody can ask them, and some are not shut down.
+    """
+    if team.pid is not None:
+        return True
+    at_work = team.members - team.statuses.get(Status.SHUTDOWN, 0)
+    if at_work:
+        raise TeamError(
+            f"no teamd runs for {team.name!r}, and {at_work} of it are not shut down: "
+            f"`teamd --team {team.name} start` lets them be asked, --force asks nobody"
+        )
+    return False
+
+
+async def start(paths: TeamPaths) -> None:
+    """Start a team's supervisor; it serves requests when this returns.
+
+    Raises:
+        TeamError: it did not start.
+    """
+    await _teamd("start", paths, _START_SECONDS)
+
+
+async def stop(paths: TeamPaths) -> None:
+    """Stop a team's supervisor, if one runs.
+
+    Raises:
+        TeamError: it did not end.
+    """
+    if pidfile.supervisor(paths) is not None:
+        await _teamd("stop", paths, _STOP_SECONDS)
+
+
+def remove(paths: TeamPaths) -> None:
+    """Remove a team's directory: it is gone at once, whatever interrupts the clearing.
+
+    Raises:
+        TeamError: it cannot be removed.
+    """
+    aside = paths.root.with_name(f".deleted-{paths.root.name}-{os.urandom(4).hex()}")
+    try:
+        paths.root.rename(aside)
+        files.sync_directory(aside.parent)
+        shutil.rmtree(aside)
+    except OSError as error:
+        raise TeamError(f"{paths.root} cannot be removed: {error.strerror}") from error
+
+
+def _supervisor(paths: TeamPaths) -> Identity | None:
+    try:
+        return pidfile.supervisor(paths)
+    except StoreError as error:
+        # A folder in the file's place, or another user's file: no supervisor of ours locked that.
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FOR_GOOD:
+            return None
+        raise
+
+
+def _facts(paths: TeamPaths) -> TeamFacts:
+    team = Roster(paths).read()
+    there = pidfile.supervisor(paths)
+    statuses: dict[str, int] = {}
+    for member in team.members:
+        statuses[str(member.status)] = statuses.get(str(member.status), 0) + 1
+    return TeamFacts(
+        name=paths.own_name or team.name,
+        paths=paths,
+        pid=None if there is None else there.pid,
+        statuses=statuses,
+    )
+
+
+async def _teamd(command: str, paths: TeamPaths, seconds: float) -> None:
+    # -P: nothing is imported from the current folder.
+    argv = [sys.executable, "-P", "-m", "teamd", command, "--team-dir", str(paths.root)]
+    try:
+        ended = await programs.capture(argv, timeout_seconds=seconds, cwd=paths.home)
+    except OSError as error:  # a TimeoutError, too
+        raise TeamError(f"`teamd {command}` for {paths.root}: {error}") from error
+    if ended.status:
+        said = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing"]
+        raise TeamError(said[-1].removeprefix("teamd: "))
