@@ -57,10 +57,13 @@ class ControlRequest:
 
     @property
     def late(self) -> bool:
-        """Whether the deadline has passed, so that the sender waits no more."""
-        if self.boot is not None and self.boot == clocks.boot():
-            return clocks.elapsed() > self.uptime
-        return time.time() > self.deadline
+        """Whether the deadline has passed, so that the sender waits no more.
+
+        A request of an earlier boot may have been carried out: that it was taken is not on disk.
+        """
+        if self.boot is None or clocks.boot() is None:
+            return time.time() > self.deadline
+        return self.boot != clocks.boot() or clocks.elapsed() > self.uptime
 
     @property
     def by_mail(self) -> bool:
@@ -184,14 +187,19 @@ def ask(
     return found
 
 
-def submit(paths: TeamPaths, request: ControlRequest) -> None:
+def submit(paths: TeamPaths, request: ControlRequest, *, durable: bool = False) -> None:
     """Put a request into the inbox of the running supervisor.
+
+    Args:
+        paths: the team.
+        request: what is asked.
+        durable: for a sender that does not wait for the reply, and would not ask again.
 
     Raises:
         NoTeamd: none runs.
     """
     pidfile.check(paths)
-    Mailbox(paths, TEAMD, durable=False).put(request.encode())
+    Mailbox(paths, TEAMD, durable=durable).put(request.encode())
 
 
 def collect(paths: TeamPaths, request_id: str) -> ControlReply | None:

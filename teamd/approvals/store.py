@@ -64,7 +64,7 @@ class Approvals:
         Raises:
             StoreError: it cannot be written; ask again with the same id.
         """
-        files.make_private_directory(self._paths.requests)
+        files.make_safe_directory(self._paths.requests)
         with locks.locked(self._paths.requests_lock):
             there = self.find(approval.id)
             if there is None:

@@ -80,7 +80,7 @@ class BoardFiles:
     @contextmanager
     def writing(self) -> Iterator[int]:
         """Be the one writer; yields what `next_id` and `note_id` take."""
-        files.make_private_directory(self._paths.tasks)
+        files.make_safe_directory(self._paths.tasks)
         lock = self._paths.tasks_lock
         with (
             locks.locked(lock, timeout_seconds=self._patience_seconds) as fd,

@@ -55,7 +55,7 @@ class Ledger:
         self._accounts = Accounts()
         self._head = b""
         self._offset = 0
-        self._named = (0, 0)  # the file whose name is known to be safe: device and inode
+        self._named = b""  # how the file begins whose name is known to be safe
 
     def read(self) -> Accounts:
         """All accounts; calls of dead processes count in full. Nothing is locked or written.
@@ -191,10 +191,9 @@ class Ledger:
     def _sync(self, fd: int) -> None:
         """Make all records safe, and the name of a file that another process may have put there."""
         files.sync(fd)
-        found = os.fstat(fd)
-        if self._named != (found.st_dev, found.st_ino):
+        if not (self._named and self._head.startswith(self._named)):
             files.sync_directory(self._path.parent)
-            self._named = (found.st_dev, found.st_ino)
+            self._named = self._head
 
     def restore(self, used: Mapping[str, Account]) -> None:
         """Replace a damaged ledger by one with what is known to have been used, at once.

@@ -247,7 +247,7 @@ def sync_directory(directory: Path) -> None:
 def make_private_directory(directory: Path, *, parents: bool = True) -> None:
     """Make a directory that only its owner can look into, with its parents, unless it is there.
 
-    Whether it was made now or found half made, its name is not safe yet: see `sync_names`.
+    Whether it was made now or found half made, its name is not safe yet: see `make_safe_directory`.
     """
     with translate_os_errors(directory):
         if directory.is_dir():
@@ -258,24 +258,36 @@ def make_private_directory(directory: Path, *, parents: bool = True) -> None:
         directory.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
 
 
+def make_safe_directory(directory: Path) -> None:
+    """Make a private directory, whose name is on disk before anything stands in it.
+
+    Whoever made it may have been killed before its name was safe; a directory with something in it
+    has been through here.
+    """
+    make_private_directory(directory)
+    with translate_os_errors(directory):
+        if not any(directory.iterdir()):
+            sync_names(directory.parent)
+
+
 def sync_names(directory: Path) -> None:
     """Make the entries of a directory safe, and its own name and those of the folders above it.
 
-    Those above that belong to another user were not made by us, and are left alone.
+    A folder of another user was not made by us, and those above it were not either.
     """
     with translate_os_errors(directory):
         for folder in (directory, *directory.parents):
-            if folder != directory and folder.stat().st_uid != os.geteuid():
-                return
             with suppress(PermissionError):  # one may go through a folder that one may not list
                 sync_directory(folder)
+            if folder.stat().st_uid != os.geteuid():
+                return
 
 
 def ignore(directory: Path) -> None:
     """Have git pass a directory over, unless it holds a `.gitignore` already."""
     path = directory / ".gitignore"
     if not exists(path):
-        replace(path, b"*\n")
+        replace(path, b"*\n", durable=False)
 
 
 def check_owner(path: Path) -> None:

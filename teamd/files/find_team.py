@@ -66,17 +66,17 @@ def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
         found = discover(_here())
         if found is None:
             raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
-        return _finished(found)
+        return finish(found)
     if not files.is_directory(chosen.root):
         if team is not None:
             raise NoTeam(f"there is no team {team!r} in {chosen.home}; `teamctl create {team}`")
         raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
     files.check_owner(chosen.root)
-    return _finished(chosen)
+    return finish(chosen)
 
 
-def _finished(found: TeamPaths) -> TeamPaths:
-    """Return a team whose names are safe: a supervisor that claims one has seen to that."""
+def finish(found: TeamPaths) -> TeamPaths:
+    """Make the names of a team safe, and return it; a supervisor has seen to that already."""
     if not files.exists(found.supervisor):
         found.make_durable()
     return found

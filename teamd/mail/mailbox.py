@@ -84,6 +84,12 @@ class Mailbox:
         self._check = check
         self._in_hand = ("", 0)  # the delivery that this reader has taken: batch and offset
 
+    def create(self) -> None:
+        """Make the inbox; its name is safe then, whoever made it first."""
+        files.append(self._inbox, b"", durable=False)
+        if self._durable:
+            files.sync_directory(self._inbox.parent)
+
     def put(self, *messages: Message) -> None:
         """Append messages, all or none; they are safe when this returns.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import BadName, UnknownTeam, UnknownTeammate
 from teamd.files import locks
-from teamd.files.find_team import all_teams
+from teamd.files.find_team import all_teams, finish
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import ALL, LEAD, MAX_MESSAGE_BYTES, TEAMD, USER, Message
 from teamd.states import Status
@@ -115,7 +115,7 @@ class Post:
         if there is None:
             raise UnknownTeam(place, teams)
         post = Post(
-            there,
+            finish(there),
             durable=self._durable,
             max_bytes=self._max_bytes,
             patience_seconds=self._patience_seconds,

@@ -103,7 +103,7 @@ class ControlInbox:
         """Write the changes of the roster, then the replies that are owed; then release tasks.
 
         What cannot be written is tried again. The roster comes first: the reader of a reply finds
-        it as the reply says.
+        it as the reply says, and nothing is reported as done before it stands there.
         """
         self._behind = False
         try:
@@ -112,6 +112,8 @@ class ControlInbox:
             self._behind = True
             self._journal.error("roster not written", error)
         for request_id, given in list(self._owed.items()):
+            if self._behind and given.exit_code is ExitCode.DONE:
+                continue
             try:
                 control.reply(self._paths, request_id, given)
             except StoreError as error:

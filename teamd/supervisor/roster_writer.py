@@ -45,7 +45,6 @@ class RosterWriter:
         self._tell_again = Deadline.after(0.0)
         self._changes: list[Callable[[Team], Team]] = []
         self._seen: object = None
-        self._roster.make_durable()  # the writer before may have been killed before it had
         self.team = self._roster.update(lambda team: replace(team, name=team_name))
 
     def change(self, name: str, **values: Any) -> None:

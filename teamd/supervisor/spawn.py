@@ -228,6 +228,8 @@ def _admit(
     before = roster.team.find(name)
     roster.admit(name, wanted.role, wanted.model, plan=wanted.plan, spawned_by=spawned_by)
     try:
+        if before is None:
+            context.post.mailbox(name).create()
         roster.publish()
         context.ledger.let_go(name)
         then()

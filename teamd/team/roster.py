@@ -215,10 +215,6 @@ class Roster:
         content = files.read(self._paths.config)
         return Team() if content is None else self._decode(content)
 
-    def make_durable(self) -> None:
-        """Make a roster that was found safe from a power cut, before anything is built on it."""
-        files.make_durable(self._paths.config)
-
     def version(self) -> tuple[int, ...] | None:
         """Differs whenever the file was replaced or changed; `None` where there is none."""
         try:
@@ -238,6 +234,8 @@ class Roster:
             new = change(old)
             if before is None or new != old:
                 files.replace(self._paths.config, new.encode())
+            else:  # its writer may have been killed, or the disk have failed, before it was safe
+                files.make_durable(self._paths.config)
             return new
 
     def replace_damaged(self, team: Team) -> Path:

@@ -65,7 +65,7 @@ class Asking:
         Raises:
             NoTeamd: there is nobody to ask.
         """
-        control.submit(self._paths, self._request(command, arguments, key, seconds))
+        control.submit(self._paths, self._request(command, arguments, key, seconds), durable=True)
 
     def _request(
         self, command: str, arguments: Mapping[str, Any], key: str, seconds: float

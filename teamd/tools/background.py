@@ -93,9 +93,6 @@ class Jobs:
     def __init__(self, folder: Path, *, ring: Callable[[], None]) -> None:
         self._folder = folder
         self._ring = ring
-        self._safe = False  # whether the names of the folder and of what was found in it are
-        if folder.is_dir():
-            self._make_folder()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._jobs = {job.id: job for job in sorted(self._read(), key=lambda job: int(job.id))}
         for job in self._jobs.values():
@@ -117,7 +114,7 @@ class Jobs:
             raise ToolError(
                 f"{MOST_RUNNING} jobs run already; wait for one, or stop one with stop_background"
             )
-        self._make_folder()
+        files.make_safe_directory(self._folder)
         number = max(map(int, self._jobs), default=0) + 1
         job = Job(id=str(number), what=what, state=RUNNING, started=time.time())
         spool = Spool(self._output(job.id), OUTPUT_BYTES)
@@ -169,13 +166,6 @@ class Jobs:
         except Exception as error:  # noqa: BLE001 -- the edge of a job: its state tells of it
             state = f"failed: {error}"
         self._end(job, state)
-
-    def _make_folder(self) -> None:
-        """Make the folder, and all names safe; an earlier process may have been killed at it."""
-        if not self._safe:
-            files.make_private_directory(self._folder)
-            files.sync_names(self._folder)
-            self._safe = True
 
     def _end(self, job: Job, state: str) -> None:
         self._tasks.pop(job.id, None)

@@ -129,6 +129,7 @@ def _enter(fd: int, part: str, place: Path, *, create: bool) -> int:
         if create:
             with suppress(FileExistsError):
                 os.mkdir(part, dir_fd=fd)
+                os.fsync(fd)  # the file in it is safe when the model reads that it is written
         return os.open(part, _FOLDER, dir_fd=fd)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(place)) from error

@@ -229,8 +229,8 @@ class Project:
     def records(self, name: str, kind: str | None = None) -> list[dict[str, Any]]:
         """A transcript's records, all or those of a kind."""
         path = self.paths.transcript(name)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        records = [json.loads(line) for line in lines]
+        *lines, _ = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
+        records = [json.loads(line) for line in lines]  # the last one may be half written
         return [r for r in records if kind is None or r["record"] == kind]
 
     def mail(self, name: str) -> str:

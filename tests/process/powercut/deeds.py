@@ -47,6 +47,22 @@ def go_on(paths: TeamPaths) -> None:
     put(found, "lead", "hi")
 
 
+def clear_the_board(paths: TeamPaths) -> None:
+    """Remove the folder of tasks, as a person may."""
+    for path in paths.tasks.iterdir():
+        path.unlink()
+    paths.tasks.rmdir()
+    _sync_folder(paths.root)
+
+
+def admit(paths: TeamPaths, name: str, prompt: str) -> None:
+    """Prompt a new member, as a spawn does."""
+    from teamd.mail.mailbox import Mailbox
+
+    Mailbox(paths, name).create()
+    put(paths, name, prompt)
+
+
 def put(paths: TeamPaths, to: str, *contents: str) -> None:
     """Send mail; without any, the inbox is only made."""
     from teamd.mail.mailbox import Mailbox
@@ -105,6 +121,53 @@ def reign(paths: TeamPaths) -> None:
     from teamd.supervisor.roster_writer import RosterWriter
 
     RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
+
+
+def write_old_roster(paths: TeamPaths) -> None:
+    """Write the roster as a version did that knew no formats."""
+    _write(paths.config, b'{"team_name": "default", "members": []}')
+
+
+def damage_roster_and_end_bob(paths: TeamPaths) -> None:
+    """Write what a supervisor knows into a roster that somebody has damaged meanwhile."""
+    from teamd.journal import Journal
+    from teamd.states import Status
+    from teamd.supervisor.roster_writer import RosterWriter
+
+    roster = RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
+    _write(paths.config, b"?")
+    roster.change("bob", status=Status.SHUTDOWN)
+    roster.publish()
+
+
+def write_file(paths: TeamPaths) -> None:
+    """Write a file by an agent's tool."""
+    from teamd.tools.text_file import TextFile
+    from teamd.tools.workspace import Workspace
+
+    TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace("done")
+
+
+def clear_the_requests(paths: TeamPaths) -> None:
+    """Remove the folder of requests, as a person may."""
+    for path in paths.requests.iterdir():
+        path.unlink()
+    paths.requests.rmdir()
+    _sync_folder(paths.root)
+
+
+def _write(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.pwrite(fd, data, 0)
+    os.fsync(fd)
+    os.close(fd)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
 
 
 def ask(paths: TeamPaths) -> None:
@@ -265,6 +328,12 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         create,
         serve,
         go_on,
+        clear_the_board,
+        clear_the_requests,
+        write_old_roster,
+        damage_roster_and_end_bob,
+        write_file,
+        admit,
         put,
         take,
         take_only,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+_VERSIONS: Final = 8
 Record = tuple[Any, ...]
 State = dict[str, bytes | None]  # by path below the root; `None` is a directory
 
@@ -32,22 +33,29 @@ class Kept(Enum):
     TRUNCATED = auto()
     ZEROS = auto()
     HALF = auto()
+    EARLIER = auto()
 
 
 @dataclass(slots=True)
 class File:
-    """A file's data: as it is seen, as it is safe, and the way from one to the other."""
+    """A file's data: as it is seen, as it is safe, and the way from one to the other.
+
+    Attributes:
+        versions: as it was before each change since it was safe.
+    """
 
     data: bytes = b""
     safe: bytes = b""
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # `None`: cut off there
+    versions: list[bytes] = field(default_factory=list)
     _known: dict[Kept, bytes] = field(default_factory=dict)
 
     def change(self, offset: int, data: bytes | None) -> None:
         """Write at an offset, or cut off there."""
+        self.versions = [*self.versions[-_VERSIONS:], self.data]
         self.data = _changed(self.data, offset, data)
         if not self.data:
-            self.pending.clear()  # of what was cut off altogether nothing can be left
+            self.pending.clear()  # what was cut off altogether is left in `versions` only
         self.pending.append((offset, data))
         self._known.clear()
 
@@ -55,6 +63,7 @@ class File:
         """Make it safe."""
         self.safe = self.data
         self.pending.clear()
+        self.versions.clear()
         self._known.clear()
 
     def after(self, kept: Kept) -> bytes:
@@ -63,6 +72,8 @@ class File:
             return self.safe
         if kept is Kept.ALL:
             return self.data
+        if kept is Kept.EARLIER:
+            return self.versions[len(self.versions) // 2]
         if kept not in self._known:
             self._known[kept] = self._after(kept)
         return self._known[kept]
@@ -116,6 +127,7 @@ MODELS: Final[dict[str, tuple[bool, Kept]]] = {
     "empty": (True, Kept.TRUNCATED),
     "zeros": (True, Kept.ZEROS),
     "half": (True, Kept.HALF),
+    "earlier": (True, Kept.EARLIER),
     "all": (True, Kept.ALL),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,10 +14,12 @@ from teamd.budget.ledger import Ledger
 from teamd.damaged import repair
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
+from teamd.journal import Journal
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, TEAMD, USER
 from teamd.states import Status
+from teamd.team.repair import repair_roster
 from teamd.team.roster import Roster
 from teamd.transcript.decoding import parse
 
@@ -49,6 +52,8 @@ class Told:
         ran: the labels of commands that have run.
         jobs: background jobs whose number was told, by the teammate.
         removed: whether the team is gone.
+        written: files beside the team directory, and how they begin.
+        kept: patterns of files in it, and how one of each begins.
         damaged: whether somebody damaged a file, beside what a power cut does.
         garbage: lines that are no message, by the inbox that they were put into.
     """
@@ -64,6 +69,8 @@ class Told:
     asked: int = 0
     ran: Counter[str] = field(default_factory=Counter)
     jobs: set[tuple[str, str]] = field(default_factory=set)
+    written: set[tuple[str, str]] = field(default_factory=set)
+    kept: set[tuple[str, str]] = field(default_factory=set)
     removed: bool = False
     damaged: bool = False
     garbage: set[tuple[str, str]] = field(default_factory=set)
@@ -72,7 +79,7 @@ class Told:
         """Take a mark into account."""
         for key, value in facts.items():
             match key:
-                case "sent" | "garbage" | "jobs":
+                case "sent" | "garbage" | "jobs" | "written" | "kept":
                     getattr(self, key).add(tuple(value))
                 case "shut" | "plans" | "opened":
                     getattr(self, key).add(value)
@@ -132,7 +139,10 @@ class Judge:
         try:
             found = [] if self._told.damaged else list(self._ledger())
             for damage, _ in repair(self._paths, lambda *_: None):  # as a start does
-                found += [] if self._told.damaged else self._wrongly_damaged(damage.path)
+                found += self._wrongly_damaged(damage.path)
+            if self._told.damaged:
+                with closing(Journal(self._paths.log(TEAMD), TEAMD)) as journal:
+                    repair_roster(self._paths, journal)
             mail = list(self._all_mail())
             post = Post(self._paths, durable=False, max_bytes=1 << 20)
             self._tasks = Board(self._paths, post, LEAD).read()
@@ -148,14 +158,16 @@ class Judge:
                 *self._ledger(),
                 *self._jobs(),
                 *self._commands(),
+                *self._files(self._paths.home, self._told.written),
+                *self._files(self._paths.root, self._told.kept),
             ]
         except TeamError as error:
             return [f"it cannot be read: {error}"]
 
-    @staticmethod
-    def _wrongly_damaged(path: Path) -> list[str]:
-        """What a power cut damages is taken mail without a line that anybody was told of."""
-        return [f"{path.name} is damaged"] if path.name == "ledger.jsonl" else []
+    def _wrongly_damaged(self, path: Path) -> list[str]:
+        """Say so where it is the ledger, on which limits rest: it may never need a repair."""
+        wrong = path == self._paths.ledger and self._told.asked and not self._told.damaged
+        return [f"{path.name} is damaged"] if wrong else []
 
     def _mail(self, standing: Iterable[Standing]) -> Iterator[str]:
         there = Counter((box, mail["content"]) for box, mail in standing if not _is_repeated(mail))
@@ -317,6 +329,13 @@ class Judge:
                 yield f"the command {label} ran {times} times"
             if f"{label} " not in begun:
                 yield f"the command {label} ran, and no conversation knows"
+
+    @staticmethod
+    def _files(folder: Path, told: Iterable[tuple[str, str]]) -> Iterator[str]:
+        for pattern, beginning in told:
+            found = [path.read_text(errors="replace") for path in folder.glob(pattern)]
+            if not any(text.startswith(beginning) for text in found):
+                yield f"{pattern} is gone, or begins otherwise"
 
     def _told_jobs(self) -> set[tuple[str, str]]:
         """The jobs whose number a model has read."""

@@ -103,5 +103,5 @@ class Recording:
             else:
                 disk.apply(record)
         rebuilt, real = disk.after("all"), state_of(self.project.folder, TOPS)
-        assert {*rebuilt} == {*real}
+        assert {*rebuilt} == {*real}, {*rebuilt} ^ {*real}
         assert rebuilt == real

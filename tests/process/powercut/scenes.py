@@ -10,14 +10,17 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.process.powercut.recording import Recording
 
+_ROOT: Final = 0
+_NOBODY: Final = 65534
 _DEEDS: Final = Path(__file__).with_name("deeds.py")
 
 
@@ -66,6 +69,15 @@ class Scene:
     def tell(self, **told: Any) -> None:
         """Note what somebody knows from here on."""
         self._recording.mark(**told)
+
+    @contextmanager
+    def given_away(self) -> Iterator[None]:
+        """Let the project's folder belong to another user, where this one may do that."""
+        folder, user = self._recording.project.folder, os.geteuid()
+        if user == _ROOT:
+            os.chown(folder, _NOBODY, _NOBODY)
+        yield
+        os.chown(folder, user, -1)
 
     def kill_at(self, call: str, path: str, when: str = "before") -> None:
         """Have the next process that comes there die."""
@@ -178,6 +190,43 @@ def a_member_is_found(scene: Scene) -> None:
     scene.do("reign", shut="bob")
 
 
+def a_question_is_the_first_of_its_folder(scene: Scene) -> None:
+    """The folder was removed while a supervisor runs."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("serve")
+    scene.do("clear_the_requests")
+    scene.do("ask", plans="abcdef")
+
+
+def a_roster_is_migrated(scene: Scene) -> None:
+    """The one of the earlier version is kept."""
+    scene.do("create")
+    scene.do("write_old_roster")
+    scene.do("reign", kept=("config.format-0.json", "{"))
+    scene.do("enlist", spawned="bob")
+
+
+def a_roster_is_damaged_while_it_is_served(scene: Scene) -> None:
+    """What the supervisor knows takes its place; what stood there is kept."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.tell(damaged=True)
+    scene.do("damage_roster_and_end_bob", kept=("config.damaged-*.json", "?"))
+    scene.tell(spawned="bob", unwanted="bob", shut="bob")
+
+
+def files_of_the_person_are_written(scene: Scene) -> None:
+    """By the person, and by an agent that reports it."""
+    scene.do("create")
+    scene.command("teamctl", "init", written=("team.toml", "#"))
+    scene.do("write_file", written=("deep/file", "done"))
+    scene.command("teamd", "start")
+    scene.command("teamctl", "spawn", "bob", "clerk", "Go.", "--save", "--wait")
+    scene.tell(written=("team.toml", "#"), spawned="bob")
+    scene.command("teamd", "stop")
+
+
 def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
     """By the disk, say; the next start has its mail delivered again."""
     scene.do("create")
@@ -198,7 +247,7 @@ def a_ledger_is_repaired(scene: Scene) -> None:
     scene.do("damage_ledger")
     scene.kill_at("rename", "ledger.jsonl$")
     scene.do("mend", killed=True)
-    scene.do("mend")
+    scene.do("mend", kept=("ledger.jsonl.damaged-*", "?"))
 
 
 def a_stranger_makes_the_inbox(scene: Scene) -> None:
@@ -272,6 +321,48 @@ def a_team_is_made_half(scene: Scene) -> None:
     scene.do("go_on", task={"id": "1"}, sent=("lead", "hi"))
 
 
+def a_team_is_made_without_a_board(scene: Scene) -> None:
+    """Whoever makes it dies a moment earlier; the folder is made by who adds the first task."""
+    scene.kill_at("mkdir", "/tasks$", "before")
+    scene.do("create", killed=True)
+    scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
+    scene.command("teamctl", "task", "add", "y", task={"id": "2", "subject": "y"})
+
+
+def a_board_is_begun_anew(scene: Scene) -> None:
+    """Its folder was removed while a supervisor runs, who had made the name safe."""
+    scene.do("create")
+    scene.do("serve")
+    scene.do("clear_the_board")
+    scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
+
+
+def a_stranger_writes_to_a_newcomer(scene: Scene) -> None:
+    """Its inbox was there before it was a member."""
+    scene.do("create")
+    scene.do("serve")
+    scene.begin("bob", "one")
+    scene.do("admit", "bob", "prompt", sent=("bob", "prompt"))
+
+
+def mail_goes_to_a_half_made_team(scene: Scene) -> None:
+    """Whoever made it died before any of its names was safe."""
+    scene.do("create")
+    scene.do("serve")
+    web = scene.beside(".teams/web")
+    scene.kill_at("syncdir", "web/inbox$")
+    web.do("create", killed=True)
+    scene.command("teamctl", "send", "lead@web", "hi", sent=("lead", "hi"), team="web")
+
+
+def the_project_is_of_another_user(scene: Scene) -> None:
+    """As a bind mount is to the root of a container: the name of our folder stands in theirs."""
+    with scene.given_away():
+        scene.do("create")
+        scene.do("serve")
+        scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
+
+
 def a_team_is_made_deep(scene: Scene) -> None:
     """In a folder of folders that are not there yet."""
     deep = scene.beside("deep/er/.team")
@@ -303,6 +394,10 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_task_is_added_again,
     a_task_is_given,
     a_member_is_found,
+    a_question_is_the_first_of_its_folder,
+    a_roster_is_migrated,
+    a_roster_is_damaged_while_it_is_served,
+    files_of_the_person_are_written,
     a_file_of_taken_mail_is_damaged,
     a_ledger_is_repaired,
     a_stranger_makes_the_inbox,
@@ -312,6 +407,11 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_reader_dies_with_the_inbox_cut_off,
     a_ledger_is_replaced,
     a_team_is_made_half,
+    a_team_is_made_without_a_board,
+    a_board_is_begun_anew,
+    a_stranger_writes_to_a_newcomer,
+    mail_goes_to_a_half_made_team,
+    the_project_is_of_another_user,
     a_team_is_made_deep,
     a_team_is_removed,
     a_job_is_begun,

@@ -34,9 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-SYNCS = ("sync", "sync_directory", "sync_names", "make_durable")
+_DIRECTLY = ("fsync", "fdatasync")
+SYNCS = (*_DIRECTLY, "sync", "sync_directory", "sync_names", "make_durable", "make_safe_directory")
+WRITES = ("append", "append_alone", "replace", "replace_by_parts")  # of `files`, with their parts
 _OURS = re.compile(r"/(team(?:d|ctl)/.*)")
-_RECORDED = (".team", ".teams", "team.toml", "deep")
+_RECORDED = (".team", "team.toml", "deep")  # the first: `.teams/` too, and what is written aside
+
+_ASKED = {*SYNCS, *WRITES, "_write_named", "_write_aside"}
 
 _real: dict[str, Any] = {}
 _written: dict[str, bytes] = {}
@@ -145,7 +149,7 @@ def _place(path: str) -> str | None:
     place = path.removeprefix(_root + "/")
     if place == path or place.endswith(" (deleted)") or "/logs/" in place:
         return None
-    return place if place.partition("/")[0] in _RECORDED else None
+    return place if place.startswith(_RECORDED) else None
 
 
 def _sites() -> tuple[str, ...]:
@@ -153,7 +157,7 @@ def _sites() -> tuple[str, ...]:
     frame: FrameType | None = sys._getframe(2)
     asked, found = True, []
     while frame is not None and asked:
-        ours, asked = _OURS.search(frame.f_code.co_filename), frame.f_code.co_name in SYNCS
+        ours, asked = _OURS.search(frame.f_code.co_filename), frame.f_code.co_name in _ASKED
         if ours is not None:
             found.append(f"{ours[1]}:{frame.f_lineno}")
         frame = frame.f_back
