@@ -228,9 +228,9 @@ def _admit(
     before = roster.team.find(name)
     roster.admit(name, wanted.role, wanted.model, plan=wanted.plan, spawned_by=spawned_by)
     try:
+        roster.publish()
         if before is None:
             context.post.mailbox(name).create()
-        roster.publish()
         context.ledger.let_go(name)
         then()
     except TeamError:

@@ -59,6 +59,7 @@ def test_a_power_cut_forgets_nothing_that_was_told(
     assert tally.complaints == [], tally
 
 
+@pytest.mark.timeout(600)  # a worker of its own records every scene first
 def test_each_sync_of_the_program_is_needed(
     recorded: Recorded,
 ) -> None:
