@@ -1,0 +1,58 @@
+"""Writes down which functions of ours a message goes through, at each station of its way.
+
+Python imports this module at the start of every process whose PYTHONPATH names its folder. A
+station is a call that hands the message on: a write or a read of a file in the team directory, a
+fork, a task, the SDK's call of the model. With `HOPS` in the environment, each of them appends a
+line to that file: the station, and the functions of the program on the stack, outermost first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_OURS = re.compile(r"/((?:teamd|teamctl)/.*)\.py$")
+_FILES = re.compile(r"/\.team/(inbox|transcripts|config)|/(\.teamd-)")
+_SDK = "/anthropic/resources/messages/"
+_TASKS = ("create_task", "ensure_future")
+_CALLS = (os.pwrite, os.pread, os.fork)
+
+
+def _trace(frame: FrameType, event: str, argument: Any) -> None:
+    if event == "call" and _SDK in frame.f_code.co_filename:
+        _note("request", frame)
+    elif event == "call" and frame.f_code.co_name in _TASKS:
+        _note("task", frame)
+    elif event == "c_call" and argument in _CALLS:
+        fd = frame.f_locals.get("fd")
+        place = _path(fd) if isinstance(fd, int) else ""
+        if argument is os.fork or _FILES.search(place):
+            _note(f"{argument.__name__} {place.partition('/.team/')[2]}", frame)
+
+
+def _path(fd: int) -> str:
+    return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 -- of a descriptor
+
+
+def _note(station: str, frame: FrameType) -> None:
+    sys.setprofile(None)
+    names = []
+    here: FrameType | None = frame
+    while here is not None:
+        if found := _OURS.search(here.f_code.co_filename):
+            names.append(f"{found[1]}:{here.f_code.co_qualname}")
+        here = here.f_back
+    line = "\t".join([station, *reversed(names)]) + "\n"
+    fd = os.open(os.environ["HOPS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(fd, line.encode())
+    os.close(fd)
+    sys.setprofile(_trace)
+
+
+if "HOPS" in os.environ:
+    sys.setprofile(_trace)
