@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
 SHORT: Final = {
-    Place.TAKE: 10,
-    Place.DELIVERED: 10,
-    Place.STREAM: 8,
-    Place.TOOL: 8,
-    Place.SENT: 6,
-    Place.ROSTER: 4,
+    Place.TAKE: 5,
+    Place.DELIVERED: 5,
+    Place.STREAM: 4,
+    Place.TOOL: 4,
+    Place.SENT: 3,
+    Place.ROSTER: 2,
     Place.CONTROL: 1,
-    Place.SEND: 10,
-    Place.DRAIN: 4,
+    Place.SEND: 5,
+    Place.DRAIN: 2,
     Place.START: 1,
     Place.BOTH: 1,
-    Place.ELSEWHERE: 4,
+    Place.ELSEWHERE: 2,
 }
 LONG: Final = {
     Place.TAKE: 80,
