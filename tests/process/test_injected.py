@@ -43,7 +43,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
 MOST_BYTES: Final = 700  # no file of these teams is longer
 MOST_WRITES: Final = 12  # in none of the operations are there more
 AT_ONCE: Final = 6
-SOME: Final = 6  # of each kind, spread evenly
+SOME: Final = 4  # of each kind, spread evenly
+ALWAYS: Final = ("send", "read", "roster write", "drain", "spawn")
 LEAST: Final = 300
 
 
@@ -123,7 +124,7 @@ def _spread(found: Sequence[T], most: int | None) -> Sequence[T]:
 
 
 @pytest.mark.strace
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", ALWAYS)
 def test_some_failures_of_system_calls_harm_nothing(tmp_path: Path, name: str) -> None:
     """A part of what the long one below does."""
     probe = Probe(tmp_path)

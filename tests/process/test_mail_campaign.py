@@ -121,7 +121,7 @@ def campaign(tmp_path: Path) -> Iterable[Campaign]:
 @pytest.mark.parametrize("durability", ["os", "disk"])
 @pytest.mark.parametrize(
     ("count", "size"),
-    [(2000, 100), (200, 20_000), pytest.param(2000, 20_000, marks=pytest.mark.long)],
+    [(400, 100), (50, 20_000), pytest.param(2000, 20_000, marks=pytest.mark.long)],
 )
 def test_every_message_arrives_once_and_in_order(
     campaign: Campaign, count: int, size: int, durability: str
@@ -149,7 +149,7 @@ def test_foreign_programs_take_part_on_equal_terms(campaign: Campaign) -> None:
 
 @pytest.mark.parametrize("durability", ["os", "disk"])
 @pytest.mark.parametrize(
-    ("count", "seed"), [(1000, "1"), pytest.param(20_000, "2", marks=pytest.mark.long)]
+    ("count", "seed"), [(300, "1"), pytest.param(20_000, "2", marks=pytest.mark.long)]
 )
 def test_killed_readers_lose_nothing(
     campaign: Campaign, count: int, seed: str, durability: str
