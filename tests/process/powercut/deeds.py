@@ -1,25 +1,43 @@
-"""What a process does in a scene: `python deeds.py TEAM DEED ARGUMENTS…`.
-
-Each deed imports what it needs, so that a scene of many processes is quick.
-"""
-
-# ruff: noqa: PLC0415 -- see above
+"""What a process does in a scene."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-import sys
-from pathlib import Path
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from teamd.files.paths import TeamPaths
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.plans import Plans
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
+from teamd.board.board import Board
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import Reservation, Terms
+from teamd.damaged import repair
+from teamd.files import find_team, pidfile
+from teamd.journal import Journal
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.mail.spool import BatchLimit
+from teamd.messages import Message
+from teamd.process_id import Identity
+from teamd.states import Status
+from teamd.supervisor.roster_writer import RosterWriter
+from teamd.team import teams
+from teamd.team.roster import Member, Roster
+from teamd.tokens import Usage
+from teamd.tools.background import Jobs
+from teamd.tools.text_file import TextFile
+from teamd.tools.workspace import Workspace
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered, Replied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from teamd.agent.conversation.conversation import Conversation
-    from teamd.budget.ledger import Ledger
-    from teamd.mail.routing import Post
+    from teamd.files.paths import TeamPaths
     from teamd.programs.program import Sink
 
 _LONG: Final = 1 << 20
@@ -32,16 +50,11 @@ def create(paths: TeamPaths) -> None:
 
 def serve(paths: TeamPaths) -> None:
     """Be the team's supervisor for a moment."""
-    from teamd.files import pidfile
-
     pidfile.claim(paths)
 
 
 def go_on(paths: TeamPaths) -> None:
     """Add a task and send mail in a team directory that was found, as a command does."""
-    from teamd.board.board import Board
-    from teamd.files import find_team
-
     found = find_team.existing(str(paths.root))
     Board(found, _post(found), "lead").add("x")
     put(found, "lead", "hi")
@@ -57,28 +70,18 @@ def clear_the_board(paths: TeamPaths) -> None:
 
 def admit(paths: TeamPaths, name: str, prompt: str) -> None:
     """Prompt a new member, as a spawn does."""
-    from teamd.mail.mailbox import Mailbox
-
     Mailbox(paths, name).create()
     put(paths, name, prompt)
 
 
 def put(paths: TeamPaths, to: str, *contents: str) -> None:
     """Send mail; without any, the inbox is only made."""
-    from teamd.mail.mailbox import Mailbox
-    from teamd.messages import Message
-
     messages = (Message(sender="eve", to=to, content=content) for content in contents)
     Mailbox(paths, to).put(*messages)
 
 
 def take(paths: TeamPaths, most: str = "") -> None:
     """Read mail as its owner does, and keep it in a transcript that nobody looks into."""
-    from teamd.mail.mailbox import Mailbox
-    from teamd.mail.spool import BatchLimit
-    from teamd.transcript.file import Transcript
-    from teamd.transcript.records import Delivered
-
     box = Mailbox(paths, "bob")
     batch = box.take(BatchLimit(messages=int(most) if most else None))
     if batch.messages:
@@ -89,15 +92,11 @@ def take(paths: TeamPaths, most: str = "") -> None:
 
 def take_only(paths: TeamPaths) -> None:
     """Take mail, and end with it in hand."""
-    from teamd.mail.mailbox import Mailbox
-
     Mailbox(paths, "bob").take()
 
 
 def talk(paths: TeamPaths) -> None:
     """Read mail as a teammate does, whose conversation knows what it has had."""
-    from teamd.mail.mailbox import Mailbox
-
     conversation = _bob(paths)
     box = Mailbox(paths, "bob")
     batch = box.take()
@@ -108,18 +107,12 @@ def talk(paths: TeamPaths) -> None:
 
 def enlist(paths: TeamPaths, status: str = "idle") -> None:
     """Put bob, who works by plan, into the roster, or change what it says of him."""
-    from teamd.states import Status
-    from teamd.team.roster import Member, Roster
-
     bob = Member(name="bob", role="clerk", agent_id="bob@x", status=Status(status), plan=True)
     Roster(paths).update(lambda team: team.with_member(bob))
 
 
 def reign(paths: TeamPaths) -> None:
     """Read the roster as a supervisor does that starts."""
-    from teamd.journal import Journal
-    from teamd.supervisor.roster_writer import RosterWriter
-
     RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
 
 
@@ -130,10 +123,6 @@ def write_old_roster(paths: TeamPaths) -> None:
 
 def damage_roster_and_end_bob(paths: TeamPaths) -> None:
     """Write what a supervisor knows into a roster that somebody has damaged meanwhile."""
-    from teamd.journal import Journal
-    from teamd.states import Status
-    from teamd.supervisor.roster_writer import RosterWriter
-
     roster = RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
     _write(paths.config, b"?")
     roster.change("bob", status=Status.SHUTDOWN)
@@ -142,9 +131,6 @@ def damage_roster_and_end_bob(paths: TeamPaths) -> None:
 
 def write_file(paths: TeamPaths) -> None:
     """Write a file by an agent's tool."""
-    from teamd.tools.text_file import TextFile
-    from teamd.tools.workspace import Workspace
-
     TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace("done")
 
 
@@ -172,9 +158,6 @@ def _sync_folder(folder: Path) -> None:
 
 def ask(paths: TeamPaths) -> None:
     """Have bob submit a plan for his task."""
-    from teamd.approvals.approval import Approval, Kind
-    from teamd.approvals.store import Approvals
-
     task = _bob(paths).task
     plan = Approval(
         id="abcdef", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0, task=task
@@ -184,10 +167,6 @@ def ask(paths: TeamPaths) -> None:
 
 def act(paths: TeamPaths) -> None:
     """Have bob act, which he may only once his plan is approved."""
-    from teamd.agent.plans import Plans
-    from teamd.approvals.store import Approvals
-    from teamd.team.roster import Roster
-
     approvals, team = Approvals(paths, _post(paths)), Roster(paths).read()
     plans = Plans(name="bob", conversation=_bob(paths), approvals=approvals, team=lambda: team)
     assert plans.refusal("bash") is None
@@ -195,43 +174,29 @@ def act(paths: TeamPaths) -> None:
 
 def repeat(paths: TeamPaths) -> None:
     """Put again what somebody who died may not have put."""
-    from teamd.approvals.store import Approvals
-
     assert list(Approvals(paths, _post(paths)).repeat())
 
 
 def add_once(paths: TeamPaths) -> None:
     """Add a task by a call that may be repeated."""
-    from teamd.board.board import Board
-
     Board(paths, _post(paths), "bob").add("x", key="once")
 
 
 def flush(paths: TeamPaths) -> None:
     """Tell of changes to the board of which nobody was told."""
-    from teamd.board.board import Board
-
     assert Board(paths, _post(paths), "lead").flush()
 
 
 def _bob(paths: TeamPaths) -> Conversation:
-    from teamd.agent.conversation.conversation import Conversation
-    from teamd.transcript.file import Transcript
-
     return Conversation(Transcript(paths.transcript("bob")))
 
 
 def _post(paths: TeamPaths) -> Post:
-    from teamd.mail.routing import Post
-
     return Post(paths, durable=True, max_bytes=_LONG)
 
 
 def limit(paths: TeamPaths) -> None:
     """Put a limit in force, so that calls are kept back for."""
-    from teamd.budget.ledger import Ledger
-    from teamd.budget.records import Terms
-
     Ledger(paths.ledger).agree(Terms(team_tokens=1000))
 
 
@@ -246,12 +211,6 @@ def call_and_replace(paths: TeamPaths) -> None:
 
 
 def _reserve(paths: TeamPaths, longest_bytes: int) -> None:
-    from decimal import Decimal
-
-    from teamd.budget.ledger import Ledger
-    from teamd.budget.records import Reservation
-    from teamd.process_id import Identity
-
     ledger: Ledger = Ledger(paths.ledger, longest_bytes=longest_bytes)
     kept = Reservation(
         id=os.urandom(4).hex(),
@@ -269,9 +228,6 @@ def _reserve(paths: TeamPaths, longest_bytes: int) -> None:
 
 def begin_job(paths: TeamPaths) -> None:
     """Begin a background job."""
-    import asyncio
-
-    from teamd.tools.background import Jobs
 
     async def work(_: Sink) -> str:
         return "ended"
@@ -284,8 +240,6 @@ def begin_job(paths: TeamPaths) -> None:
 
 def remove(paths: TeamPaths) -> None:
     """Remove the team."""
-    from teamd.team import teams
-
     teams.remove(paths)
 
 
@@ -299,10 +253,6 @@ def damage(paths: TeamPaths) -> None:
 
 def note_call(paths: TeamPaths) -> None:
     """Write down what the model replied, and what that took."""
-    from teamd.tokens import Usage
-    from teamd.transcript.file import Transcript
-    from teamd.transcript.records import Replied
-
     reply = Replied(model="m", usage=Usage(input_tokens=1, output_tokens=1))
     Transcript(paths.transcript("bob")).append(reply)
 
@@ -317,8 +267,6 @@ def damage_ledger(paths: TeamPaths) -> None:
 
 def mend(paths: TeamPaths) -> None:
     """Put damaged files aside, as a start does."""
-    from teamd.damaged import repair
-
     assert list(repair(paths, lambda *_: None))
 
 
@@ -356,7 +304,3 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         mend,
     )
 }
-
-if __name__ == "__main__":
-    _, team, wanted, *arguments = sys.argv
-    DEEDS[wanted](TeamPaths(Path(team)), *arguments)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.process.powercut.disk import Disk, read_log, state_of
-from tests.process.powercut.preload.sitecustomize import mark
+from tests.process.powercut.preload.sitecustomize import install, mark
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -64,6 +64,10 @@ class Recording:
         aside = self._kills.with_suffix(".new")
         aside.write_text(json.dumps(plan), encoding="utf-8")
         aside.rename(self._kills)
+
+    def record_this_process(self) -> None:
+        """Record what the calling process does, which was forked for it."""
+        install(str(self.log), str(self.project.folder), str(self._kills))
 
     def let_live(self) -> None:
         """Kill nobody any more."""

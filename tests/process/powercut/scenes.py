@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
+import traceback
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from teamd.files.paths import TeamPaths
+from tests.process.powercut.deeds import DEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _ROOT: Final = 0
 _NOBODY: Final = 65534
-_DEEDS: Final = Path(__file__).with_name("deeds.py")
 
 
 class Scene:
@@ -42,10 +42,20 @@ class Scene:
 
     def do(self, deed: str, *arguments: str, killed: bool = False, **told: Any) -> None:
         """Run a process to its end, or to its death; what is told is what it did."""
-        argv = [sys.executable, str(_DEEDS), str(self._root), deed, *arguments]
-        environment = self._recording.project.environment
-        ended = subprocess.run(argv, env=environment, check=False, timeout=60)
-        self._see(argv, ended.returncode, killed=killed, **told)
+        pid = os.fork()
+        if pid == 0:
+            self._recording.record_this_process()
+            os.chdir(self._recording.project.folder)
+            code = 1
+            try:
+                DEEDS[deed](TeamPaths(self._root), *arguments)
+                code = os.EX_OK
+            except BaseException:  # noqa: BLE001 -- the edge of a process
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        self._see(deed, os.waitstatus_to_exitcode(status), killed=killed, **told)
 
     def command(self, *argv: str, killed: bool = False, **told: Any) -> None:
         """Run one of the installed commands to its end, or to its death."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.process.powercut.disk import Record, State
 
-_MIXED: Final = 5
+_MIXED: Final = 3
 
 
 class Recorded:
