@@ -112,7 +112,7 @@ class ControlInbox:
             self._behind = True
             self._journal.error("roster not written", error)
         for request_id, given in list(self._owed.items()):
-            if self._behind and given.exit_code is ExitCode.DONE:
+            if self._behind and given.exit_code is not ExitCode.REFUSED:
                 continue
             try:
                 control.reply(self._paths, request_id, given)

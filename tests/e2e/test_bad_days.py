@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 import pytest
 
+from teamd.errors import ExitCode
 from tests.children import holding
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -207,6 +208,22 @@ def test_a_refused_spawn_is_not_done_all_the_same(project: Project) -> None:
     assert [m["content"] for r in project.records("bob", "mail") for m in r["messages"]] == [
         "Deploy it."
     ]
+
+
+@needs_chattr
+def test_nothing_is_reported_as_done_before_the_roster_says_so(project: Project) -> None:
+    """A power cut would bring back who was said to be shut down."""
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle")
+    with immutable(project.paths.root, inside=False):
+        asked = project.begin("teamctl", "shutdown", "ann", "--force")
+        wait_until(
+            lambda: len(project.log("teamd", "roster not written")) > 1, what="it was tried twice"
+        )
+        assert asked.poll() is None
+    assert asked.wait(timeout=30) == ExitCode.DEADLINE, "it was killed"
+    assert project.member("ann")["status"] == "shutdown"
 
 
 def crash(project: Project, name: str, *, times: int) -> None:
