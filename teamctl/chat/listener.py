@@ -10,6 +10,7 @@ from teamctl import output, render
 from teamctl.chat.live_reply import LiveReply
 from teamctl.chat.mark import Mark
 from teamctl.tail import GrowingFile
+from teamctl.unseen import Unseen
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, USER
 from teamd.transcript import records
@@ -48,7 +49,7 @@ class Listener:
         self._place = 0
         self._reply_shown = LiveReply(paths.partial(LEAD))
         self._own = Mailbox(paths, USER)
-        self._shown: set[tuple[str, str, str]] = set()
+        self._unseen = Unseen()
         self._awaited: str | None = None
         self.arrived = False
         self.ended: records.TurnEnded | None = None
@@ -91,11 +92,8 @@ class Listener:
         if self._marks and self._place != before:
             self._mark.move(self._place)
         self._write(self._reply_shown.more())
-        for message in self._own.peek():
-            identity = (message.id, message.sender, message.content)
-            if identity not in self._shown:
-                self._shown.add(identity)
-                self._mail(message, "you")
+        for message in self._unseen.among(self._own.peek()):
+            self._mail(message, "you")
 
     def notice(self, text: str) -> None:
         """Tell the person something that nobody has said."""

@@ -150,3 +150,13 @@ def test_a_text_as_long_as_there_is_room_is_not_clipped() -> None:
     assert render.clip_line("x" * 101) == "x" * 100 + "…"
     assert render.clip_beginning("a\nb\nc\n\n", rest="r") == "a\nb\nc"
     assert render.clip_beginning("a\nb\nc\nd", rest="r") == "a\nb\nc… (r)"
+
+
+def test_the_persons_mail_is_shown_once_also_where_it_has_no_id(conversation: Conversation) -> None:
+    """It gets another id at each look, until it is taken."""
+    listening = conversation.listening()
+    inbox = conversation.paths.inbox(USER)
+    inbox.write_text('{"from": "ci", "content": "It is red."}\n', encoding="utf-8")
+    for _ in range(3):
+        listening.look()
+    assert conversation.shown == ["✉ ci → you: It is red."]
