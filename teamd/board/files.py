@@ -51,7 +51,9 @@ def read_all(paths: TeamPaths) -> Tasks:
         try:
             content = files.read(path)
         except StoreError as error:
-            if path.is_file():  # what cannot be read at the moment is for the caller to try again
+            with translate_os_errors(path):
+                regular = path.is_file()
+            if regular:  # what cannot be read at the moment is for the caller to try again
                 raise
             damaged[task_id] = str(error)  # a folder of that name, say
             continue

@@ -35,7 +35,7 @@ def named(team_directory: str | None, team: str | None = None) -> TeamPaths | No
 def project(start: Path) -> Path:
     """The nearest folder from `start` upwards that holds teams; `start` where there is none."""
     for folder in (start, *start.parents):
-        if (folder / TEAM_FOLDER).is_dir() or (folder / TEAMS_FOLDER).is_dir():
+        if any(files.is_directory(folder / name) for name in (TEAM_FOLDER, TEAMS_FOLDER)):
             return folder
     return start
 
@@ -105,7 +105,7 @@ def all_teams(folder: Path) -> list[TeamPaths]:
 def _by_name(folder: Path, name: str) -> TeamPaths:
     """The team of that name, compared without case; else the place where it would be."""
     exact = TeamPaths(folder / TEAMS_FOLDER / name)
-    if exact.root.is_dir():
+    if files.is_directory(exact.root):
         return exact
     there = (team for team in all_teams(folder) if (team.own_name or "").lower() == name.lower())
     return next(there, exact)

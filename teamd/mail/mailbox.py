@@ -138,7 +138,7 @@ class Mailbox:
 
     def peek(self, most: int | None = None) -> list[Message]:
         """The mail that is under way to its owner, oldest first; nothing is changed."""
-        if not self._inbox.exists():
+        if not files.exists(self._inbox):
             return []
         fresh: list[bytes] = []
         with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
