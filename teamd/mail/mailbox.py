@@ -88,7 +88,8 @@ class Mailbox:
         """Make the inbox; its name is safe then, whoever made it first."""
         files.append(self._inbox, b"", durable=False)
         if self._durable:
-            files.sync_directory(self._inbox.parent)
+            with translate_os_errors(self._inbox):
+                files.sync_directory(self._inbox.parent)
 
     def put(self, *messages: Message) -> None:
         """Append messages, all or none; they are safe when this returns.
