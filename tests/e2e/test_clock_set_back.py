@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from typing import TYPE_CHECKING
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
-pytestmark = pytest.mark.faketime
+# Not for CI yet: about one run in ten, a process ends when libfaketime sets its clock back.
+pytestmark = pytest.mark.skipif(
+    shutil.which("faketime") is None, reason="faketime is not installed"
+)
 
 
 @pytest.fixture

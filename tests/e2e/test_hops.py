@@ -55,14 +55,19 @@ def test_a_message_that_is_sent_reaches_the_model(project: Project, log: Path) -
     project.wait_for("bob", "idle")
     log.unlink()
     project.do("teamctl", "send", "bob", "Hello.")
-    wait_until(lambda: "\nrequest\t" in log.read_text(encoding="utf-8"))
+    wait_until(lambda: _has_asked(log), what="the model is asked")
     assert len(_hops(log, _SENT)) <= 35
 
 
 def test_a_teammate_that_is_spawned_asks_the_model(project: Project, log: Path) -> None:
     project.do("teamctl", "spawn", "bob", "clerk", "Go.")
-    wait_until(lambda: "\nrequest\t" in log.read_text(encoding="utf-8"))
+    wait_until(lambda: _has_asked(log), what="the model is asked")
     assert len(_hops(log, _SPAWNED)) <= 60
+
+
+def _has_asked(log: Path) -> bool:
+    lines = log.read_text(encoding="utf-8").splitlines()
+    return any(line.startswith("request\t") and _PROCESS in line.split("\t") for line in lines)
 
 
 def _hops(log: Path, way: tuple[tuple[str, str], ...]) -> list[str]:

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 _OURS = re.compile(r"/((?:teamd|teamctl)/.*)\.py$")
 _FILES = re.compile(r"/\.team/(inbox|transcripts|config)|/(\.teamd-)")
 _SDK = "/anthropic/resources/messages/"
+_ASKS = ("create", "stream")
 _TASKS = ("create_task", "ensure_future")
 _CALLS = (os.pwrite, os.pread, os.fork)
 
 
 def _trace(frame: FrameType, event: str, argument: Any) -> None:
-    if event == "call" and _SDK in frame.f_code.co_filename:
+    if event == "call" and frame.f_code.co_name in _ASKS and _SDK in frame.f_code.co_filename:
         _note("request", frame)
     elif event == "call" and frame.f_code.co_name in _TASKS:
         _note("task", frame)
