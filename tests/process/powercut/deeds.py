@@ -27,6 +27,7 @@ from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team import teams
 from teamd.team.roster import Member, Roster
 from teamd.tokens import Usage
+from teamd.tools.asking import Asking
 from teamd.tools.background import Jobs
 from teamd.tools.text_file import TextFile
 from teamd.tools.workspace import Workspace
@@ -132,6 +133,12 @@ def damage_roster_and_end_bob(paths: TeamPaths) -> None:
 def write_file(paths: TeamPaths) -> None:
     """Write a file by an agent's tool."""
     TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace("done")
+
+
+def ask_teamd(paths: TeamPaths) -> None:
+    """Ask the supervisor for something, and go on without its reply, as an agent's tool does."""
+    pidfile.claim(paths)
+    Asking(paths, "lead").begin("shutdown", {"name": "bob"}, key="x", seconds=60)
 
 
 def clear_the_requests(paths: TeamPaths) -> None:
@@ -277,6 +284,7 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         serve,
         go_on,
         clear_the_board,
+        ask_teamd,
         clear_the_requests,
         write_old_roster,
         damage_roster_and_end_bob,

@@ -209,6 +209,15 @@ def a_question_is_the_first_of_its_folder(scene: Scene) -> None:
     scene.do("ask", plans="abcdef")
 
 
+def an_agent_asks_and_goes_on(scene: Scene) -> None:
+    """It has read that it is done, and will not ask again."""
+    scene.do("create")
+    scene.do("ask_teamd", kept=("inbox/teamd.jsonl", "{"))
+    scene.do("enlist")
+    scene.do("enlist", "shutdown")
+    scene.do("enlist")
+
+
 def a_roster_is_migrated(scene: Scene) -> None:
     """The one of the earlier version is kept."""
     scene.do("create")
@@ -405,6 +414,7 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_task_is_given,
     a_member_is_found,
     a_question_is_the_first_of_its_folder,
+    an_agent_asks_and_goes_on,
     a_roster_is_migrated,
     a_roster_is_damaged_while_it_is_served,
     files_of_the_person_are_written,
