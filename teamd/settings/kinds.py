@@ -6,23 +6,26 @@ import re
 import stat
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import BadName
 from teamd.messages import NAME, check_name
 from teamd.settings.words import bare, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
 MAX_WHOLE: Final = 2**31 - 1
 MAX_TOKENS: Final = 10**15
 MAX_USD: Final = 1_000_000_000
 MAX_SECONDS: Final = 1_000_000  # eleven days; the clocks of select(2) and poll(2) end at 24
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
+HTTP_ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2: token
 HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")  # RFC 9110, 5.5, ASCII only
+_NAME_WORDS: Final = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
+_HEADERS_WORDS: Final = "a table of headers, each one line of ASCII text"
+_VARIABLES_WORDS: Final = 'a list of names of environment variables, such as ["PATH"]'
 
 
 class Wrong(Exception):
@@ -32,216 +35,147 @@ class Wrong(Exception):
     """
 
 
-class Kind(Protocol):
-    """What a value must be; `words` follow `must be`."""
+class Kind:
+    """What a value must be.
 
-    words: str
+    Args:
+        words: follow `must be`.
+        fits: whether a value can stand; it may raise `Wrong` itself, to say more.
+        make: turns one that fits into what the program uses.
+    """
 
-    def read(self, value: Any, folder: Path) -> Any:
+    def __init__(
+        self,
+        words: str,
+        fits: Callable[[Any], bool],
+        make: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
+        self.words = words
+        self._fits = fits
+        self._make = make
+
+    def read(self, value: Any, folder: Path) -> Any:  # noqa: ARG002 -- for `Existing`
         """Return the value as the program uses it; a path is relative to `folder`.
 
         Raises:
             Wrong: it is not of this kind.
         """
-
-
-class Flag:
-    """Yes or no."""
-
-    words = "true or false"
-
-    def read(self, value: Any, folder: Path) -> bool:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, bool):
+        if not self._fits(value):
             raise Wrong
-        return value
+        return self._make(value)
 
 
-class Whole:
-    """A whole number; true and false are none."""
-
-    words = "a whole number of at least 1"
-
-    def read(self, value: Any, folder: Path) -> int:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise Wrong
-        if value > MAX_WHOLE:
-            raise Wrong(f"must be a whole number of at most {MAX_WHOLE}")
-        return value
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-class Tokens:
-    """A number of tokens, and 0 for no limit; over a year they are more than `Whole` takes."""
-
-    words = f"a whole number from 0, for no limit, to {MAX_TOKENS}"
-
-    def read(self, value: Any, folder: Path) -> int:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_TOKENS:
-            raise Wrong
-        return value
+def _is_number(value: Any) -> bool:
+    return _is_integer(value) or isinstance(value, float)
 
 
-class Rate:
-    """A price in USD."""
-
-    words = f"a number of USD from 0 to {MAX_USD}"
-
-    def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
-        """Return it as a float."""
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise Wrong
-        if not 0 <= value <= MAX_USD:  # so it is a number, and finite
-            raise Wrong
-        return float(value)
+def _is_whole(value: Any) -> bool:
+    if _is_integer(value) and value > MAX_WHOLE:
+        raise Wrong(f"must be a whole number of at most {MAX_WHOLE}")
+    return _is_integer(value) and value >= 1
 
 
-class Usd(Rate):
-    """A sum of money, and 0 for no limit."""
-
-    words = f"a number of USD from 0, for no limit, to {MAX_USD}"
+def _is_usd(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= MAX_USD  # so it is finite
 
 
-class Seconds:
-    """A time that something may take, whole or not; 0 where that switches something off."""
-
-    def __init__(self, *, zero: bool = False) -> None:
-        self._zero = zero
-        least = "of at least" if zero else "above"
-        self.words = f"a number of seconds {least} 0 and up to {MAX_SECONDS}"
-
-    def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
-        """Return it as a float."""
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise Wrong
-        if not 0 <= value <= MAX_SECONDS or (value == 0 and not self._zero):
-            raise Wrong
-        return float(value)
+def _is_text(value: Any) -> bool:
+    if not isinstance(value, str) or not value.strip():
+        return False
+    if "\0" in value:
+        raise Wrong("must not hold a NUL character; leave it out")
+    return True
 
 
-class Share:
-    """A part of a whole."""
-
-    words = "a number above 0 and up to 1"
-
-    def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
-        """Return it as a float."""
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise Wrong
-        if not 0 < value <= 1:
-            raise Wrong
-        return float(value)
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
-class Text:
-    """Words, not empty and not only white space."""
-
-    words = "non-empty text"
-
-    def read(self, value: Any, folder: Path) -> str:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, str) or not value.strip():
-            raise Wrong
-        if "\0" in value:
-            raise Wrong("must not hold a NUL character; leave it out")
-        return value
+def _is_teammate_name(value: Any) -> bool:
+    try:
+        return _is_name(value) and bool(check_name(value))
+    except BadName as bad:
+        raise Wrong(f"is refused: {bad}") from bad
 
 
-class Choice:
-    """One of a few words."""
-
-    def __init__(self, *choices: str) -> None:
-        self._choices = choices
-        self.words = " or ".join(f'"{choice}"' for choice in choices)
-
-    def read(self, value: Any, folder: Path) -> str:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, str) or value not in self._choices:
-            raise Wrong
-        return value
+def _is_address(value: Any) -> bool:
+    if not isinstance(value, str) or not HTTP_ADDRESS.fullmatch(value):
+        return False
+    if value.rstrip("/").endswith("/v1"):
+        raise Wrong("must not end in /v1, which is added to it; leave /v1 out")
+    return True
 
 
-class Name:
-    """A name by the rule for names; a teammate's is not a reserved one."""
-
-    words = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
-
-    def __init__(self, *, of_teammate: bool) -> None:
-        self._of_teammate = of_teammate
-
-    def read(self, value: Any, folder: Path) -> str:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, str) or not NAME.fullmatch(value):
-            raise Wrong
-        if self._of_teammate:
-            try:
-                check_name(value)
-            except BadName as bad:
-                raise Wrong(f"is refused: {bad}") from bad
-        return value
+def _are_headers(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    for name, line in value.items():
+        if not HEADER_NAME.fullmatch(name):
+            raise Wrong(f"must be {_HEADERS_WORDS}; {bare(name)} cannot be a header's name")
+        if not isinstance(line, str) or not HEADER_VALUE.fullmatch(line):
+            raise Wrong(f"must be {_HEADERS_WORDS}; that of {bare(name)} is not")
+    return True
 
 
-class Address:
-    """Where a server of the Messages API listens."""
-
-    words = "an address that begins with http:// or https://"
-
-    def read(self, value: Any, folder: Path) -> str:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, str) or not ADDRESS.fullmatch(value):
-            raise Wrong
-        if value.rstrip("/").endswith("/v1"):
-            raise Wrong("must not end in /v1, which is added to it; leave /v1 out")
-        return value
+def _are_variables(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    if not all(isinstance(name, str) and VARIABLE.fullmatch(name) for name in value):
+        raise Wrong(f"must be {_VARIABLES_WORDS}; one of them is no such name")
+    return True
 
 
-class Headers:
-    """Lines that go with every request of HTTP."""
+FLAG: Final = Kind("true or false", lambda value: isinstance(value, bool))
+WHOLE: Final = Kind("a whole number of at least 1", _is_whole)
+# Over a year they are more than `WHOLE` takes.
+TOKENS: Final = Kind(
+    f"a whole number from 0, for no limit, to {MAX_TOKENS}",
+    lambda value: _is_integer(value) and 0 <= value <= MAX_TOKENS,
+)
+RATE: Final = Kind(f"a number of USD from 0 to {MAX_USD}", _is_usd, float)
+USD: Final = Kind(f"a number of USD from 0, for no limit, to {MAX_USD}", _is_usd, float)
+SECONDS: Final = Kind(
+    f"a number of seconds above 0 and up to {MAX_SECONDS}",
+    lambda value: _is_number(value) and 0 < value <= MAX_SECONDS,
+    float,
+)
+# 0 where that switches something off.
+SECONDS_OR_ZERO: Final = Kind(
+    f"a number of seconds of at least 0 and up to {MAX_SECONDS}",
+    lambda value: _is_number(value) and 0 <= value <= MAX_SECONDS,
+    float,
+)
+SHARE: Final = Kind(
+    "a number above 0 and up to 1", lambda value: _is_number(value) and 0 < value <= 1, float
+)
+TEXT: Final = Kind("non-empty text", _is_text)
+DURABILITY: Final = Kind('"disk" or "os"', lambda value: value in ("disk", "os"))
+TEAM_NAME: Final = Kind(_NAME_WORDS, _is_name)
+TEAMMATE_NAME: Final = Kind(_NAME_WORDS, _is_teammate_name)
+ADDRESS: Final = Kind("an address that begins with http:// or https://", _is_address)
+HEADERS: Final = Kind(_HEADERS_WORDS, _are_headers, lambda value: MappingProxyType(dict(value)))
+VARIABLES: Final = Kind(_VARIABLES_WORDS, _are_variables, tuple)
 
-    words = "a table of headers, each one line of ASCII text"
 
-    def read(self, value: Any, folder: Path) -> Mapping[str, str]:  # noqa: ARG002 -- a kind's
-        """Return a read-only copy."""
-        if not isinstance(value, dict):
-            raise Wrong
-        for name, line in value.items():
-            if not HEADER_NAME.fullmatch(name):
-                raise Wrong(f"must be {self.words}; {bare(name)} cannot be a header's name")
-            if not isinstance(line, str) or not HEADER_VALUE.fullmatch(line):
-                raise Wrong(f"must be {self.words}; that of {bare(name)} is not")
-        return MappingProxyType(dict(value))
-
-
-class Variables:
-    """Names of environment variables."""
-
-    words = 'a list of names of environment variables, such as ["PATH"]'
-
-    def read(self, value: Any, folder: Path) -> tuple[str, ...]:  # noqa: ARG002 -- a kind's
-        """Return them in their order."""
-        if not isinstance(value, list):
-            raise Wrong
-        for name in value:
-            if not isinstance(name, str) or not VARIABLE.fullmatch(name):
-                raise Wrong(f"must be {self.words}; one of them is no such name")
-        return tuple(value)
-
-
-class Existing:
+class Existing(Kind):
     """A folder or a file that is there."""
 
-    def __init__(self, *, folder: bool) -> None:
-        self._folder = folder
-        self._noun = "folder" if folder else "file"
-        self.words = f"the path of a {self._noun}"
+    def __init__(self, noun: str, is_one: Callable[[int], bool]) -> None:
+        super().__init__(
+            f"the path of a {noun}",
+            lambda value: isinstance(value, str | Path) and bool(str(value).strip()),
+        )
+        self._noun = noun
+        self._is_one = is_one
 
     def read(self, value: Any, folder: Path) -> Path:
         """Return it as an absolute path without links."""
-        if not isinstance(value, str | Path) or not str(value).strip():
-            raise Wrong
         try:
-            path = (folder / value).resolve()
+            path: Path = (folder / super().read(value, folder)).resolve()
             there = self._stands_at(path)
         except (OSError, ValueError, RuntimeError) as error:  # too long; a NUL; links in a circle
             raise Wrong from error
@@ -253,7 +187,10 @@ class Existing:
     def _stands_at(self, path: Path) -> bool:
         """Whether it is there; a path that cannot be one, such as links in a circle, raises."""
         try:
-            mode = path.stat().st_mode
+            return self._is_one(path.stat().st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        return stat.S_ISDIR(mode) if self._folder else stat.S_ISREG(mode)
+
+
+FOLDER: Final = Existing("folder", stat.S_ISDIR)
+FILE: Final = Existing("file", stat.S_ISREG)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import tomli_w
 
 from teamd.errors import SettingsError
-from teamd.settings.keys import keys_of
 from teamd.settings.load import parse
-from teamd.settings.schema import SECTIONS, Price, Settings, Teammate
+from teamd.settings.schema import SECTIONS, Price, Settings, Teammate, keys_of
 from teamd.settings.words import quoted
 
 if TYPE_CHECKING:
