@@ -27,7 +27,7 @@ from teamd.errors import (
     UnknownTeam,
     UnknownTeammate,
 )
-from teamd.files import files, locks
+from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 from teamd.messages import LEAD, TEAMD, USER, Message
 
@@ -64,7 +64,7 @@ class Approvals:
         Raises:
             StoreError: it cannot be written; ask again with the same id.
         """
-        files.make_safe_directory(self._paths.requests)
+        directories.make_safe_directory(self._paths.requests)
         with locks.locked(self._paths.requests_lock):
             there = self.find(approval.id)
             if there is None:
@@ -176,7 +176,9 @@ class Approvals:
     def all(self) -> list[Approval]:
         """Return every approval, in the order in which they were asked; skip other files."""
         with translate_os_errors(self._paths.requests):
-            there = [p for p in self._paths.requests.glob("*.json") if not files.is_directory(p)]
+            there = [
+                p for p in self._paths.requests.glob("*.json") if not directories.is_directory(p)
+            ]
             found = [self._read(path) for path in there]
         approvals = [approval for approval in found if approval is not None]
         return sorted(approvals, key=lambda approval: (approval.asked, approval.id))

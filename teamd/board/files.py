@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.board.snapshot import Tasks
 from teamd.board.task import Task
 from teamd.errors import StoreError
-from teamd.files import files, locks
+from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class BoardFiles:
     @contextmanager
     def writing(self) -> Iterator[int]:
         """Be the one writer; yields what `next_id` and `note_id` take."""
-        files.make_safe_directory(self._paths.tasks)
+        directories.make_safe_directory(self._paths.tasks)
         lock = self._paths.tasks_lock
         with (
             locks.locked(lock, timeout_seconds=self._patience_seconds) as fd,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.budget.accounts import Accounts
 from teamd.budget.records import Account, Reservation, Terms
-from teamd.files import files, locks
+from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Ledger:
         """Make all records safe, and the name of a file that another process may have put there."""
         files.sync(fd)
         if not (self._named and self._head.startswith(self._named)):
-            files.sync_directory(self._path.parent)
+            directories.sync_directory(self._path.parent)
             self._named = self._head
 
     def restore(self, used: Mapping[str, Account]) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS: Final = 10.0
 _PRIVATE_FILE: Final = 0o600
+_PRIVATE_FOLDER: Final = 0o700
 _EXCLUSIVE: Final = portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING
 _FIRST_PAUSE_SECONDS: Final = 0.0002
 _LONGEST_PAUSE_SECONDS: Final = 0.005
@@ -135,6 +136,49 @@ def check(folder: Path) -> None:
             f"locks exclude nobody in {folder}: its file system has no working flock; "
             "put the team on a local disk, with --team-dir or TEAMD_DIR"
         )
+
+
+class Displaced(StoreError):
+    """What stands under a path now is not what this process was started in."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is not what this process has locked: the team directory was moved or "
+            "replaced; `teamd start` goes on where it stands now"
+        )
+        self.path = path
+
+
+class Tenure:
+    """Being the one process of a teammate, from now until it ends.
+
+    Everything of a team goes by its path. A process whose team directory was moved would go on in
+    whatever directory stands there next, beside the one that has the teammate's name there.
+
+    Args:
+        path: the file that is locked; its folder is made, but not the one above.
+
+    Raises:
+        LockTimeout: another process has it, and keeps it.
+        StoreError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with translate_os_errors(path.parent):
+            path.parent.mkdir(_PRIVATE_FOLDER, exist_ok=True)
+        self._lock = hold(path)
+
+    def check(self) -> None:
+        """See that the team directory is still the one that this process was started in.
+
+        Two looks at file attributes; for whoever is about to write there.
+
+        Raises:
+            Displaced: it is not.
+        """
+        if not stands_under(self._lock, self._path):
+            raise Displaced(self._path)
 
 
 def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from teamd.files import files, locks
+from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
 
@@ -41,7 +41,7 @@ class DeadLetters:
         content = b"".join(line.rstrip(b"\n") + b"\n" for line in rejected)
         with locks.locked(self.path) as fd, translate_os_errors(self.path):
             if self._durable and not os.fstat(fd).st_size:
-                files.sync_directory(self.path.parent)
+                directories.sync_directory(self.path.parent)
             if os.fstat(fd).st_size > at:
                 os.ftruncate(fd, at)
             files.write_at_end(fd, content)

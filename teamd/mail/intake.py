@@ -24,7 +24,7 @@ import os
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from teamd.files import files
+from teamd.files import directories, files
 from teamd.mail import lines
 from teamd.mail.spool import Position, first_position
 from teamd.messages import new_id
@@ -62,7 +62,7 @@ class Intake:
         if fresh is not None and before.batch != self._named:
             # Its reader was killed before step 3, maybe before the file's name was on the disk.
             if self._durable:
-                files.sync_directory(self._inbox.parent)
+                directories.sync_directory(self._inbox.parent)
             self._named = before.batch
         if fresh is not None and fresh == os.fstat(fd).st_size:
             self._truncate(fd)

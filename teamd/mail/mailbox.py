@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage, Unsynced
-from teamd.files import files, locks
+from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines, poison
 from teamd.mail.dead_letters import DeadLetters
@@ -88,7 +88,7 @@ class Mailbox:
         """Make the inbox; its name is safe then, whoever made it first."""
         files.append(self._inbox, b"", durable=False)
         if self._durable:
-            files.sync_directory(self._inbox.parent)
+            directories.sync_directory(self._inbox.parent)
 
     def put(self, *messages: Message) -> None:
         """Append messages, all or none; they are safe when this returns.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd import programs
 from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
-from teamd.files import files, pidfile
+from teamd.files import directories, files, pidfile
 from teamd.files.find_team import all_teams
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAMS_FOLDER, check_team_name
@@ -97,7 +97,7 @@ def make(folder: Path, name: str) -> TeamPaths:
     if any(team.name.lower() == name.lower() for team in teams(folder)):
         raise TeamError(f"there is a team {name!r} already; `teamctl teams` lists them")
     paths = TeamPaths(folder / TEAMS_FOLDER / name)
-    files.make_private_directory(paths.root.parent)
+    directories.make_private_directory(paths.root.parent)
     files.ignore(paths.root.parent)
     paths.create()
     return paths
@@ -177,7 +177,7 @@ def remove(paths: TeamPaths) -> None:
     aside = paths.root.with_name(f".deleted-{paths.root.name}-{os.urandom(4).hex()}")
     try:
         paths.root.rename(aside)
-        files.sync_directory(aside.parent)
+        directories.sync_directory(aside.parent)
         shutil.rmtree(aside)
     except OSError as error:
         raise TeamError(f"{paths.root} cannot be removed: {error.strerror}") from error
