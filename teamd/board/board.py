@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from teamd.board import news, owners
-from teamd.board.files import BoardFiles, read_all
+from teamd.board import news
+from teamd.board.files import BoardFiles, Tasks, read_all
 from teamd.board.rules import (
     Change,
     changed,
@@ -22,6 +22,7 @@ from teamd.board.rules import (
     claimed,
     free_for,
     released,
+    resolved_owner,
 )
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import NotAMessage, StoreError
@@ -31,7 +32,6 @@ from teamd.team.roster import Roster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from teamd.board.snapshot import Tasks
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
     from teamd.messages import Message
@@ -92,7 +92,7 @@ class Board:
             TeamError: no subject, an unknown id or owner; nothing is made.
         """
         subject = checked_subject(subject)
-        owner = owners.resolved(self._paths, owner)
+        owner = resolved_owner(self._paths, owner)
         with self._writing() as (tasks, fd):
             made = (task for task in tasks.by_id.values() if key and task.key == key)
             if (again := next(made, None)) is not None:
@@ -122,7 +122,7 @@ class Board:
         Raises:
             TeamError: it has another owner, is blocked, completed or deleted.
         """
-        taker = self._who if owner is None else owners.resolved(self._paths, owner)
+        taker = self._who if owner is None else resolved_owner(self._paths, owner)
         return self._change(task_id, lambda task, tasks: claimed(task, owner=taker, tasks=tasks))
 
     def update(self, task_id: str, change: Change) -> Changed:
@@ -132,7 +132,7 @@ class Board:
             TeamError: it may not, an id or owner is unknown, tasks would wait in a circle.
         """
         if change.owner:
-            change = replace(change, owner=owners.resolved(self._paths, change.owner))
+            change = replace(change, owner=resolved_owner(self._paths, change.owner))
         return self._change(
             task_id, lambda task, tasks: changed(task, change, who=self._who, tasks=tasks)
         )
@@ -194,18 +194,11 @@ class Board:
             return Changed(put, tuple(task.id for task in after.freed_since(before)))
 
     def _next(self, tasks: Tasks, role: str) -> Task | None:
-        if any(
-            t.is_of(self._who) and t.status is TaskStatus.IN_PROGRESS for t in tasks.by_id.values()
-        ):
+        there = tasks.by_id.values()
+        if any(task.is_of(self._who) and task.status is TaskStatus.IN_PROGRESS for task in there):
             return None
-        return next(
-            (
-                task
-                for task in tasks.by_id.values()
-                if free_for(task, name=self._who, role=role, tasks=tasks)
-            ),
-            None,
-        )
+        free = (task for task in there if free_for(task, name=self._who, role=role, tasks=tasks))
+        return next(free, None)
 
     def _gifts(self, task: Task, former: str, tasks: Tasks) -> Iterable[Message]:
         """Mail to an owner that did not ask for it."""

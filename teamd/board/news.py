@@ -9,7 +9,7 @@ from teamd.messages import TEAMD, Message
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from teamd.board.snapshot import Tasks
+    from teamd.board.files import Tasks
     from teamd.board.task import Task
     from teamd.team.roster import Team
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.errors import NotAMessage, Unsynced
 from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
-from teamd.mail import lines, poison
-from teamd.mail.dead_letters import DeadLetters
+from teamd.mail import lines
 from teamd.mail.intake import Intake
 from teamd.mail.spool import NO_LIMIT, Spool
 from teamd.messages import MAX_MESSAGE_BYTES, Message
@@ -75,8 +74,8 @@ class Mailbox:
         self.owner = owner
         self._inbox = paths.inbox(owner)
         self._spool = Spool(paths.taken(owner), owner, max_bytes, granted)
-        self._dead_letters = DeadLetters(paths.rejected(owner), durable=durable)
-        self._intake = Intake(self._inbox, self._spool, self._dead_letters, durable=durable)
+        self._rejected = paths.rejected(owner)
+        self._intake = Intake(self._inbox, self._spool, self._rejected, durable=durable)
         self._durable = durable
         self._patience_seconds = patience_seconds
         self._max_bytes = max_bytes
@@ -189,24 +188,24 @@ class Mailbox:
 
     def rejected(self) -> int:
         """How many lines were no message so far."""
-        return self._dead_letters.count()
+        return lines.count(self._rejected)
 
     def _delivery(self, fd: int, position: Position, limit: BatchLimit) -> Batch:
         """What is delivered next; empty where there was nothing but lines that are no message."""
         again = self._in_hand == (position.batch, position.at)
         if limit.wary and not again:
-            position = poison.note_reader(self._spool, position, limit)
-        if poison.is_alone(position):
+            position = self._spool.note_reader(position, limit)
+        if position.alone:
             limit = replace(limit, messages=1)
         found = self._spool.find(position, limit)
         refused = found.refused
-        guilty = poison.verdict(position) if limit.wary else None
+        guilty = position.verdict if limit.wary else None
         if guilty and found.messages:
             refused += ((found.messages[0].encode(), guilty),)
             found = replace(found, messages=())
         rejected = position.rejected
         if refused:
-            rejected = self._dead_letters.put((line for line, _ in refused), at=rejected)
+            rejected = self._intake.reject((line for line, _ in refused), at=rejected)
             if self._tell is not None and not again:
                 for _, why in refused:
                     self._tell(why)
