@@ -12,18 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from teamd.board import news
+from teamd.board import news, rules
 from teamd.board.files import BoardFiles, Tasks, read_all
-from teamd.board.rules import (
-    Change,
-    changed,
-    check_links,
-    checked_subject,
-    claimed,
-    free_for,
-    released,
-    resolved_owner,
-)
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import NotAMessage, StoreError
 from teamd.files import locks
@@ -32,6 +22,7 @@ from teamd.team.roster import Roster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from teamd.board.rules import Change
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
     from teamd.messages import Message
@@ -91,14 +82,14 @@ class Board:
         Raises:
             TeamError: no subject, an unknown id or owner; nothing is made.
         """
-        subject = checked_subject(subject)
-        owner = resolved_owner(self._paths, owner)
+        subject = rules.checked_subject(subject)
+        owner = rules.resolved_owner(self._paths, owner)
         with self._writing() as (tasks, fd):
             made = (task for task in tasks.by_id.values() if key and task.key == key)
             if (again := next(made, None)) is not None:
                 self._files.make_durable(again)
                 return again
-            links = check_links("that is made", blocked_by, tasks)
+            links = rules.check_links("that is made", blocked_by, tasks)
             now = time.time()
             task = Task(
                 id=self._files.next_id(fd),
@@ -122,8 +113,10 @@ class Board:
         Raises:
             TeamError: it has another owner, is blocked, completed or deleted.
         """
-        taker = self._who if owner is None else resolved_owner(self._paths, owner)
-        return self._change(task_id, lambda task, tasks: claimed(task, owner=taker, tasks=tasks))
+        taker = self._who if owner is None else rules.resolved_owner(self._paths, owner)
+        return self._change(
+            task_id, lambda task, tasks: rules.claimed(task, owner=taker, tasks=tasks)
+        )
 
     def update(self, task_id: str, change: Change) -> Changed:
         """Change a task as far as this member may.
@@ -132,9 +125,9 @@ class Board:
             TeamError: it may not, an id or owner is unknown, tasks would wait in a circle.
         """
         if change.owner:
-            change = replace(change, owner=resolved_owner(self._paths, change.owner))
+            change = replace(change, owner=rules.resolved_owner(self._paths, change.owner))
         return self._change(
-            task_id, lambda task, tasks: changed(task, change, who=self._who, tasks=tasks)
+            task_id, lambda task, tasks: rules.changed(task, change, who=self._who, tasks=tasks)
         )
 
     def take_next(self, role: str) -> Task | None:
@@ -148,7 +141,7 @@ class Board:
             task = self._next(tasks, role)
             if task is None:
                 return None
-            taken = claimed(task, owner=self._who, tasks=tasks)
+            taken = rules.claimed(task, owner=self._who, tasks=tasks)
             return self._put(replace(taken, updated=time.time()), [news.found(taken)])
 
     def release(self, gone: Callable[[str], str | None]) -> list[Task]:
@@ -166,7 +159,7 @@ class Board:
             return []
         with self._writing() as (tasks, _):
             return [
-                self._put(replace(released(task, why), updated=time.time()), [])
+                self._put(replace(rules.released(task, why), updated=time.time()), [])
                 for task, why in left(tasks)
             ]
 
@@ -197,7 +190,9 @@ class Board:
         there = tasks.by_id.values()
         if any(task.is_of(self._who) and task.status is TaskStatus.IN_PROGRESS for task in there):
             return None
-        free = (task for task in there if free_for(task, name=self._who, role=role, tasks=tasks))
+        free = (
+            task for task in there if rules.free_for(task, name=self._who, role=role, tasks=tasks)
+        )
         return next(free, None)
 
     def _gifts(self, task: Task, former: str, tasks: Tasks) -> Iterable[Message]:
