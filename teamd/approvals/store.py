@@ -12,21 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.approvals.approval import (
-    ID,
-    AlreadyAnswered,
-    Approval,
-    Kind,
-    NoSuchApproval,
-    Verdict,
-)
-from teamd.errors import (
-    BadName,
-    NotAMessage,
-    StoreError,
-    UnknownTeam,
-    UnknownTeammate,
-)
+from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
+from teamd.errors import BadName, NotAMessage, StoreError, UnknownTeam, UnknownTeammate
 from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 from teamd.messages import LEAD, TEAMD, USER, Message
@@ -164,8 +151,8 @@ class Approvals:
         exact = self.find(beginning)
         if exact is not None:
             return exact
-        long_enough = len(beginning) >= SHORTEST_BEGINNING
-        found = [q for q in self.all() if long_enough and q.id.startswith(beginning.lower())]
+        there = self.all() if len(beginning) >= SHORTEST_BEGINNING else []
+        found = [approval for approval in there if approval.id.startswith(beginning.lower())]
         if len(found) > 1:
             names = ", ".join(approval.id for approval in found[:_MOST_NAMED])
             raise NoSuchApproval(f"several requests begin with {beginning!r}: {names}; say more")

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from teamd.board import news, rules
+from teamd.board import rules
 from teamd.board.files import BoardFiles, Tasks, read_all
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import NotAMessage, StoreError
 from teamd.files import locks
+from teamd.messages import TEAMD, Message
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -25,7 +26,14 @@ if TYPE_CHECKING:
     from teamd.board.rules import Change
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
-    from teamd.messages import Message
+    from teamd.team.roster import Team
+
+
+_LONGEST_DESCRIPTION: Final = 2000
+_NEXT_STEP: Final = (
+    "When it is done, set its status to completed with task_update; if you cannot go on, set it "
+    "to pending, and say why to whoever has to know."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +150,7 @@ class Board:
             if task is None:
                 return None
             taken = rules.claimed(task, owner=self._who, tasks=tasks)
-            return self._put(replace(taken, updated=time.time()), [news.found(taken)])
+            return self._put(replace(taken, updated=time.time()), [_found(taken)])
 
     def release(self, gone: Callable[[str], str | None]) -> list[Task]:
         """Take open tasks from owners that have gone.
@@ -180,7 +188,7 @@ class Board:
             after = before.with_task(new)
             team = Roster(self._paths).read()
             mail = [
-                *news.freed(new, before, after, team=team, by=self._who),
+                *_freed(new, before, after, team=team, by=self._who),
                 *self._gifts(new, old.owner, after),
             ]
             put = self._put(replace(new, updated=time.time()), mail)
@@ -199,7 +207,7 @@ class Board:
         """Mail to an owner that did not ask for it."""
         if not task.owner or task.is_of(former) or task.is_of(self._who):
             return []
-        return [news.given(task, tasks, by=self._who)]
+        return [_given(task, tasks, by=self._who)]
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Tasks, int]]:
@@ -230,3 +238,44 @@ class Board:
             self._files.write(told)
             return told
         return task
+
+
+def _given(task: Task, tasks: Tasks, *, by: str) -> Message:
+    """To its new owner: it is yours."""
+    text = f"{by} gave you task {task.id}: {_whole(task)}"
+    if blockers := tasks.blockers(task):
+        text += f"\n\nIt is blocked by {', '.join(blockers)}; you get mail when it is not any more."
+    return _about(task, text, by=by, to=task.owner)
+
+
+def _found(task: Task) -> Message:
+    """To a teammate that claimed it while it had nothing else to do."""
+    text = f"You are free, and so was task {task.id}, so it is yours now: {_whole(task)}"
+    return _about(task, text, by=TEAMD, to=task.owner)
+
+
+def _freed(changed: Task, before: Tasks, after: Tasks, *, team: Team, by: str) -> Iterator[Message]:
+    """To those who waited for a task: the owners, and where there is none whoever made it."""
+    for task in after.freed_since(before):
+        to = task.owner or task.created_by
+        member = team.find(to)
+        if to.lower() == by.lower() or (member is None and not task.owner):
+            continue  # who did it reads it in the result; a person looks at the board
+        text = (
+            f"Nothing blocks task {task.id} ({task.subject}) any more: "
+            f"task {changed.id} ({changed.subject}) is {changed.status}. "
+            + ("It is yours." if task.owner else "It has no owner yet; claim_task takes it.")
+        )
+        yield _about(task, text, by=by, to=member.name if member else to)
+
+
+def _about(task: Task, text: str, *, by: str, to: str) -> Message:
+    extra = {"summary": f"task {task.id}: {task.subject}", "task_id": task.id}
+    return Message(sender=by, to=to, content=text.replace("\0", "\ufffd"), extra=extra)
+
+
+def _whole(task: Task) -> str:
+    text = task.description.strip()
+    if len(text) > _LONGEST_DESCRIPTION:
+        text = f"{text[:_LONGEST_DESCRIPTION]} … (task_get shows all of it)"
+    return "\n\n".join(part for part in (task.subject, text, _NEXT_STEP) if part)

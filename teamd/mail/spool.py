@@ -125,20 +125,14 @@ class Found:
     end: int
 
 
+@dataclass(slots=True)
 class Spool:
     """One reader's file of taken mail; its inbox's lock guards it."""
 
-    def __init__(
-        self,
-        path: Path,
-        owner: str,
-        max_bytes: int = MAX_MESSAGE_BYTES,
-        granted: Callable[[], int] | None = None,
-    ) -> None:
-        self.path = path
-        self._owner = owner
-        self._max_bytes = max_bytes
-        self._granted = granted
+    path: Path
+    owner: str
+    max_bytes: int = MAX_MESSAGE_BYTES
+    granted: Callable[[], int] | None = None
 
     def position(self) -> Position | None:
         """Where to go on, `None` where there is no such file."""
@@ -213,20 +207,20 @@ class Spool:
         with files.opened(self.path) as fd:
             if fd is not None:
                 at = position.at
-                for line in lines.read(fd, at, max(self._max_bytes, MAX_MESSAGE_BYTES)):
+                for line in lines.read(fd, at, max(self.max_bytes, MAX_MESSAGE_BYTES)):
                     yield at, line
                     at += len(line)
 
     def limit(self, line: bytes) -> int:
         """How long a line may be; who sent it was told that it is safe, by the settings of then."""
-        if len(line) > self._max_bytes and self._granted is not None:
-            self._max_bytes = max(self._max_bytes, self._granted())
-        return self._max_bytes
+        if len(line) > self.max_bytes and self.granted is not None:
+            self.max_bytes = max(self.max_bytes, self.granted())
+        return self.max_bytes
 
     def _sort(self, line: bytes, at: int, position: Position) -> Message | str | None:
         return lines.sort(
             line,
-            to=self._owner,
+            to=self.owner,
             max_bytes=self.limit(line),
             nameless=f"{position.batch}-{at}",
             undated=moment_of(position.batch),

@@ -1,4 +1,7 @@
-"""The kinds of values that a setting can have: each checks one and says what it must be."""
+"""The kinds of values that a setting can have: each checks one and says what it must be.
+
+Sentences show keys and values as their reader sees them: short, on one line, harmless.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import BadName
 from teamd.messages import NAME, check_name
-from teamd.settings.words import bare, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 MAX_WHOLE: Final = 2**31 - 1
 MAX_TOKENS: Final = 10**15
@@ -23,6 +25,9 @@ VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HTTP_ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2: token
 HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")  # RFC 9110, 5.5, ASCII only
+BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SHOWN_CHARACTERS: Final = 60
+SHOWN_NUMBER: Final = 10**18
 _NAME_WORDS: Final = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
 _HEADERS_WORDS: Final = "a table of headers, each one line of ASCII text"
 _VARIABLES_WORDS: Final = 'a list of names of environment variables, such as ["PATH"]'
@@ -79,8 +84,9 @@ def _is_whole(value: Any) -> bool:
     return _is_integer(value) and value >= 1
 
 
-def _is_usd(value: Any) -> bool:
-    return _is_number(value) and 0 <= value <= MAX_USD  # so it is finite
+def _number(words: str, fits: Callable[[float], bool]) -> Kind:
+    """A kind of numbers, whole or not; what is not finite fits nothing."""
+    return Kind(words, lambda value: _is_number(value) and fits(value), float)
 
 
 def _is_text(value: Any) -> bool:
@@ -136,22 +142,20 @@ TOKENS: Final = Kind(
     f"a whole number from 0, for no limit, to {MAX_TOKENS}",
     lambda value: _is_integer(value) and 0 <= value <= MAX_TOKENS,
 )
-RATE: Final = Kind(f"a number of USD from 0 to {MAX_USD}", _is_usd, float)
-USD: Final = Kind(f"a number of USD from 0, for no limit, to {MAX_USD}", _is_usd, float)
-SECONDS: Final = Kind(
+RATE: Final = _number(f"a number of USD from 0 to {MAX_USD}", lambda usd: 0 <= usd <= MAX_USD)
+USD: Final = _number(
+    f"a number of USD from 0, for no limit, to {MAX_USD}", lambda usd: 0 <= usd <= MAX_USD
+)
+SECONDS: Final = _number(
     f"a number of seconds above 0 and up to {MAX_SECONDS}",
-    lambda value: _is_number(value) and 0 < value <= MAX_SECONDS,
-    float,
+    lambda seconds: 0 < seconds <= MAX_SECONDS,
 )
 # 0 where that switches something off.
-SECONDS_OR_ZERO: Final = Kind(
+SECONDS_OR_ZERO: Final = _number(
     f"a number of seconds of at least 0 and up to {MAX_SECONDS}",
-    lambda value: _is_number(value) and 0 <= value <= MAX_SECONDS,
-    float,
+    lambda seconds: 0 <= seconds <= MAX_SECONDS,
 )
-SHARE: Final = Kind(
-    "a number above 0 and up to 1", lambda value: _is_number(value) and 0 < value <= 1, float
-)
+SHARE: Final = _number("a number above 0 and up to 1", lambda share: 0 < share <= 1)
 TEXT: Final = Kind("non-empty text", _is_text)
 DURABILITY: Final = Kind('"disk" or "os"', lambda value: value in ("disk", "os"))
 TEAM_NAME: Final = Kind(_NAME_WORDS, _is_name)
@@ -194,3 +198,44 @@ class Existing(Kind):
 
 FOLDER: Final = Existing("folder", stat.S_ISDIR)
 FILE: Final = Existing("file", stat.S_ISREG)
+
+
+def quoted(text: str) -> str:
+    """The text in double quotes, cut after 60 characters, what a terminal obeys escaped."""
+    cut = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+    escaped = cut.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{printable(escaped)}"'
+
+
+def printable(text: str) -> str:
+    """The text on one line, with nothing in it that a terminal obeys."""
+    return "".join(
+        character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
+    )
+
+
+def bare(key: str) -> str:
+    """A key as it stands in a file."""
+    return key if BARE_KEY.fullmatch(key) else quoted(key)
+
+
+def shown(value: object) -> str:
+    """A value of TOML in a few words."""
+    match value:
+        case str():
+            return quoted(value)
+        case bool():
+            return str(value).lower()
+        case int() if abs(value) >= SHOWN_NUMBER:  # Python may refuse to spell it
+            return "a number of that size"
+        case int() | float():
+            return str(value)
+    nouns: dict[type, str] = {list: "a list", dict: "a table"}
+    return nouns.get(type(value), "a date or a time")
+
+
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """The known key that was probably meant."""
+    import difflib  # noqa: PLC0415 -- 3 ms that only a mistake pays
+
+    return next(iter(difflib.get_close_matches(key[:SHOWN_CHARACTERS], known, n=1)), None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import SettingsError
 from teamd.messages import TEAMS_FOLDER
-from teamd.settings.kinds import Wrong
+from teamd.settings.kinds import Wrong, bare, nearest, quoted, shown
 from teamd.settings.schema import (
     NOT_BUILT,
     PRICES,
@@ -22,7 +22,6 @@ from teamd.settings.schema import (
     keys_of,
     required_of,
 )
-from teamd.settings.words import bare, nearest, quoted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,7 +45,7 @@ def load(path: Path, *, folder: Path) -> Settings:
     """
     data = read_file(path)
     if data is None:
-        return _checked({}, path=path, folder=folder, default_folder=folder)
+        return _checked({}, path, folder, folder)
     # What a team by name does not say of its workspace is the project's, not its own folder.
     of_team = path.parent.parent.name == TEAMS_FOLDER
     found = parse(data, path=path, default_folder=folder if of_team else None)
@@ -66,12 +65,8 @@ def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Set
     Raises:
         SettingsError: with every mistake.
     """
-    return _checked(
-        _document(data, path),
-        path=path,
-        folder=path.parent,
-        default_folder=default_folder or path.parent,
-    )
+    default_folder = default_folder or path.parent
+    return _checked(_document(data, path), path, path.parent, default_folder)
 
 
 def read_file(path: Path) -> bytes | None:
@@ -124,9 +119,7 @@ def _document(data: bytes, path: Path) -> dict[str, Any]:
         raise SettingsError(path, ["its lists or tables are nested too deeply"]) from error
 
 
-def _checked(
-    document: dict[str, Any], *, path: Path, folder: Path, default_folder: Path
-) -> Settings:
+def _checked(document: dict[str, Any], path: Path, folder: Path, default_folder: Path) -> Settings:
     checking = _Checking(folder, default_folder)
     settings = checking.settings(document)
     if checking.mistakes:
@@ -165,11 +158,10 @@ class _Checking:
             self.mistakes.append(f"{name} must be a table, [{name}], not {shown(table)}")
             return {}
         # A path is checked and made absolute by default as well: the workspace must be there.
-        paths = {field.name: field.default for field in fields(shape)}
         paths = {
-            key: str(self._default_folder / default)
-            for key, default in paths.items()
-            if isinstance(default, Path)
+            one.name: str(self._default_folder / one.default)
+            for one in fields(shape)
+            if isinstance(one.default, Path)
         }
         return self._values(name, shape, paths | table)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -204,15 +204,12 @@ class Settings:
     teammates: tuple[Teammate, ...] = ()
 
 
+_DEFAULTS: Final = Settings()
 SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
     {
-        "team": Team,
-        "model": Model,
-        "limits": Limits,
-        "supervision": Supervision,
-        "mail": Mail,
-        "tasks": Tasks,
-        "tools": Tools,
+        one.name: type(getattr(_DEFAULTS, one.name))
+        for one in fields(Settings)
+        if is_dataclass(getattr(_DEFAULTS, one.name))
     }
 )
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`

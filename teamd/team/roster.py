@@ -149,18 +149,16 @@ class Team:
 
     def with_member(self, member: Member) -> Team:
         """The team with that member added, or in the place of the one of its name."""
-        if self.find(member.name) is None:
+        former = self.find(member.name)
+        if former is None:
             return replace(self, members=(*self.members, member))
-        members = tuple(
-            member if m.name.lower() == member.name.lower() else m for m in self.members
-        )
+        members = tuple(member if one is former else one for one in self.members)
         return replace(self, members=members)
 
     def without(self, name: str) -> Team:
         """The team without the member of that name."""
-        return replace(
-            self, members=tuple(m for m in self.members if m.name.lower() != name.lower())
-        )
+        gone = self.find(name)
+        return replace(self, members=tuple(one for one in self.members if one is not gone))
 
     def encode(self) -> bytes:
         """The content of `config.json`."""
@@ -201,9 +199,8 @@ class Roster:
         with locks.locked(self._paths.config_lock):
             before = files.read(self._paths.config)
             old = Team() if before is None else self._decode(before)
-            if before is not None and _format(before) < FORMAT:
-                copy = self._paths.config.with_suffix(f".format-{_format(before)}.json")
-                files.replace(copy, before)
+            if before is not None and (older := _format(before)) < FORMAT:
+                files.replace(self._paths.config.with_suffix(f".format-{older}.json"), before)
             new = change(old)
             if before is None or new != old:
                 files.replace(self._paths.config, new.encode())
@@ -247,5 +244,4 @@ class Roster:
 
 
 def _format(content: bytes) -> int:
-    found = json.loads(content).get("format", 0)
-    return int(found)
+    return int(json.loads(content).get("format", 0))

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -196,15 +197,9 @@ def _supervisor(paths: TeamPaths) -> Identity | None:
 def _facts(paths: TeamPaths) -> TeamFacts:
     team = Roster(paths).read()
     there = pidfile.supervisor(paths)
-    statuses: dict[str, int] = {}
-    for member in team.members:
-        statuses[str(member.status)] = statuses.get(str(member.status), 0) + 1
-    return TeamFacts(
-        name=paths.own_name or team.name,
-        paths=paths,
-        pid=None if there is None else there.pid,
-        statuses=statuses,
-    )
+    statuses = dict(Counter(str(member.status) for member in team.members))
+    pid = None if there is None else there.pid
+    return TeamFacts(name=paths.own_name or team.name, paths=paths, pid=pid, statuses=statuses)
 
 
 async def _teamd(command: str, paths: TeamPaths, seconds: float) -> None:
