@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
-from teamd.files import files, os_errors, pidfile, temp_files
+from teamd.files import directories, files, os_errors, pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
@@ -233,7 +233,7 @@ def sweep(paths: TeamPaths) -> None:
     """Remove old replies that nobody has collected."""
     with os_errors.translate_os_errors(paths.replies):
         replies = list(paths.replies.glob("*.json"))
-    for file in temp_files.older(replies, seconds=KEPT_SECONDS):
+    for file in directories.older(replies, seconds=KEPT_SECONDS):
         files.remove(file)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.board import rules
@@ -44,10 +44,11 @@ class Changed:
     freed: tuple[str, ...] = ()
 
 
+@dataclass(eq=False)
 class Board:
     """The tasks of one team, in the hands of one of its members.
 
-    Args:
+    Attributes:
         paths: the team.
         post: the way to those who have to hear of a change.
         who: whose hands these are: what may be done depends on it.
@@ -55,23 +56,19 @@ class Board:
         patience_seconds: how long to wait for another writer.
     """
 
-    def __init__(
-        self,
-        paths: TeamPaths,
-        post: Post,
-        who: str,
-        *,
-        durable: bool = True,
-        patience_seconds: float = locks.TIMEOUT_SECONDS,
-    ) -> None:
-        self._paths = paths
-        self._post = post
-        self._who = who
-        self._files = BoardFiles(paths, durable=durable, patience_seconds=patience_seconds)
+    paths: TeamPaths
+    post: Post
+    who: str
+    _: KW_ONLY
+    durable: bool = True
+    patience_seconds: float = locks.TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        self._files = BoardFiles(self.paths, self.durable, self.patience_seconds)
 
     def read(self) -> Tasks:
         """All tasks as they are, read without any lock."""
-        return read_all(self._paths)
+        return read_all(self.paths)
 
     def add(
         self,
@@ -91,7 +88,7 @@ class Board:
             TeamError: no subject, an unknown id or owner; nothing is made.
         """
         subject = rules.checked_subject(subject)
-        owner = rules.resolved_owner(self._paths, owner)
+        owner = rules.resolved_owner(self.paths, owner)
         with self._writing() as (tasks, fd):
             made = (task for task in tasks.by_id.values() if key and task.key == key)
             if (again := next(made, None)) is not None:
@@ -106,7 +103,7 @@ class Board:
                 owner=owner,
                 blocked_by=links,
                 role=role.strip(),
-                created_by=self._who,
+                created_by=self.who,
                 created=now,
                 updated=now,
                 key=key,
@@ -121,7 +118,7 @@ class Board:
         Raises:
             TeamError: it has another owner, is blocked, completed or deleted.
         """
-        taker = self._who if owner is None else rules.resolved_owner(self._paths, owner)
+        taker = self.who if owner is None else rules.resolved_owner(self.paths, owner)
         return self._change(
             task_id, lambda task, tasks: rules.claimed(task, owner=taker, tasks=tasks)
         )
@@ -133,9 +130,9 @@ class Board:
             TeamError: it may not, an id or owner is unknown, tasks would wait in a circle.
         """
         if change.owner:
-            change = replace(change, owner=rules.resolved_owner(self._paths, change.owner))
+            change = replace(change, owner=rules.resolved_owner(self.paths, change.owner))
         return self._change(
-            task_id, lambda task, tasks: rules.changed(task, change, who=self._who, tasks=tasks)
+            task_id, lambda task, tasks: rules.changed(task, change, who=self.who, tasks=tasks)
         )
 
     def take_next(self, role: str) -> Task | None:
@@ -149,7 +146,7 @@ class Board:
             task = self._next(tasks, role)
             if task is None:
                 return None
-            taken = rules.claimed(task, owner=self._who, tasks=tasks)
+            taken = rules.claimed(task, owner=self.who, tasks=tasks)
             return self._put(replace(taken, updated=time.time()), [_found(taken)])
 
     def release(self, gone: Callable[[str], str | None]) -> list[Task]:
@@ -186,9 +183,9 @@ class Board:
                 self._files.make_durable(old)
                 return Changed(old)
             after = before.with_task(new)
-            team = Roster(self._paths).read()
+            team = Roster(self.paths).read()
             mail = [
-                *_freed(new, before, after, team=team, by=self._who),
+                *_freed(new, before, after, team=team, by=self.who),
                 *self._gifts(new, old.owner, after),
             ]
             put = self._put(replace(new, updated=time.time()), mail)
@@ -196,18 +193,18 @@ class Board:
 
     def _next(self, tasks: Tasks, role: str) -> Task | None:
         there = tasks.by_id.values()
-        if any(task.is_of(self._who) and task.status is TaskStatus.IN_PROGRESS for task in there):
+        if any(task.is_of(self.who) and task.status is TaskStatus.IN_PROGRESS for task in there):
             return None
         free = (
-            task for task in there if rules.free_for(task, name=self._who, role=role, tasks=tasks)
+            task for task in there if rules.free_for(task, name=self.who, role=role, tasks=tasks)
         )
         return next(free, None)
 
     def _gifts(self, task: Task, former: str, tasks: Tasks) -> Iterable[Message]:
         """Mail to an owner that did not ask for it."""
-        if not task.owner or task.is_of(former) or task.is_of(self._who):
+        if not task.owner or task.is_of(former) or task.is_of(self.who):
             return []
-        return [_given(task, tasks, by=self._who)]
+        return [_given(task, tasks, by=self.who)]
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Tasks, int]]:
@@ -234,7 +231,7 @@ class Board:
         with suppress(StoreError):
             for message in task.untold:
                 with suppress(NotAMessage):  # over a limit that was lowered: never to be told
-                    self._post.mailbox(message.to).put(message)
+                    self.post.mailbox(message.to).put(message)
             self._files.write(told)
             return told
         return task

@@ -151,45 +151,45 @@ def read_all(paths: TeamPaths) -> Tasks:
     return Tasks(tasks, damaged)
 
 
+@dataclass(frozen=True, slots=True)
 class BoardFiles:
     """The folder of one team's tasks, for whoever writes.
 
-    Args:
+    Attributes:
         durable: whether a change is on disk itself when a call returns.
         patience_seconds: how long to wait for another writer.
     """
 
-    def __init__(self, paths: TeamPaths, *, durable: bool, patience_seconds: float) -> None:
-        self._paths = paths
-        self._durable = durable
-        self._patience_seconds = patience_seconds
+    paths: TeamPaths
+    durable: bool
+    patience_seconds: float
 
     @contextmanager
     def writing(self) -> Iterator[int]:
         """Be the one writer; yields what `next_id` and `note_id` take."""
-        directories.make_safe_directory(self._paths.tasks)
-        lock = self._paths.tasks_lock
+        directories.make_safe_directory(self.paths.tasks)
+        lock = self.paths.tasks_lock
         with (
-            locks.locked(lock, timeout_seconds=self._patience_seconds) as fd,
+            locks.locked(lock, timeout_seconds=self.patience_seconds) as fd,
             translate_os_errors(lock),
         ):
             yield fd
 
     def write(self, task: Task) -> None:
         """Put a task's file in place, whole."""
-        files.replace(self._paths.task(task.id), task.encode(), durable=self._durable)
+        files.replace(self.paths.task(task.id), task.encode(), durable=self.durable)
 
     def make_durable(self, task: Task) -> None:
         """Make a task that was found safe from a power cut, before anything is built on it."""
-        if self._durable:
-            files.make_durable(self._paths.task(task.id))
+        if self.durable:
+            files.make_durable(self.paths.task(task.id))
 
     def next_id(self, fd: int) -> str:
         """An id that no task has, nor had: also one whose file somebody removed."""
         last = 0
         with suppress(ValueError):  # empty at first; what was torn or edited counts for nothing
             last = int(files.read_descriptor(fd).decode())
-        there = ids_in(self._paths.tasks)
+        there = ids_in(self.paths.tasks)
         return str(1 + max(last, int(there[-1]) if there else 0))
 
     def note_id(self, fd: int, task_id: str) -> None:

@@ -1,8 +1,12 @@
-"""Directories: made private, made safe, and never another user's."""
+"""Directories: made private and safe, never another user's, and swept of what a kill left there.
+
+That is files that were written aside and never renamed.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
@@ -11,9 +15,14 @@ from teamd.errors import StoreError
 from teamd.files.os_errors import translate_os_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from teamd.files.paths import TeamPaths
+
 PRIVATE_DIRECTORY: Final = 0o700
+_ABANDONED_SECONDS: Final = 3600.0  # nobody takes so long from writing aside to renaming
+_ASIDE: Final = ".teamd-*.tmp"
 
 
 def is_directory(path: Path) -> bool:
@@ -83,3 +92,36 @@ def check_owner(path: Path) -> None:
             f"{path} belongs to user {owner}, not to you (user {os.geteuid()}); "
             "run this as its owner, or use another folder"
         )
+
+
+def aside(paths: TeamPaths) -> list[Path]:
+    """Files that were written aside so long ago that whoever wrote them is gone."""
+    with translate_os_errors(paths.root):
+        return list(older(paths.root.rglob(_ASIDE), seconds=_ABANDONED_SECONDS))
+
+
+def older(found: Iterable[Path], *, seconds: float) -> Iterator[Path]:
+    """Those that nobody has written to for so long; what goes meanwhile is passed over."""
+    for path in found:
+        written = _written(path)
+        if written is not None and time.time() - written >= seconds:
+            yield path
+
+
+def sweep(paths: TeamPaths) -> list[Path]:
+    """Remove what was written aside and left; returns what that was.
+
+    Raises:
+        StoreError: something cannot be removed.
+    """
+    found = aside(paths)
+    for path in found:
+        with translate_os_errors(path):
+            path.unlink(missing_ok=True)
+    return found
+
+
+def _written(path: Path) -> float | None:
+    with translate_os_errors(path), suppress(FileNotFoundError):
+        return path.lstat().st_mtime
+    return None

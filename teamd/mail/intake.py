@@ -103,7 +103,8 @@ class Intake:
             if os.fstat(fd).st_size > at:
                 os.ftruncate(fd, at)
             files.write_at_end(fd, content)
-            self._sync(fd)
+            if self._durable:
+                files.sync(fd)
             return os.fstat(fd).st_size
 
     def _behind_marker(self, fd: int, batch: str) -> int | None:
@@ -112,7 +113,8 @@ class Intake:
             return None
         fresh = lines.behind_marker(fd, batch)
         if fresh is None:
-            self._sync(fd)  # whoever truncated may have been killed before it did
+            if self._durable:
+                files.sync(fd)  # whoever truncated may have been killed before it did
             self._truncated = batch
         return fresh
 
@@ -125,7 +127,8 @@ class Intake:
         position = first_position(new_id(), rejected=files.size(self._rejected))
         end = os.fstat(fd).st_size
         files.write_at_end(fd, lines.marker(position.batch))
-        self._sync(fd)
+        if self._durable:
+            files.sync(fd)
         parts = chain([position.header()], lines.read_raw(fd, start, end))
         files.replace_by_parts(self._spool.path, parts, durable=self._durable)
         self._truncate(fd)
@@ -134,8 +137,5 @@ class Intake:
 
     def _truncate(self, fd: int) -> None:
         os.ftruncate(fd, 0)
-        self._sync(fd)
-
-    def _sync(self, fd: int) -> None:
         if self._durable:
             files.sync(fd)

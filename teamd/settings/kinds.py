@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 import stat
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -40,34 +42,29 @@ class Wrong(Exception):
     """
 
 
+@dataclass(frozen=True, slots=True)
 class Kind:
     """What a value must be.
 
-    Args:
+    Attributes:
         words: follow `must be`.
         fits: whether a value can stand; it may raise `Wrong` itself, to say more.
-        make: turns one that fits into what the program uses.
+        make: turns one that fits into what the program uses; a path is relative to a folder.
     """
 
-    def __init__(
-        self,
-        words: str,
-        fits: Callable[[Any], bool],
-        make: Callable[[Any], Any] = lambda value: value,
-    ) -> None:
-        self.words = words
-        self._fits = fits
-        self._make = make
+    words: str
+    fits: Callable[[Any], bool]
+    make: Callable[[Any, Path], Any] = lambda value, _: value
 
-    def read(self, value: Any, folder: Path) -> Any:  # noqa: ARG002 -- for `Existing`
+    def read(self, value: Any, folder: Path) -> Any:
         """Return the value as the program uses it; a path is relative to `folder`.
 
         Raises:
             Wrong: it is not of this kind.
         """
-        if not self._fits(value):
+        if not self.fits(value):
             raise Wrong
-        return self._make(value)
+        return self.make(value, folder)
 
 
 def _is_integer(value: Any) -> bool:
@@ -86,7 +83,9 @@ def _is_whole(value: Any) -> bool:
 
 def _number(words: str, fits: Callable[[float], bool]) -> Kind:
     """A kind of numbers, whole or not; what is not finite fits nothing."""
-    return Kind(words, lambda value: _is_number(value) and fits(value), float)
+    return Kind(
+        words, lambda value: _is_number(value) and fits(value), lambda value, _: float(value)
+    )
 
 
 def _is_text(value: Any) -> bool:
@@ -161,43 +160,35 @@ DURABILITY: Final = Kind('"disk" or "os"', lambda value: value in ("disk", "os")
 TEAM_NAME: Final = Kind(_NAME_WORDS, _is_name)
 TEAMMATE_NAME: Final = Kind(_NAME_WORDS, _is_teammate_name)
 ADDRESS: Final = Kind("an address that begins with http:// or https://", _is_address)
-HEADERS: Final = Kind(_HEADERS_WORDS, _are_headers, lambda value: MappingProxyType(dict(value)))
-VARIABLES: Final = Kind(_VARIABLES_WORDS, _are_variables, tuple)
+HEADERS: Final = Kind(_HEADERS_WORDS, _are_headers, lambda value, _: MappingProxyType(dict(value)))
+VARIABLES: Final = Kind(_VARIABLES_WORDS, _are_variables, lambda value, _: tuple(value))
 
 
-class Existing(Kind):
-    """A folder or a file that is there."""
+def _existing(noun: str, is_one: Callable[[int], bool]) -> Kind:
+    """A folder or a file that is there, as an absolute path without links."""
 
-    def __init__(self, noun: str, is_one: Callable[[int], bool]) -> None:
-        super().__init__(
-            f"the path of a {noun}",
-            lambda value: isinstance(value, str | Path) and bool(str(value).strip()),
-        )
-        self._noun = noun
-        self._is_one = is_one
-
-    def read(self, value: Any, folder: Path) -> Path:
-        """Return it as an absolute path without links."""
+    def resolved(value: Any, folder: Path) -> Path:
         try:
-            path: Path = (folder / super().read(value, folder)).resolve()
-            there = self._stands_at(path)
+            path: Path = (folder / value).resolve()
+            there = False
+            with suppress(FileNotFoundError, NotADirectoryError):
+                there = is_one(path.stat().st_mode)
         except (OSError, ValueError, RuntimeError) as error:  # too long; a NUL; links in a circle
             raise Wrong from error
         if not there:
             where = printable(str(path))
-            raise Wrong(f"names no {self._noun}: {where} is not there; make it or name another")
+            raise Wrong(f"names no {noun}: {where} is not there; make it or name another")
         return path
 
-    def _stands_at(self, path: Path) -> bool:
-        """Whether it is there; a path that cannot be one, such as links in a circle, raises."""
-        try:
-            return self._is_one(path.stat().st_mode)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+    return Kind(
+        f"the path of a {noun}",
+        lambda value: isinstance(value, str | Path) and bool(str(value).strip()),
+        resolved,
+    )
 
 
-FOLDER: Final = Existing("folder", stat.S_ISDIR)
-FILE: Final = Existing("file", stat.S_ISREG)
+FOLDER: Final = _existing("folder", stat.S_ISDIR)
+FILE: Final = _existing("file", stat.S_ISREG)
 
 
 def quoted(text: str) -> str:
