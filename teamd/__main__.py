@@ -13,7 +13,7 @@ import click
 from teamd import control
 from teamd.cli import Choice, Seconds, pass_choice, run, team_options, version_option
 from teamd.errors import DeadlinePassed, ExitCode
-from teamd.files import files, pidfile
+from teamd.files import directories, pidfile
 from teamd.service import READY, leave_terminal, notify, start_in_background
 from teamd.service import stop as stop_service
 from teamd.team.roster import Roster, Team
@@ -108,7 +108,9 @@ def reload(choice: Choice) -> int:
 
 def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     file = choice.settings_file(team)
-    files.make_private_directory(team.home)  # there already, unless the team directory is named
+    directories.make_private_directory(
+        team.home
+    )  # there already, unless the team directory is named
     choice.settings(team)  # a mistake is told before anything is begun
     there = pidfile.supervisor(team)
     if there is not None and not there.ending:  # the next one waits until a dying one is gone

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
-from teamd.files import files, os_errors, pidfile
+from teamd.files import directories, files, os_errors, pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
@@ -234,11 +233,8 @@ def sweep(paths: TeamPaths) -> None:
     """Remove old replies that nobody has collected."""
     with os_errors.translate_os_errors(paths.replies):
         replies = list(paths.replies.glob("*.json"))
-    for file in replies:
-        # The sender may collect it just now.
-        with os_errors.translate_os_errors(file), suppress(FileNotFoundError):
-            if time.time() - file.stat().st_mtime > KEPT_SECONDS:
-                file.unlink()
+    for file in directories.older(replies, seconds=KEPT_SECONDS):
+        files.remove(file)
 
 
 def _reply_file(paths: TeamPaths, request_id: str) -> Path:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.agent.process import TeammateProcess
 from teamd.agent.pulse import Pulse
 from teamd.errors import StoreError
-from teamd.files import locks, pidfile, temp_files
+from teamd.files import directories, locks, pidfile
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
 from teamd.messages import TEAMD
@@ -130,7 +130,7 @@ def _detached(paths: TeamPaths, program: ChildProgram) -> ChildProgram:
 def _sweep(paths: TeamPaths, journal: Journal) -> None:
     """Remove what earlier processes left when they were killed."""
     try:
-        if swept := temp_files.sweep(paths):
+        if swept := directories.sweep(paths):
             journal.note("swept", files=[str(path) for path in swept])
     except StoreError as error:  # it takes space, no more: the team is served all the same
         journal.error("not swept", error)

@@ -26,7 +26,7 @@ from teamd.budget.ledger import Ledger
 from teamd.budget.records import NOTHING, Account
 from teamd.control import ControlReply
 from teamd.errors import StoreError
-from teamd.files import files, locks
+from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
 from teamd.mail.spool import Spool
@@ -77,7 +77,7 @@ def find_damage(paths: TeamPaths) -> Iterator[Damage]:
         StoreError: the team directory cannot be read.
     """
     for path in _listed(paths.inboxes, f"*{_TAKEN}"):
-        if files.is_directory(path) or _is_damaged(Spool(path, _owner(path)).position):
+        if directories.is_directory(path) or _is_damaged(Spool(path, _owner(path)).position):
             yield Damage(path, _OF_CONTROL if _owner(path) == TEAMD else _OF_MAIL)
     for path in _listed(paths.requests, "*.json"):
         content = _content(path)
@@ -128,7 +128,7 @@ def _deliver_again(paths: TeamPaths, taken: Path) -> None:
     A line without an id gets the one that it had when it was taken, as far as that is known.
     """
     inbox = paths.inbox(_owner(taken))
-    if files.is_directory(taken):
+    if directories.is_directory(taken):
         return
     with locks.locked(inbox) as fd, translate_os_errors(inbox):
         if any(map(lines.is_marker, lines.read(fd, 0))):
@@ -157,7 +157,7 @@ def _set_aside_ledger(paths: TeamPaths) -> Path | None:
     """Keep a copy of the damaged ledger, which stands until the new one takes its place."""
     if not files.exists(paths.ledger):
         return None
-    if files.is_directory(paths.ledger):
+    if directories.is_directory(paths.ledger):
         return files.put_aside(paths.ledger)
     kept = files.name_aside(paths.ledger)
     files.replace(kept, files.read(paths.ledger) or b"")
@@ -198,7 +198,7 @@ def _of_one_call(usage: Usage, usd: Decimal | None) -> Account:
 
 def _is_damaged_ledger(paths: TeamPaths) -> bool:
     """Whether the ledger's beginning is lost; what is torn behind that was never relied on."""
-    if files.is_directory(paths.ledger):
+    if directories.is_directory(paths.ledger):
         return True
     content = files.read(paths.ledger)
     if not content:  # gone or emptied; or made, and its first line not written

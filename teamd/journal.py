@@ -30,11 +30,11 @@ class Journal:
 
     def __init__(self, path: Path, who: str) -> None:
         self._logger = logging.Logger(f"teamd.{who}")  # noqa: LOG001 -- not in the registry: no globals
-        handler = _PrivateRotatingFile(
+        self._file = _PrivateRotatingFile(
             path, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, delay=True, encoding="utf-8"
         )
-        handler.setFormatter(_JsonLine())
-        self._logger.addHandler(handler)
+        self._file.setFormatter(_JsonLine())
+        self._logger.addHandler(self._file)
         self._who = who
 
     def note(self, event: str, **facts: Any) -> None:
@@ -51,8 +51,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file."""
-        for handler in tuple(self._logger.handlers):
-            handler.close()
+        self._file.close()
 
 
 class _PrivateRotatingFile(RotatingFileHandler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,19 +90,16 @@ class Identity:
 
 
 def _is(link: Path, there: os.stat_result) -> bool:
-    try:
-        found = link.stat()
-    except OSError:  # closed meanwhile
-        return False
-    return (found.st_dev, found.st_ino) == (there.st_dev, there.st_ino)
+    with suppress(OSError):  # closed meanwhile
+        return os.path.samestat(link.stat(), there)
+    return False
 
 
 def _kill(pid: int, number: signal.Signals) -> bool:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _start_time(pid: int) -> float | None:

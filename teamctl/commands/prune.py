@@ -12,7 +12,7 @@ from teamctl import output
 from teamd.cli import Choice, pass_choice, team_options
 from teamd.control import KEPT_SECONDS
 from teamd.errors import ExitCode, TeamError
-from teamd.files import locks, temp_files
+from teamd.files import directories, locks
 from teamd.files.os_errors import translate_os_errors
 from teamd.messages import NAME, RESERVED
 from teamd.team.roster import Roster
@@ -54,7 +54,7 @@ def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_r
         # Under the roster's lock nobody joins the team whose old conversation is being removed.
         with locks.locked(paths.config_lock):
             found = _found(paths, logs=logs, transcripts=transcripts)
-            for path in temp_files.older(found, seconds=days * _DAY_SECONDS):
+            for path in directories.older(found, seconds=days * _DAY_SECONDS):
                 # a log that rotates just now
                 with translate_os_errors(path), suppress(FileNotFoundError):
                     size = path.lstat().st_size
@@ -77,8 +77,8 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
         yield from _transcripts(paths, members)
     if everything:
         yield from _jobs(paths, members)
-        yield from temp_files.older(sorted(paths.replies.glob("*.json")), seconds=KEPT_SECONDS)
-        yield from sorted(temp_files.aside(paths))
+        yield from directories.older(sorted(paths.replies.glob("*.json")), seconds=KEPT_SECONDS)
+        yield from sorted(directories.aside(paths))
 
 
 def _members(paths: TeamPaths) -> set[str]:

@@ -20,7 +20,7 @@ from teamd.messages import LEAD
 
 if TYPE_CHECKING:
     from teamd.board.board import Changed
-    from teamd.board.snapshot import Tasks
+    from teamd.board.files import Tasks
     from teamd.board.task import Task
 
 _SHOWN = ("description", "role", "created_by")

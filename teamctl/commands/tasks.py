@@ -13,7 +13,7 @@ from teamd.cli import Choice, pass_choice, team_options
 from teamd.errors import ExitCode
 
 if TYPE_CHECKING:
-    from teamd.board.snapshot import Tasks
+    from teamd.board.files import Tasks
     from teamd.board.task import Task
 
 _COLOURS = {

@@ -18,7 +18,7 @@ from teamd.agent.project_instructions import read_project_instructions
 from teamd.agent.subagent import Subagent
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
-from teamd.files import files
+from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.settings import roles, skills
 from teamd.team import teams
@@ -171,7 +171,7 @@ class _Tools:
             UnusableError: the model cannot be asked.
         """
         env = self.env
-        files.make_private_directory(env.paths.subagents)
+        directories.make_private_directory(env.paths.subagents)
         path = env.paths.subagents / f"{env.name}-{key}.jsonl"
         conversation = Conversation(Transcript(path, durable=False, check=env.check))
         toolbox = Toolbox([*self._workspace_tools, self._load_skill])

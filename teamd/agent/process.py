@@ -15,7 +15,7 @@ from teamd.agent.build import Environment, build_loop
 from teamd.agent.equipment import equip, find_role
 from teamd.agent.wakeup import SupervisorGone, Wakeup
 from teamd.errors import StoreError, TeamError
-from teamd.files.instance_lock import Tenure
+from teamd.files.locks import Tenure
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
 from teamd.states import ChildExit

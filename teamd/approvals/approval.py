@@ -106,31 +106,24 @@ class Approval:
         """Read a file; return `None` where it holds no approval: somebody wrote into it."""
         try:
             fields = json.loads(content)
-            asked, answered, deadline = (
-                fields.pop(key, None) for key in ("asked", "answered", "deadline")
-            )
-            values = {key: fields.pop(key) for key in ("id", "type", "to", "content")}
-            values |= {key: fields.pop(key, "") for key in ("reason", "task")}
-            values["asker"] = fields.pop("from")
-            flags = [fields.pop(key, None) is True for key in ("sent", "told", "settled")]
+            moments = {key: fields.pop(key, None) for key in ("asked", "answered", "deadline")}
+            texts: dict[str, Any] = {
+                key: fields.pop(key) for key in ("id", "type", "to", "content")
+            }
+            texts |= {key: fields.pop(key, "") for key in ("reason", "task")}
+            texts["asker"] = fields.pop("from")
+            flags: dict[str, Any] = {
+                key: fields.pop(key, None) is True for key in ("sent", "told", "settled")
+            }
             status = Verdict(fields.pop("status"))
             listeners = tuple(map(str, fields.pop("listeners", ())))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        if not is_moment(asked) or not all(isinstance(text, str) for text in values.values()):
+        if not is_moment(moments["asked"]) or not all(isinstance(t, str) for t in texts.values()):
             return None
-        return cls(
-            **values,
-            asked=asked,
-            answered=answered if is_moment(answered) else None,
-            deadline=deadline if is_moment(deadline) else None,
-            status=status,
-            sent=flags[0],
-            told=flags[1],
-            settled=flags[2],
-            listeners=listeners,
-            extra=MappingProxyType(fields),
-        )
+        moments = {key: value if is_moment(value) else None for key, value in moments.items()}
+        extra = MappingProxyType(fields)
+        return cls(**texts, **moments, **flags, status=status, listeners=listeners, extra=extra)
 
 
 def id_of(key: str) -> str:

@@ -12,22 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.approvals.approval import (
-    ID,
-    AlreadyAnswered,
-    Approval,
-    Kind,
-    NoSuchApproval,
-    Verdict,
-)
-from teamd.errors import (
-    BadName,
-    NotAMessage,
-    StoreError,
-    UnknownTeam,
-    UnknownTeammate,
-)
-from teamd.files import files, locks
+from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
+from teamd.errors import BadName, NotAMessage, StoreError, UnknownTeam, UnknownTeammate
+from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 from teamd.messages import LEAD, TEAMD, USER, Message
 
@@ -64,7 +51,7 @@ class Approvals:
         Raises:
             StoreError: it cannot be written; ask again with the same id.
         """
-        files.make_safe_directory(self._paths.requests)
+        directories.make_safe_directory(self._paths.requests)
         with locks.locked(self._paths.requests_lock):
             there = self.find(approval.id)
             if there is None:
@@ -164,8 +151,8 @@ class Approvals:
         exact = self.find(beginning)
         if exact is not None:
             return exact
-        long_enough = len(beginning) >= SHORTEST_BEGINNING
-        found = [q for q in self.all() if long_enough and q.id.startswith(beginning.lower())]
+        there = self.all() if len(beginning) >= SHORTEST_BEGINNING else []
+        found = [approval for approval in there if approval.id.startswith(beginning.lower())]
         if len(found) > 1:
             names = ", ".join(approval.id for approval in found[:_MOST_NAMED])
             raise NoSuchApproval(f"several requests begin with {beginning!r}: {names}; say more")
@@ -176,7 +163,9 @@ class Approvals:
     def all(self) -> list[Approval]:
         """Return every approval, in the order in which they were asked; skip other files."""
         with translate_os_errors(self._paths.requests):
-            there = [p for p in self._paths.requests.glob("*.json") if not files.is_directory(p)]
+            there = [
+                p for p in self._paths.requests.glob("*.json") if not directories.is_directory(p)
+            ]
             found = [self._read(path) for path in there]
         approvals = [approval for approval in found if approval is not None]
         return sorted(approvals, key=lambda approval: (approval.asked, approval.id))

@@ -9,32 +9,31 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Final
 
-from teamd.board import news, owners
-from teamd.board.files import BoardFiles, read_all
-from teamd.board.rules import (
-    Change,
-    changed,
-    check_links,
-    checked_subject,
-    claimed,
-    free_for,
-    released,
-)
+from teamd.board import rules
+from teamd.board.files import BoardFiles, Tasks, read_all
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import NotAMessage, StoreError
 from teamd.files import locks
+from teamd.messages import TEAMD, Message
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from teamd.board.snapshot import Tasks
+    from teamd.board.rules import Change
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
-    from teamd.messages import Message
+    from teamd.team.roster import Team
+
+
+_LONGEST_DESCRIPTION: Final = 2000
+_NEXT_STEP: Final = (
+    "When it is done, set its status to completed with task_update; if you cannot go on, set it "
+    "to pending, and say why to whoever has to know."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +44,11 @@ class Changed:
     freed: tuple[str, ...] = ()
 
 
+@dataclass(eq=False)
 class Board:
     """The tasks of one team, in the hands of one of its members.
 
-    Args:
+    Attributes:
         paths: the team.
         post: the way to those who have to hear of a change.
         who: whose hands these are: what may be done depends on it.
@@ -56,23 +56,19 @@ class Board:
         patience_seconds: how long to wait for another writer.
     """
 
-    def __init__(
-        self,
-        paths: TeamPaths,
-        post: Post,
-        who: str,
-        *,
-        durable: bool = True,
-        patience_seconds: float = locks.TIMEOUT_SECONDS,
-    ) -> None:
-        self._paths = paths
-        self._post = post
-        self._who = who
-        self._files = BoardFiles(paths, durable=durable, patience_seconds=patience_seconds)
+    paths: TeamPaths
+    post: Post
+    who: str
+    _: KW_ONLY
+    durable: bool = True
+    patience_seconds: float = locks.TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        self._files = BoardFiles(self.paths, self.durable, self.patience_seconds)
 
     def read(self) -> Tasks:
         """All tasks as they are, read without any lock."""
-        return read_all(self._paths)
+        return read_all(self.paths)
 
     def add(
         self,
@@ -91,14 +87,14 @@ class Board:
         Raises:
             TeamError: no subject, an unknown id or owner; nothing is made.
         """
-        subject = checked_subject(subject)
-        owner = owners.resolved(self._paths, owner)
+        subject = rules.checked_subject(subject)
+        owner = rules.resolved_owner(self.paths, owner)
         with self._writing() as (tasks, fd):
             made = (task for task in tasks.by_id.values() if key and task.key == key)
             if (again := next(made, None)) is not None:
                 self._files.make_durable(again)
                 return again
-            links = check_links("that is made", blocked_by, tasks)
+            links = rules.check_links("that is made", blocked_by, tasks)
             now = time.time()
             task = Task(
                 id=self._files.next_id(fd),
@@ -107,7 +103,7 @@ class Board:
                 owner=owner,
                 blocked_by=links,
                 role=role.strip(),
-                created_by=self._who,
+                created_by=self.who,
                 created=now,
                 updated=now,
                 key=key,
@@ -122,8 +118,10 @@ class Board:
         Raises:
             TeamError: it has another owner, is blocked, completed or deleted.
         """
-        taker = self._who if owner is None else owners.resolved(self._paths, owner)
-        return self._change(task_id, lambda task, tasks: claimed(task, owner=taker, tasks=tasks))
+        taker = self.who if owner is None else rules.resolved_owner(self.paths, owner)
+        return self._change(
+            task_id, lambda task, tasks: rules.claimed(task, owner=taker, tasks=tasks)
+        )
 
     def update(self, task_id: str, change: Change) -> Changed:
         """Change a task as far as this member may.
@@ -132,9 +130,9 @@ class Board:
             TeamError: it may not, an id or owner is unknown, tasks would wait in a circle.
         """
         if change.owner:
-            change = replace(change, owner=owners.resolved(self._paths, change.owner))
+            change = replace(change, owner=rules.resolved_owner(self.paths, change.owner))
         return self._change(
-            task_id, lambda task, tasks: changed(task, change, who=self._who, tasks=tasks)
+            task_id, lambda task, tasks: rules.changed(task, change, who=self.who, tasks=tasks)
         )
 
     def take_next(self, role: str) -> Task | None:
@@ -148,8 +146,8 @@ class Board:
             task = self._next(tasks, role)
             if task is None:
                 return None
-            taken = claimed(task, owner=self._who, tasks=tasks)
-            return self._put(replace(taken, updated=time.time()), [news.found(taken)])
+            taken = rules.claimed(task, owner=self.who, tasks=tasks)
+            return self._put(replace(taken, updated=time.time()), [_found(taken)])
 
     def release(self, gone: Callable[[str], str | None]) -> list[Task]:
         """Take open tasks from owners that have gone.
@@ -166,7 +164,7 @@ class Board:
             return []
         with self._writing() as (tasks, _):
             return [
-                self._put(replace(released(task, why), updated=time.time()), [])
+                self._put(replace(rules.released(task, why), updated=time.time()), [])
                 for task, why in left(tasks)
             ]
 
@@ -185,33 +183,28 @@ class Board:
                 self._files.make_durable(old)
                 return Changed(old)
             after = before.with_task(new)
-            team = Roster(self._paths).read()
+            team = Roster(self.paths).read()
             mail = [
-                *news.freed(new, before, after, team=team, by=self._who),
+                *_freed(new, before, after, team=team, by=self.who),
                 *self._gifts(new, old.owner, after),
             ]
             put = self._put(replace(new, updated=time.time()), mail)
             return Changed(put, tuple(task.id for task in after.freed_since(before)))
 
     def _next(self, tasks: Tasks, role: str) -> Task | None:
-        if any(
-            t.is_of(self._who) and t.status is TaskStatus.IN_PROGRESS for t in tasks.by_id.values()
-        ):
+        there = tasks.by_id.values()
+        if any(task.is_of(self.who) and task.status is TaskStatus.IN_PROGRESS for task in there):
             return None
-        return next(
-            (
-                task
-                for task in tasks.by_id.values()
-                if free_for(task, name=self._who, role=role, tasks=tasks)
-            ),
-            None,
+        free = (
+            task for task in there if rules.free_for(task, name=self.who, role=role, tasks=tasks)
         )
+        return next(free, None)
 
     def _gifts(self, task: Task, former: str, tasks: Tasks) -> Iterable[Message]:
         """Mail to an owner that did not ask for it."""
-        if not task.owner or task.is_of(former) or task.is_of(self._who):
+        if not task.owner or task.is_of(former) or task.is_of(self.who):
             return []
-        return [news.given(task, tasks, by=self._who)]
+        return [_given(task, tasks, by=self.who)]
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Tasks, int]]:
@@ -238,7 +231,48 @@ class Board:
         with suppress(StoreError):
             for message in task.untold:
                 with suppress(NotAMessage):  # over a limit that was lowered: never to be told
-                    self._post.mailbox(message.to).put(message)
+                    self.post.mailbox(message.to).put(message)
             self._files.write(told)
             return told
         return task
+
+
+def _given(task: Task, tasks: Tasks, *, by: str) -> Message:
+    """To its new owner: it is yours."""
+    text = f"{by} gave you task {task.id}: {_whole(task)}"
+    if blockers := tasks.blockers(task):
+        text += f"\n\nIt is blocked by {', '.join(blockers)}; you get mail when it is not any more."
+    return _about(task, text, by=by, to=task.owner)
+
+
+def _found(task: Task) -> Message:
+    """To a teammate that claimed it while it had nothing else to do."""
+    text = f"You are free, and so was task {task.id}, so it is yours now: {_whole(task)}"
+    return _about(task, text, by=TEAMD, to=task.owner)
+
+
+def _freed(changed: Task, before: Tasks, after: Tasks, *, team: Team, by: str) -> Iterator[Message]:
+    """To those who waited for a task: the owners, and where there is none whoever made it."""
+    for task in after.freed_since(before):
+        to = task.owner or task.created_by
+        member = team.find(to)
+        if to.lower() == by.lower() or (member is None and not task.owner):
+            continue  # who did it reads it in the result; a person looks at the board
+        text = (
+            f"Nothing blocks task {task.id} ({task.subject}) any more: "
+            f"task {changed.id} ({changed.subject}) is {changed.status}. "
+            + ("It is yours." if task.owner else "It has no owner yet; claim_task takes it.")
+        )
+        yield _about(task, text, by=by, to=member.name if member else to)
+
+
+def _about(task: Task, text: str, *, by: str, to: str) -> Message:
+    extra = {"summary": f"task {task.id}: {task.subject}", "task_id": task.id}
+    return Message(sender=by, to=to, content=text.replace("\0", "\ufffd"), extra=extra)
+
+
+def _whole(task: Task) -> str:
+    text = task.description.strip()
+    if len(text) > _LONGEST_DESCRIPTION:
+        text = f"{text[:_LONGEST_DESCRIPTION]} … (task_get shows all of it)"
+    return "\n\n".join(part for part in (task.subject, text, _NEXT_STEP) if part)

@@ -1,25 +1,112 @@
-"""The files of the board: read at any time, written by one at a time, a whole file at once."""
+"""The files of the board: read at any time, all of them, and written by one at a time.
+
+A file is replaced as a whole, so that whoever reads sees each task as it was at one moment.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamd.board.snapshot import Tasks
 from teamd.board.task import Task
-from teamd.errors import StoreError
-from teamd.files import files, locks
+from teamd.errors import StoreError, TeamError
+from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
 
+_MOST_NAMED: Final = 20
 _TASK_FILE: Final = re.compile(r"([1-9][0-9]{0,17})\.json", re.ASCII)
+
+
+class UnknownTask(TeamError):
+    """An id that no task has."""
+
+    def __init__(self, wanted: str, known: Iterable[str]) -> None:
+        ids = list(known)
+        more = f"{ids[0]} to {ids[-1]}" if len(ids) > _MOST_NAMED else ", ".join(ids)
+        there = f"there are: {more}" if ids else "the board is empty; task_create makes one"
+        super().__init__(f"no task has the id {wanted!r}; {there}")
+        self.wanted = wanted
+
+    def for_person(self) -> str:
+        """The same, for one who has commands."""
+        return str(self).replace("task_create", "`teamctl task add`")
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """A look at the board.
+
+    Attributes:
+        by_id: in the order in which they were made.
+        damaged: files that are no task: a sentence each, by the id in the name.
+    """
+
+    by_id: Mapping[str, Task] = field(default_factory=dict)
+    damaged: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, task_id: str) -> Task:
+        """The task of that id.
+
+        Raises:
+            UnknownTask: there is none.
+            StoreError: its file is damaged.
+        """
+        wanted = task_id.strip().removeprefix("#")
+        if wanted in self.damaged:
+            raise StoreError(self.damaged[wanted])
+        if wanted not in self.by_id:
+            raise UnknownTask(task_id, self.by_id)
+        return self.by_id[wanted]
+
+    def blockers(self, task: Task) -> tuple[str, ...]:
+        """What it waits for: neither completed nor deleted, or so damaged that nobody knows."""
+        return tuple(
+            other
+            for other in task.blocked_by
+            if other in self.damaged or (other in self.by_id and self.by_id[other].status.open)
+        )
+
+    def with_task(self, task: Task) -> Tasks:
+        """The same board with this task in it."""
+        return Tasks({**self.by_id, task.id: task}, self.damaged)
+
+    def freed_since(self, before: Tasks) -> list[Task]:
+        """Open tasks that were blocked before and are not any more."""
+        return [
+            task
+            for task in self.by_id.values()
+            if task.status.open
+            and task.id in before.by_id
+            and before.blockers(before.by_id[task.id])
+            and not self.blockers(task)
+        ]
+
+    def cycle(self, start: str) -> list[str]:
+        """A way from a task over what it is blocked by back to itself; empty where there is none.
+
+        Completed ones count, too: whoever reopens one must not end in a circle.
+        """
+        came_from: dict[str, str] = {}
+        waiting = [start]
+        while waiting:
+            here = waiting.pop()
+            task = self.by_id.get(here)
+            for other in task.blocked_by if task else ():
+                if other == start:
+                    return _way(came_from, start, here)
+                if other not in came_from:
+                    came_from[other] = here
+                    waiting.append(other)
+        return []
 
 
 def id_in(file_name: str) -> str | None:
@@ -66,45 +153,45 @@ def read_all(paths: TeamPaths) -> Tasks:
     return Tasks(tasks, damaged)
 
 
+@dataclass(frozen=True, slots=True)
 class BoardFiles:
     """The folder of one team's tasks, for whoever writes.
 
-    Args:
+    Attributes:
         durable: whether a change is on disk itself when a call returns.
         patience_seconds: how long to wait for another writer.
     """
 
-    def __init__(self, paths: TeamPaths, *, durable: bool, patience_seconds: float) -> None:
-        self._paths = paths
-        self._durable = durable
-        self._patience_seconds = patience_seconds
+    paths: TeamPaths
+    durable: bool
+    patience_seconds: float
 
     @contextmanager
     def writing(self) -> Iterator[int]:
         """Be the one writer; yields what `next_id` and `note_id` take."""
-        files.make_safe_directory(self._paths.tasks)
-        lock = self._paths.tasks_lock
+        directories.make_safe_directory(self.paths.tasks)
+        lock = self.paths.tasks_lock
         with (
-            locks.locked(lock, timeout_seconds=self._patience_seconds) as fd,
+            locks.locked(lock, timeout_seconds=self.patience_seconds) as fd,
             translate_os_errors(lock),
         ):
             yield fd
 
     def write(self, task: Task) -> None:
         """Put a task's file in place, whole."""
-        files.replace(self._paths.task(task.id), task.encode(), durable=self._durable)
+        files.replace(self.paths.task(task.id), task.encode(), durable=self.durable)
 
     def make_durable(self, task: Task) -> None:
         """Make a task that was found safe from a power cut, before anything is built on it."""
-        if self._durable:
-            files.make_durable(self._paths.task(task.id))
+        if self.durable:
+            files.make_durable(self.paths.task(task.id))
 
     def next_id(self, fd: int) -> str:
         """An id that no task has, nor had: also one whose file somebody removed."""
         last = 0
         with suppress(ValueError):  # empty at first; what was torn or edited counts for nothing
             last = int(files.read_descriptor(fd).decode())
-        there = ids_in(self._paths.tasks)
+        there = ids_in(self.paths.tasks)
         return str(1 + max(last, int(there[-1]) if there else 0))
 
     def note_id(self, fd: int, task_id: str) -> None:
@@ -112,3 +199,10 @@ class BoardFiles:
         with suppress(OSError):  # a full disk: its file tells the id as well
             os.ftruncate(fd, 0)  # in place: the lock is on this very file
             os.pwrite(fd, f"{task_id}\n".encode(), 0)
+
+
+def _way(came_from: Mapping[str, str], start: str, end: str) -> list[str]:
+    way = [end]
+    while way[-1] != start:
+        way.append(came_from[way[-1]])
+    return [*reversed(way), start]

@@ -1,4 +1,4 @@
-"""Who may do what to a task: from one state of it to the next, or a sentence why not."""
+"""Who may own a task and do what to it: from one state to the next, or a sentence why not."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Final
 from teamd.board.task import TaskStatus
 from teamd.errors import TeamError
 from teamd.messages import LEAD, TEAMD, USER
+from teamd.states import Status
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from teamd.board.snapshot import Tasks
+    from collections.abc import Callable
+
+    from teamd.board.files import Tasks
     from teamd.board.task import Task
+    from teamd.files.paths import TeamPaths
+    from teamd.team.roster import Team
 
 LONGEST_SUBJECT: Final = 200
+_GONE: Final = {Status.SHUTDOWN: "is shut down", Status.FAILED: "has failed"}
 _LEADING: Final = frozenset({LEAD, USER, TEAMD})
 _BEGUN: Final = (TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED)
 
@@ -112,6 +119,42 @@ def check_links(task_id: str, links: tuple[str, ...], tasks: Tasks) -> tuple[str
                 f"task {other.id} is deleted and would never block task {task_id}; leave it out"
             )
     return tuple(dict.fromkeys(other.id for other in found))
+
+
+def resolved_owner(paths: TeamPaths, name: str) -> str:
+    """An owner as the roster writes it; nobody for nothing.
+
+    Raises:
+        TeamError: nobody has that name, or it is not at work.
+    """
+    wanted = name.strip()
+    if not wanted:
+        return ""
+    if wanted.lower() in (LEAD, USER):
+        return LEAD
+    team = Roster(paths).read()
+    member = team.get(wanted.removesuffix(f"@{team.name}"))
+    if member.status in _GONE:
+        raise TaskRefused(
+            f"{member.name} {_GONE[member.status]} and can own no task; "
+            f"`teamctl spawn {member.name} …` lets it go on"
+        )
+    return member.name
+
+
+def gone_from(team: Team) -> Callable[[str], str | None]:
+    """Says of an owner why it is not at work any more, or `None` where it is."""
+
+    def why(owner: str) -> str | None:
+        if owner.lower() in (LEAD, USER, TEAMD):
+            return None
+        member = team.find(owner)
+        if member is None:
+            return f"{owner} is not in the team any more"
+        words = _GONE.get(member.status)
+        return f"{member.name} {words}" if words else None
+
+    return why
 
 
 def _linked(task: Task, change: Change, tasks: Tasks) -> Task:

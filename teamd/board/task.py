@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ from teamd.errors import TeamError
 from teamd.messages import Message, is_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _NOTES_KEPT: Final = 20
 
@@ -73,21 +74,9 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """The task as people and models see it."""
-        return {
-            **self.extra,
-            "id": self.id,
-            "subject": self.subject,
-            "description": self.description,
-            "status": str(self.status),
-            "owner": self.owner,
-            "blocked_by": list(self.blocked_by),
-            "role": self.role,
-            "created_by": self.created_by,
-            "created": self.created,
-            "updated": self.updated,
-            "notes": list(self.notes),
-            "given_back": list(self.given_back),
-        }
+        shown = {name: getattr(self, name) for name in ("id", *_READERS) if name not in _HIDDEN}
+        lists = {name: list(value) for name, value in shown.items() if isinstance(value, tuple)}
+        return {**self.extra, **shown, "status": str(self.status), **lists}
 
     def encode(self) -> bytes:
         """The content of its file."""
@@ -112,23 +101,8 @@ class Task:
         said = rest.pop("id", named)
         if str(said) != named:
             raise ValueError(f"its id is {said!r}")
-        return cls(
-            id=named,
-            subject=_text(rest, "subject", None),
-            description=_text(rest, "description"),
-            status=TaskStatus(_text(rest, "status", TaskStatus.PENDING)),
-            owner=_text(rest, "owner"),
-            blocked_by=_texts(rest, "blocked_by"),
-            role=_text(rest, "role"),
-            created_by=_text(rest, "created_by"),
-            created=_moment(rest.pop("created", 0.0)),
-            updated=_moment(rest.pop("updated", 0.0)),
-            notes=_texts(rest, "notes"),
-            given_back=_texts(rest, "given_back"),
-            key=_text(rest, "key"),
-            untold=tuple(map(_message, _list(rest, "untold"))),
-            extra=MappingProxyType(rest),
-        )
+        values = {key: read(rest, key) for key, read in _READERS.items()}
+        return cls(id=named, **values, extra=MappingProxyType(rest))
 
 
 def _object(content: bytes) -> dict[str, Any]:
@@ -150,6 +124,10 @@ def _text(fields: dict[str, Any], key: str, default: str | None = "") -> str:
     return value
 
 
+def _status(fields: dict[str, Any], key: str) -> TaskStatus:
+    return TaskStatus(_text(fields, key, TaskStatus.PENDING))
+
+
 def _list(fields: dict[str, Any], key: str) -> list[Any]:
     value = fields.pop(key, None) or []
     if not isinstance(value, list):
@@ -165,8 +143,13 @@ def _texts(fields: dict[str, Any], key: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(str, found)))
 
 
-def _moment(value: object) -> float:
+def _moment(fields: dict[str, Any], key: str) -> float:
+    value = fields.pop(key, None)
     return float(value) if is_moment(value) else 0.0
+
+
+def _messages(fields: dict[str, Any], key: str) -> tuple[Message, ...]:
+    return tuple(map(_message, _list(fields, key)))
 
 
 def _message(fields: Any) -> Message:
@@ -177,3 +160,24 @@ def _message(fields: Any) -> Message:
         return Message.decode(json.dumps(fields).encode(), to=to)
     except TeamError as error:
         raise ValueError(f"its 'untold' holds something that is no message: {error}") from error
+
+
+# What a file says besides its id, in its order; of what is wrong the first is told.
+_READERS: Final[Mapping[str, Callable[[dict[str, Any], str], Any]]] = MappingProxyType(
+    {
+        "subject": partial(_text, default=None),
+        "description": _text,
+        "status": _status,
+        "owner": _text,
+        "blocked_by": _texts,
+        "role": _text,
+        "created_by": _text,
+        "created": _moment,
+        "updated": _moment,
+        "notes": _texts,
+        "given_back": _texts,
+        "key": _text,
+        "untold": _messages,
+    }
+)
+_HIDDEN: Final = frozenset({"key", "untold"})  # from people and models

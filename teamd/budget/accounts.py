@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import ROUND_UP, Decimal
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from teamd.budget.records import NOTHING, Account, Reservation, Terms
@@ -64,73 +65,38 @@ class Accounts:
         """Why a call must not be made now, if it must not."""
         if wanted.usd is None and (money := self.terms.of_money):
             return _unpriced(wanted, money)
-        found = None
-        name = wanted.teammate
-        mine = [kept for kept in self.held.values() if kept.teammate == name]
-        for who, used, kept in (
-            ("teammate", self.used.get(name, NOTHING), mine),
-            ("team", self.total(), list(self.held.values())),
-        ):
-            for limit in (
-                _tokens(self.terms, who, used, kept, wanted),
-                _money(self.terms, who, used, kept, wanted),
-            ):
-                refusal = limit.refusal(name)
-                # One that does not pass by itself counts for more than one that does.
-                if refusal and (found is None or (found.passing and not refusal.passing)):
-                    found = refusal
-        return found
+        found = (
+            self._over(who, unit, wanted)
+            for who in ("teammate", "team")
+            for unit in ("tokens", "usd")
+        )
+        # One that does not pass by itself counts for more than one that does.
+        return min(filter(None, found), key=attrgetter("passing"), default=None)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Limit:
-    who: str
-    unit: str
-    most: Decimal
-    used: Decimal
-    kept: Decimal
-    wanted: Decimal
-
-    def refusal(self, name: str) -> Refusal | None:
-        needed = self.used + self.wanted
-        if not self.most or needed + self.kept <= self.most:
+    def _over(self, who: str, unit: str, wanted: Reservation) -> Refusal | None:
+        """Why one limit forbids a call, if it does."""
+        key = f"limits.{who}_{unit}"
+        most = Decimal(getattr(self.terms, f"{who}_{unit}"))
+        mine = who == "teammate"
+        used = self.used.get(wanted.teammate, NOTHING) if mine else self.total()
+        held = (kept for kept in self.held.values() if not mine or kept.teammate == wanted.teammate)
+        needed = _amount(used, unit) + _amount(wanted, unit)
+        if not most or needed + sum(_amount(kept, unit) for kept in held) <= most:
             return None
-        key = f"limits.{self.who}_{self.unit}"
-        spender = name if self.who == "teammate" else "the team"
-        show = _usd if self.unit == "usd" else _count
+        spender = wanted.teammate if mine else "the team"
+        show = _usd if unit == "usd" else _count
         return Refusal(
             key=key,
-            why=f"{key} is reached: {spender} has used {show(self.used)} of {show(self.most)}, "
-            f"and the next call may take {show(self.wanted)}",
-            remedy=f"raise {key} to at least {_figure(needed, self.unit)}",
-            passing=needed <= self.most,
+            why=f"{key} is reached: {spender} has used {show(_amount(used, unit))} of "
+            f"{show(most)}, and the next call may take {show(_amount(wanted, unit))}",
+            remedy=f"raise {key} to at least {_figure(needed, unit)}",
+            passing=needed <= most,
         )
 
 
-def _tokens(
-    terms: Terms, who: str, used: Account, kept: list[Reservation], wanted: Reservation
-) -> _Limit:
-    return _Limit(
-        who=who,
-        unit="tokens",
-        most=Decimal(getattr(terms, f"{who}_tokens")),
-        used=Decimal(used.tokens),
-        kept=Decimal(sum(other.tokens for other in kept)),
-        wanted=Decimal(wanted.tokens),
-    )
-
-
-def _money(
-    terms: Terms, who: str, used: Account, kept: list[Reservation], wanted: Reservation
-) -> _Limit:
-    return _Limit(
-        who=who,
-        unit="usd",
-        most=getattr(terms, f"{who}_usd"),
-        used=used.usd,
-        kept=sum((other.usd or Decimal(0) for other in kept), Decimal(0)),
-        wanted=wanted.usd or Decimal(0),
-    )
+def _amount(taken: Account | Reservation, unit: str) -> Decimal:
+    """What was used or is kept back; a price that is not known counts for nothing."""
+    return Decimal(getattr(taken, unit) or 0)
 
 
 def _unpriced(wanted: Reservation, key: str) -> Refusal:

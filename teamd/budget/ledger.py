@@ -13,13 +13,14 @@ import json
 import os
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.budget.accounts import Accounts
 from teamd.budget.records import Account, Reservation, Terms
-from teamd.files import files, locks
+from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 
 if TYPE_CHECKING:
@@ -33,25 +34,22 @@ LONGEST_BYTES: Final = 256 * 1024
 _HEAD_BYTES: Final = 64
 
 
+@dataclass(eq=False)
 class Ledger:
     """One process's view of the ledger; what others have added is read as it goes on.
 
-    Args:
+    Attributes:
         path: the file, which is its own lock.
         longest_bytes: when it is replaced by its sums.
         is_alive: whether a process that has kept something back will still settle it.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        longest_bytes: int = LONGEST_BYTES,
-        is_alive: Callable[[Identity], bool] = attrgetter("alive"),
-    ) -> None:
-        self._path = path
-        self._longest_bytes = longest_bytes
-        self._is_alive = is_alive
+    path: Path
+    _: KW_ONLY
+    longest_bytes: int = LONGEST_BYTES
+    is_alive: Callable[[Identity], bool] = attrgetter("alive")
+
+    def __post_init__(self) -> None:
         self._accounts = Accounts()
         self._head = b""
         self._offset = 0
@@ -64,9 +62,9 @@ class Ledger:
             StoreError: it cannot be read.
         """
         accounts = Accounts()
-        for line in (files.read(self._path) or b"").split(b"\n"):
+        for line in (files.read(self.path) or b"").split(b"\n"):
             _apply(accounts, line)
-        for kept in accounts.orphans(self._is_alive):
+        for kept in accounts.orphans(self.is_alive):
             _close(accounts, kept, kept.in_full())
         return accounts
 
@@ -117,7 +115,7 @@ class Ledger:
             if reservation.id in self._accounts.held:
                 # Lost in a power cut, it is settled in full: dearer, and never too little.
                 self._settle(fd, reservation, account or reservation.in_full())
-            if os.fstat(fd).st_size > self._longest_bytes:
+            if os.fstat(fd).st_size > self.longest_bytes:
                 self._replace()
 
     def standing_refusal(
@@ -153,7 +151,7 @@ class Ledger:
         return last is None or (last.model, last.tokens) != (wanted.model, wanted.tokens)
 
     def _bury(self, fd: int) -> None:
-        for kept in self._accounts.orphans(self._is_alive):
+        for kept in self._accounts.orphans(self.is_alive):
             self._settle(fd, kept, kept.in_full())
 
     def _settle(self, fd: int, reservation: Reservation, account: Account) -> None:
@@ -163,7 +161,7 @@ class Ledger:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """Hold the lock, knowing all that the file says."""
-        with locks.locked(self._path) as fd, translate_os_errors(self._path):
+        with locks.locked(self.path) as fd, translate_os_errors(self.path):
             self._catch_up(fd)
             yield fd
 
@@ -192,7 +190,7 @@ class Ledger:
         """Make all records safe, and the name of a file that another process may have put there."""
         files.sync(fd)
         if not (self._named and self._head.startswith(self._named)):
-            files.sync_directory(self._path.parent)
+            directories.sync_directory(self.path.parent)
             self._named = self._head
 
     def restore(self, used: Mapping[str, Account]) -> None:
@@ -214,7 +212,7 @@ class Ledger:
             records.append({"record": "account", "teammate": name, **account.encode()})
         for kind, kept in (("reserve", accounts.held), ("refused", accounts.refused)):
             records += [{"record": kind, **other.encode()} for other in kept.values()]
-        files.replace(self._path, b"".join(map(_line, records)))
+        files.replace(self.path, b"".join(map(_line, records)))
 
 
 def _line(record: dict[str, Any]) -> bytes:

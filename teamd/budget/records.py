@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,15 +11,7 @@ from teamd.process_id import Identity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_COUNTS: Final = (
-    "calls",
-    "input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "output_tokens",
-    "assumed_calls",
-    "unpriced_calls",
-)
+    from teamd.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +48,14 @@ class Account:
         return {**{key: getattr(self, key) for key in _COUNTS}, "usd": float(self.usd)}
 
     @classmethod
-    def decode(cls, fields: Mapping[str, Any]) -> Account:
+    def decode(cls, record: Mapping[str, Any]) -> Account:
         """Read an account; what is missing is 0."""
-        counts = {key: int(fields.get(key, 0)) for key in _COUNTS}
-        return cls(**counts, usd=Decimal(fields.get("usd", 0)))
+        counts = {key: int(record.get(key, 0)) for key in _COUNTS}
+        return cls(**counts, usd=Decimal(record.get("usd", 0)))
 
 
 NOTHING: Final = Account()
+_COUNTS: Final = tuple(one.name for one in fields(Account) if one.name != "usd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +105,16 @@ class Reservation:
         }
 
     @classmethod
-    def decode(cls, fields: Mapping[str, Any]) -> Reservation:
+    def decode(cls, record: Mapping[str, Any]) -> Reservation:
         """Read a reservation."""
-        usd = fields["usd"]
+        usd = record["usd"]
         return cls(
-            id=str(fields["id"]),
-            teammate=str(fields["teammate"]),
-            process=Identity(pid=int(fields["pid"]), started=float(fields["started"])),
-            model=str(fields["model"]),
-            input_tokens=int(fields["input_tokens"]),
-            output_tokens=int(fields["output_tokens"]),
+            id=str(record["id"]),
+            teammate=str(record["teammate"]),
+            process=Identity(pid=int(record["pid"]), started=float(record["started"])),
+            model=str(record["model"]),
+            input_tokens=int(record["input_tokens"]),
+            output_tokens=int(record["output_tokens"]),
             usd=None if usd is None else Decimal(usd),
         )
 
@@ -136,6 +129,18 @@ class Terms:
     team_usd: Decimal = Decimal(0)
     prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, settings: Settings) -> Terms:
+        """What the settings say of limits and prices."""
+        limits = settings.limits
+        return cls(
+            teammate_tokens=limits.teammate_tokens,
+            teammate_usd=Decimal(str(limits.teammate_usd)),
+            team_tokens=limits.team_tokens,
+            team_usd=Decimal(str(limits.team_usd)),
+            prices={model: asdict(price) for model, price in settings.prices.items()},
+        )
+
     @property
     def of_money(self) -> str | None:
         """A limit on money, if there is one."""
@@ -149,24 +154,20 @@ class Terms:
 
     def encode(self) -> dict[str, Any]:
         """The terms as they stand in the ledger."""
-        return {
-            "teammate_tokens": self.teammate_tokens,
-            "teammate_usd": float(self.teammate_usd),
-            "team_tokens": self.team_tokens,
-            "team_usd": float(self.team_usd),
-            "prices": {
-                model: {key: None if value is None else float(value) for key, value in own.items()}
-                for model, own in self.prices.items()
-            },
+        prices = {
+            model: {key: None if value is None else float(value) for key, value in own.items()}
+            for model, own in self.prices.items()
         }
+        usd = {"teammate_usd": float(self.teammate_usd), "team_usd": float(self.team_usd)}
+        return {**asdict(self), **usd, "prices": prices}
 
     @classmethod
-    def decode(cls, fields: Mapping[str, Any]) -> Terms:
+    def decode(cls, record: Mapping[str, Any]) -> Terms:
         """Read terms."""
         return cls(
-            teammate_tokens=int(fields["teammate_tokens"]),
-            teammate_usd=Decimal(fields["teammate_usd"]),
-            team_tokens=int(fields["team_tokens"]),
-            team_usd=Decimal(fields["team_usd"]),
-            prices=dict(fields["prices"]),
+            teammate_tokens=int(record["teammate_tokens"]),
+            teammate_usd=Decimal(record["teammate_usd"]),
+            team_tokens=int(record["team_tokens"]),
+            team_usd=Decimal(record["team_usd"]),
+            prices=dict(record["prices"]),
         )

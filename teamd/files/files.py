@@ -15,20 +15,19 @@ import fcntl
 import os
 import sys
 import time
-from contextlib import suppress
-from itertools import takewhile
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import StoreError, Unsynced
+from teamd.errors import Unsynced
 from teamd.files import locks
+from teamd.files.directories import sync_directory
 from teamd.files.os_errors import check_regular, translate_os_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 PRIVATE_FILE: Final = 0o600
-PRIVATE_DIRECTORY: Final = 0o700
 DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside
 _CHUNK: Final = 1 << 20
 
@@ -119,16 +118,10 @@ def make_durable(path: Path) -> None:
     Raises:
         StoreError: the disk failed, or the file cannot be read.
     """
-    with translate_os_errors(path):
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return
-        try:
+    with opened(path) as fd:
+        if fd is not None:
             sync(fd)
-        finally:
-            os.close(fd)
-        sync_directory(path.parent)
+            sync_directory(path.parent)
 
 
 def put_aside(path: Path) -> Path:
@@ -148,19 +141,29 @@ def name_aside(path: Path) -> Path:
     return path.with_name(f"{path.name}{DAMAGED}{time.time_ns()}")
 
 
-def read(path: Path) -> bytes | None:
-    """Return the whole file, or `None` where there is none."""
+@contextmanager
+def opened(path: Path) -> Iterator[int | None]:
+    """Open a file to be read, for as long as the block lasts; `None` where there is none."""
     with translate_os_errors(path):
         try:
             # A FIFO would let us wait for a writer for ever.
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
-            return None
+            yield None
+            return
         try:
-            check_regular(fd)
-            return read_descriptor(fd)
+            yield fd
         finally:
             os.close(fd)
+
+
+def read(path: Path) -> bytes | None:
+    """Return the whole file, or `None` where there is none."""
+    with opened(path) as fd:
+        if fd is None:
+            return None
+        check_regular(fd)
+        return read_descriptor(fd)
 
 
 def read_descriptor(fd: int, offset: int = 0) -> bytes:
@@ -206,19 +209,12 @@ def exists(path: Path) -> bool:
         return path.exists()
 
 
-def is_directory(path: Path) -> bool:
-    """Whether it is a folder, or a link to one."""
-    with translate_os_errors(path):
-        return path.is_dir()
-
-
 def size(path: Path) -> int:
     """Return a file's size in bytes, 0 where there is none."""
-    with translate_os_errors(path):
-        try:
-            return path.stat().st_size
-        except FileNotFoundError:  # not written to yet, or removed a moment ago
-            return 0
+    # Not written to yet, or removed a moment ago.
+    with translate_os_errors(path), suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
 
 
 def remove(path: Path) -> None:
@@ -235,74 +231,11 @@ def sync(fd: int) -> None:
         os.fdatasync(fd)
 
 
-def sync_directory(directory: Path) -> None:
-    """Bring a directory's entries to the disk: a file's name is not safe before."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def make_private_directory(directory: Path, *, parents: bool = True) -> None:
-    """Make a directory that only its owner can look into, with its parents, unless it is there.
-
-    Whether it was made now or found half made, its name is not safe yet: see `make_safe_directory`.
-    """
-    with translate_os_errors(directory):
-        if directory.is_dir():
-            return
-        missing = takewhile(lambda parent: parents and not parent.exists(), directory.parents)
-        for parent in reversed(list(missing)):
-            parent.mkdir(exist_ok=True)
-        directory.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
-
-
-def make_safe_directory(directory: Path) -> None:
-    """Make a private directory, whose name is on disk before anything stands in it.
-
-    Whoever made it may have been killed before its name was safe; a directory with something in it
-    has been through here.
-    """
-    make_private_directory(directory)
-    with translate_os_errors(directory):
-        if not any(directory.iterdir()):
-            sync_names(directory.parent)
-
-
-def sync_names(directory: Path) -> None:
-    """Make the entries of a directory safe, and its own name and those of the folders above it.
-
-    A folder of another user was not made by us, and those above it were not either.
-    """
-    with translate_os_errors(directory):
-        for folder in (directory, *directory.parents):
-            with suppress(PermissionError):  # one may go through a folder that one may not list
-                sync_directory(folder)
-            if folder.stat().st_uid != os.geteuid():
-                return
-
-
 def ignore(directory: Path) -> None:
     """Have git pass a directory over, unless it holds a `.gitignore` already."""
     path = directory / ".gitignore"
     if not exists(path):
         replace(path, b"*\n", durable=False)
-
-
-def check_owner(path: Path) -> None:
-    """Refuse what belongs to another user, as git refuses another user's repository.
-
-    Raises:
-        StoreError: it does; the sentence names the remedy.
-    """
-    with translate_os_errors(path):
-        owner = path.stat().st_uid
-    if owner != os.geteuid():
-        raise StoreError(
-            f"{path} belongs to user {owner}, not to you (user {os.geteuid()}); "
-            "run this as its owner, or use another folder"
-        )
 
 
 def _write_aside(aside: Path, parts: Iterable[bytes], mode: int, *, durable: bool) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from teamd.errors import NoTeam
-from teamd.files import files
+from teamd.files import directories, files
 from teamd.files.os_errors import translate_os_errors
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAM_FOLDER, TEAMS_FOLDER, check_team_name
@@ -35,7 +35,7 @@ def named(team_directory: str | None, team: str | None = None) -> TeamPaths | No
 def project(start: Path) -> Path:
     """The nearest folder from `start` upwards that holds teams; `start` where there is none."""
     for folder in (start, *start.parents):
-        if any(files.is_directory(folder / name) for name in (TEAM_FOLDER, TEAMS_FOLDER)):
+        if any(directories.is_directory(folder / name) for name in (TEAM_FOLDER, TEAMS_FOLDER)):
             return folder
     return start
 
@@ -48,8 +48,8 @@ def discover(start: Path) -> TeamPaths | None:
     """
     for folder in (start, *start.parents):
         candidate = folder / TEAM_FOLDER
-        if files.is_directory(candidate):
-            files.check_owner(candidate)
+        if directories.is_directory(candidate):
+            directories.check_owner(candidate)
             return TeamPaths(candidate)
     return None
 
@@ -67,11 +67,11 @@ def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
         if found is None:
             raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
         return finish(found)
-    if not files.is_directory(chosen.root):
+    if not directories.is_directory(chosen.root):
         if team is not None:
             raise NoTeam(f"there is no team {team!r} in {chosen.home}; `teamctl create {team}`")
         raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
-    files.check_owner(chosen.root)
+    directories.check_owner(chosen.root)
     return finish(chosen)
 
 
@@ -85,7 +85,7 @@ def finish(found: TeamPaths) -> TeamPaths:
 def existing_or_here(team_directory: str | None, team: str | None = None) -> TeamPaths:
     """The team that `teamd start` means: the one that is found, else a new one right here."""
     chosen = named(team_directory, team) or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
-    if files.exists(chosen.root) and not files.is_directory(chosen.root):
+    if files.exists(chosen.root) and not directories.is_directory(chosen.root):
         raise NoTeam(f"{chosen.root} is no folder; move it away, or name another team directory")
     return chosen
 
@@ -105,7 +105,7 @@ def all_teams(folder: Path) -> list[TeamPaths]:
 def _by_name(folder: Path, name: str) -> TeamPaths:
     """The team of that name, compared without case; else the place where it would be."""
     exact = TeamPaths(folder / TEAMS_FOLDER / name)
-    if files.is_directory(exact.root):
+    if directories.is_directory(exact.root):
         return exact
     there = (team for team in all_teams(folder) if (team.own_name or "").lower() == name.lower())
     return next(there, exact)

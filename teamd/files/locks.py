@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS: Final = 10.0
 _PRIVATE_FILE: Final = 0o600
+_PRIVATE_FOLDER: Final = 0o700
 _EXCLUSIVE: Final = portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING
 _FIRST_PAUSE_SECONDS: Final = 0.0002
 _LONGEST_PAUSE_SECONDS: Final = 0.005
@@ -83,15 +84,13 @@ def try_lock(path: Path) -> int | None:
     """
     with translate_os_errors(path):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
+    taken = False
     try:
-        portalocker.lock(fd, _EXCLUSIVE)
-    except portalocker.AlreadyLocked:
-        os.close(fd)
-        return None
-    except portalocker.LockException as error:
-        os.close(fd)
-        raise StoreError(_no_locks(path)) from error
-    return fd
+        taken = _take(fd, path)
+    finally:
+        if not taken:
+            os.close(fd)
+    return fd if taken else None
 
 
 def release(fd: int) -> None:
@@ -102,13 +101,9 @@ def release(fd: int) -> None:
 
 def stands_under(fd: int, path: Path) -> bool:
     """Whether an open file is what stands under that name."""
-    with translate_os_errors(path):
-        mine = os.fstat(fd)
-        try:
-            there = path.stat()
-        except FileNotFoundError:
-            return False
-    return (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev)
+    with translate_os_errors(path), suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(fd), path.stat())
+    return False
 
 
 def check(folder: Path) -> None:
@@ -137,23 +132,68 @@ def check(folder: Path) -> None:
         )
 
 
+class Displaced(StoreError):
+    """What stands under a path now is not what this process was started in."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is not what this process has locked: the team directory was moved or "
+            "replaced; `teamd start` goes on where it stands now"
+        )
+        self.path = path
+
+
+class Tenure:
+    """Being the one process of a teammate, from now until it ends.
+
+    Everything of a team goes by its path. A process whose team directory was moved would go on in
+    whatever directory stands there next, beside the one that has the teammate's name there.
+
+    Args:
+        path: the file that is locked; its folder is made, but not the one above.
+
+    Raises:
+        LockTimeout: another process has it, and keeps it.
+        StoreError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with translate_os_errors(path.parent):
+            path.parent.mkdir(_PRIVATE_FOLDER, exist_ok=True)
+        self._lock = hold(path)
+
+    def check(self) -> None:
+        """See that the team directory is still the one that this process was started in.
+
+        Two looks at file attributes; for whoever is about to write there.
+
+        Raises:
+            Displaced: it is not.
+        """
+        if not stands_under(self._lock, self._path):
+            raise Displaced(self._path)
+
+
 def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> None:
     pause = _FIRST_PAUSE_SECONDS
-    while True:
-        try:
-            portalocker.lock(fd, _EXCLUSIVE)
-        except portalocker.AlreadyLocked:
-            # A blocking flock cannot be bounded in time without a signal or a thread. Holders
-            # keep it for microseconds, so a few short naps get the lock about as soon.
-            if time.monotonic() > deadline:
-                raise LockTimeout(path, timeout_seconds) from None
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        except portalocker.LockException as error:
-            raise StoreError(_no_locks(path)) from error
-        else:
-            return
+    while not _take(fd, path):
+        # A blocking flock cannot be bounded in time without a signal or a thread. Holders
+        # keep it for microseconds, so a few short naps get the lock about as soon.
+        if time.monotonic() > deadline:
+            raise LockTimeout(path, timeout_seconds)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-def _no_locks(path: Path) -> str:
-    return f"the file system of {path} has no working locks; put the team on a local disk"
+def _take(fd: int, path: Path) -> bool:
+    """Take a lock if it is free; returns whether it was."""
+    try:
+        portalocker.lock(fd, _EXCLUSIVE)
+    except portalocker.AlreadyLocked:
+        return False
+    except portalocker.LockException as error:
+        raise StoreError(
+            f"the file system of {path} has no working locks; put the team on a local disk"
+        ) from error
+    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.files import files
+from teamd.files import directories, files
 from teamd.files.os_errors import translate_os_errors
 from teamd.hints import addressed
 from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER
@@ -16,11 +16,47 @@ if TYPE_CHECKING:
 SETTINGS_FILE: Final = "team.toml"
 
 
+class _Place:
+    """What stands at the same place in every team directory."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, paths: TeamPaths, owner: type[TeamPaths]) -> Path:
+        return paths.root / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class TeamPaths:
     """The layout of one team directory."""
 
     root: Path
+
+    config = _Place("config.json")  # the roster
+    config_lock = _Place("config.lock")  # guards the roster's read-modify-write
+    ledger = _Place("ledger.jsonl")  # what model calls have taken, and may take
+    # Locked for as long as a supervisor lives; says which process it is.
+    supervisor = _Place("teamd.pid")
+    inboxes = _Place("inbox")  # the folder of all mail that is under way
+    transcripts = _Place("transcripts")  # the folder of the conversations
+    chat_history = _Place("chat.history")  # what the person has typed to the lead
+    # How much of the lead's conversation a person has been shown, in bytes.
+    chat_mark = _Place("chat.mark")
+    tasks = _Place("tasks")  # the folder of the board, one file a task
+    # Guards every change to the board; holds the last id that was given.
+    tasks_lock = _Place("tasks/board.lock")
+    replies = _Place("replies")  # the folder of the supervisor's answers, one file a request
+    requests = _Place("requests")  # the folder of questions that somebody answers, one file each
+    requests_lock = _Place("requests.lock")  # guards every question's read-modify-write
+    call_slots = _Place("calls")  # the folder of locks that bound the team's concurrent model calls
+    lives = _Place("lives")  # the folder of locks that keep two processes from being one teammate
+    # Locked while the person's mail is being shown, so that two do not show the same.
+    reading = _Place("inbox/reading.lock")
+    all_jobs = _Place("jobs")  # the folder of everybody's background jobs
+    subagents = _Place("subagents")  # the folder of the conversations of subagents
+    agents = _Place("agents")  # the folder of the team's role files
+    skills = _Place("skills")  # the folder of the team's skills
+    logs = _Place("logs")  # the folder of the logs
 
     @property
     def home(self) -> Path:
@@ -61,31 +97,6 @@ class TeamPaths:
         """The settings of the project."""
         return self.home / SETTINGS_FILE
 
-    @property
-    def config(self) -> Path:
-        """The roster."""
-        return self.root / "config.json"
-
-    @property
-    def config_lock(self) -> Path:
-        """Guards the roster's read-modify-write."""
-        return self.root / "config.lock"
-
-    @property
-    def ledger(self) -> Path:
-        """What model calls have taken, and may take."""
-        return self.root / "ledger.jsonl"
-
-    @property
-    def supervisor(self) -> Path:
-        """Locked for as long as a supervisor lives; says which process it is."""
-        return self.root / "teamd.pid"
-
-    @property
-    def inboxes(self) -> Path:
-        """The folder of all mail that is under way."""
-        return self.root / "inbox"
-
     def inbox(self, name: str) -> Path:
         """Undelivered messages of `name`."""
         return self.inboxes / f"{name}.jsonl"
@@ -101,11 +112,6 @@ class TeamPaths:
     def rejected(self, name: str) -> Path:
         """Lines of `name`'s inbox that were no message."""
         return self.inboxes / f"{name}.rejected.jsonl"
-
-    @property
-    def transcripts(self) -> Path:
-        """The folder of the conversations."""
-        return self.root / "transcripts"
 
     def transcript(self, name: str) -> Path:
         """The conversation of `name`."""
@@ -123,96 +129,21 @@ class TeamPaths:
         """What `name`'s model has said so far of a reply that is under way."""
         return self.transcripts / f"{name}.partial"
 
-    @property
-    def chat_history(self) -> Path:
-        """What the person has typed to the lead."""
-        return self.root / "chat.history"
-
-    @property
-    def chat_mark(self) -> Path:
-        """How much of the lead's conversation a person has been shown, in bytes."""
-        return self.root / "chat.mark"
-
-    @property
-    def tasks(self) -> Path:
-        """The folder of the board, one file a task."""
-        return self.root / "tasks"
-
     def task(self, task_id: str) -> Path:
         """One task of the board."""
         return self.tasks / f"{task_id}.json"
-
-    @property
-    def tasks_lock(self) -> Path:
-        """Guards every change to the board; holds the last id that was given."""
-        return self.tasks / "board.lock"
-
-    @property
-    def replies(self) -> Path:
-        """The folder of the supervisor's answers, one file a request."""
-        return self.root / "replies"
-
-    @property
-    def requests(self) -> Path:
-        """The folder of questions that somebody answers, one file each."""
-        return self.root / "requests"
 
     def request(self, question: str) -> Path:
         """A question and its answer."""
         return self.requests / f"{question}.json"
 
-    @property
-    def requests_lock(self) -> Path:
-        """Guards every question's read-modify-write."""
-        return self.root / "requests.lock"
-
-    @property
-    def call_slots(self) -> Path:
-        """The folder of locks that bound the team's concurrent model calls."""
-        return self.root / "calls"
-
-    @property
-    def lives(self) -> Path:
-        """The folder of locks that keep two processes from being one teammate."""
-        return self.root / "lives"
-
     def life(self, name: str) -> Path:
         """Locked by the process of `name` for as long as it lives."""
         return self.lives / f"{name}.lock"
 
-    @property
-    def reading(self) -> Path:
-        """Locked while the person's mail is being shown, so that two do not show the same."""
-        return self.inboxes / "reading.lock"
-
-    @property
-    def all_jobs(self) -> Path:
-        """The folder of everybody's background jobs."""
-        return self.root / "jobs"
-
     def jobs(self, name: str) -> Path:
         """The folder of `name`'s background jobs."""
         return self.all_jobs / name
-
-    @property
-    def subagents(self) -> Path:
-        """The folder of the conversations of subagents."""
-        return self.root / "subagents"
-
-    @property
-    def agents(self) -> Path:
-        """The folder of the team's role files."""
-        return self.root / "agents"
-
-    @property
-    def skills(self) -> Path:
-        """The folder of the team's skills."""
-        return self.root / "skills"
-
-    @property
-    def logs(self) -> Path:
-        """The folder of the logs."""
-        return self.root / "logs"
 
     def log(self, name: str) -> Path:
         """The log of a teammate, or of `teamd`."""
@@ -224,19 +155,11 @@ class TeamPaths:
         Raises:
             StoreError: the place belongs to another user, is read-only, full, …
         """
-        files.make_private_directory(self.root)
-        files.check_owner(self.root)
-        for folder in (
-            self.inboxes,
-            self.transcripts,
-            self.tasks,
-            self.replies,
-            self.requests,
-            self.call_slots,
-            self.lives,
-            self.logs,
-        ):
-            files.make_private_directory(folder)
+        directories.make_private_directory(self.root)
+        directories.check_owner(self.root)
+        kept = (self.inboxes, self.transcripts, self.tasks, self.replies, self.requests)
+        for folder in (*kept, self.call_slots, self.lives, self.logs):
+            directories.make_private_directory(folder)
         files.ignore(self.root)
         for name in (LEAD, USER):  # before a program of others makes them
             files.append(self.inbox(name), b"", durable=False)
@@ -249,7 +172,7 @@ class TeamPaths:
         program that knows nothing of ours, such as one that puts mail into an inbox.
         """
         for folder in (self.inboxes, self.transcripts, self.tasks, self.requests):
-            if files.is_directory(folder):
+            if directories.is_directory(folder):
                 with translate_os_errors(folder):
-                    files.sync_directory(folder)
-        files.sync_names(self.root)
+                    directories.sync_directory(folder)
+        directories.sync_names(self.root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NoTeamd, TeamError
@@ -97,8 +98,7 @@ def _sign(fd: int) -> None:
 
 def _named(paths: TeamPaths) -> Identity | None:
     """The process that the file names; a half-written or foreign file names nobody."""
-    try:
+    with suppress(ValueError, KeyError, TypeError, OverflowError, RecursionError):
         found = json.loads(files.read(paths.supervisor) or b"")
         return Identity(pid=int(found["pid"]), started=float(found["started"]))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None
+    return None

@@ -2,48 +2,216 @@
 
 What comes is a hint and never the truth: whoever waits looks again itself, and looks now and then
 without any hint, since file systems and queues can lose one.
+
+A queue stays with the folder that it was opened for, whatever comes to stand under the name. So
+what moves, removes or replaces the folder, or the one it is in, is watched for as well: the folder
+that stands there then is watched instead, and since nobody knows what was missed, a look has to
+tell. While there is none, there are no hints.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import sys
+from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from teamd.clocks import Deadline
-from teamd.files.folder_events import (
-    BLIND_SECONDS,
-    SLOW_SECONDS,
-    BlindWatch,
-    InotifyWatch,
-    KqueueWatch,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["BLIND_SECONDS", "SLOW_SECONDS", "Watch", "wait_for", "watch"]
-
 T = TypeVar("T")
 
+SLOW_SECONDS: Final = 30.0
+BLIND_SECONDS: Final = 0.5
+_FOLDERS: Final = frozenset({"", ".."})
 
-class Watch(Protocol):
+
+class Watch(ABC):
     """A watched folder: whichever stands under the name, also where another one takes its place."""
+
+    _standing: tuple[int, ...] | None = None  # which folder is watched
 
     @property
     def recheck_seconds(self) -> float:
         """How long to rely on hints alone; it changes where the folder comes and goes."""
+        return BLIND_SECONDS if self._standing is None else SLOW_SECONDS
 
+    @abstractmethod
     def fileno(self) -> int:
         """A descriptor that is readable when something changed."""
 
+    @abstractmethod
     def changed(self) -> set[str] | None:
         """The names that changed since the last call; `None` where only a look can tell."""
 
+    @abstractmethod
     def close(self) -> None:
         """Give the descriptors back."""
+
+
+class InotifyWatch(Watch):
+    """inotify(7): one queue for the folder, every file in it, and the folder above."""
+
+    def __init__(self, folder: Path) -> None:
+        from inotify_simple import INotify, flags  # noqa: PLC0415 -- 20 ms, only where one waits
+
+        self._folder = folder
+        self._in_folder = self._above = -1  # watch descriptors
+        self._files = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.DELETE
+        self._away = flags.MOVE_SELF | flags.DELETE_SELF
+        self._lost = self._away | flags.IGNORED | flags.UNMOUNT
+        self._overflow = flags.Q_OVERFLOW
+        self._inotify: Any = INotify(nonblocking=True)
+        try:
+            self._add()
+        except OSError:
+            self._inotify.close()
+            raise
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when something changed."""
+        return int(self._inotify.fileno())
+
+    def changed(self) -> set[str] | None:
+        """The names that changed; `None` where only a look can tell."""
+        events = list(self._inotify.read(timeout=0))
+        watched = (self._in_folder, self._above)
+        lost = any(event.mask & self._lost for event in events if event.wd in watched)
+        if lost or self._standing is None or self._standing != _standing(self._folder):
+            self._renew()
+            return None
+        if any(event.mask & self._overflow for event in events):
+            return None
+        return {event.name for event in events if event.wd == self._in_folder}
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self._inotify.close()
+
+    def _renew(self) -> None:
+        for watched in (self._in_folder, self._above):
+            with suppress(OSError):  # gone with its folder
+                self._inotify.rm_watch(watched)
+        self._inotify.read(timeout=0)  # each says that it is watched no more
+        self._standing = None
+        with suppress(OSError):  # nothing stands there now
+            self._add()
+
+    def _add(self) -> None:
+        standing = _standing(self._folder)  # first: what is replaced meanwhile is seen to differ
+        self._in_folder = self._inotify.add_watch(self._folder, self._files | self._away)
+        with suppress(OSError):  # one may go through a folder that one may not read
+            self._above = self._inotify.add_watch(self._folder.parent, self._away)
+        self._standing = standing
+
+
+class KqueueWatch(Watch):
+    """kqueue(2): a queue of events for the folder, each of its files, and the folder above."""
+
+    def __init__(self, folder: Path) -> None:
+        api: Any = select
+        self._kqueue: Any = api.kqueue()
+        self._folder = folder
+        self._names: dict[int, str] = {}
+        self._files = api.KQ_NOTE_WRITE | api.KQ_NOTE_EXTEND
+        self._away = api.KQ_NOTE_RENAME | api.KQ_NOTE_DELETE
+        try:
+            self._add()
+        except OSError:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when something changed."""
+        return int(self._kqueue.fileno())
+
+    def changed(self) -> set[str] | None:
+        """The names that changed; `None` where only a look can tell."""
+        events = self._kqueue.control([], 256, 0)
+        lost = any(
+            event.fflags & self._away for event in events if self._names[event.ident] in _FOLDERS
+        )
+        if lost or self._standing is None or self._standing != _standing(self._folder):
+            self._renew()
+            return None
+        names = {self._names[event.ident] for event in events}
+        for gone in {event.ident for event in events if event.fflags & self._away}:
+            del self._names[gone]
+            os.close(gone)  # another file may stand under the name, and is watched in a moment
+        if "" in names:
+            names |= self._add_files()
+            if names <= _FOLDERS:
+                return None
+        return names - _FOLDERS
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self._let_go()
+        self._kqueue.close()
+
+    def _renew(self) -> None:
+        self._let_go()
+        with suppress(OSError):  # nothing stands there now
+            self._add()
+
+    def _let_go(self) -> None:
+        self._standing = None
+        for fd in self._names:
+            os.close(fd)  # which takes it out of the queue
+        self._names = {}
+
+    def _add(self) -> None:
+        standing = _standing(self._folder)  # first: what is replaced meanwhile is seen to differ
+        self._open(self._folder, "", self._files | self._away)
+        with suppress(OSError):  # one may go through a folder that one may not read
+            self._open(self._folder.parent, "..", self._away)
+        self._add_files()
+        self._standing = standing
+
+    def _add_files(self) -> set[str]:
+        there = {entry.name for entry in os.scandir(self._folder)}
+        new = there - set(self._names.values())
+        for name in new:
+            with suppress(FileNotFoundError):
+                self._open(self._folder / name, name, self._files | self._away)
+        return new
+
+    def _open(self, path: Path, name: str, notes: int) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._names[fd] = name
+        api: Any = select
+        event = api.kevent(
+            fd,
+            filter=api.KQ_FILTER_VNODE,
+            flags=api.KQ_EV_ADD | api.KQ_EV_CLEAR,
+            fflags=notes,
+        )
+        self._kqueue.control([event], 0, 0)
+
+
+class BlindWatch(Watch):
+    """No hints at all: whoever waits looks twice a second."""
+
+    def __init__(self) -> None:
+        self._silent, self._writer = os.pipe()
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when something changed."""
+        return self._silent
+
+    def changed(self) -> set[str] | None:
+        """The names that changed; `None` where only a look can tell."""
+        return None
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        os.close(self._silent)
+        os.close(self._writer)
 
 
 def watch(folder: Path) -> Watch:
@@ -67,3 +235,11 @@ def wait_for(folder: Path, look: Callable[[], T | None], *, timeout_seconds: flo
             watching.changed()
     finally:
         watching.close()
+
+
+def _standing(folder: Path) -> tuple[int, ...] | None:
+    """Which folder stands under a name, and in which; `None` where there is none."""
+    with suppress(OSError):
+        found, above = folder.stat(), folder.parent.stat()
+        return found.st_dev, found.st_ino, above.st_dev, above.st_ino
+    return None

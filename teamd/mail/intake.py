@@ -15,7 +15,8 @@ next: without the marker the inbox would be taken again, without the file's name
 be lost, without the truncation, the file could be removed first and the marker would stand without
 its file. So there are four syncs, and none of them can be spared.
 
-Lines are copied as they stand: the lock is held for a moment only, however much there is.
+Lines are copied as they stand: the lock is held for a moment only, however much there is. Those
+that turn out to be no message are kept as they came, each once.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ import os
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from teamd.files import files
+from teamd.files import directories, files, locks
+from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
 from teamd.mail.spool import Position, first_position
 from teamd.messages import new_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from teamd.mail.dead_letters import DeadLetters
     from teamd.mail.spool import Spool
 
 
@@ -40,15 +42,14 @@ class Intake:
     """One owner's way in; all of it happens under the lock of the inbox, whose descriptor is `fd`.
 
     Args:
+        rejected: the file of lines that were no message.
         durable: whether each step waits for the disk itself.
     """
 
-    def __init__(
-        self, inbox: Path, spool: Spool, dead_letters: DeadLetters, *, durable: bool
-    ) -> None:
+    def __init__(self, inbox: Path, spool: Spool, rejected: Path, *, durable: bool) -> None:
         self._inbox = inbox
         self._spool = spool
-        self._dead_letters = dead_letters
+        self._rejected = rejected
         self._durable = durable
         self._truncated = ""  # a batch whose marker is gone, for ever
         self._named = ""  # a batch that another reader has named, and whose name is safe now
@@ -62,7 +63,7 @@ class Intake:
         if fresh is not None and before.batch != self._named:
             # Its reader was killed before step 3, maybe before the file's name was on the disk.
             if self._durable:
-                files.sync_directory(self._inbox.parent)
+                directories.sync_directory(self._inbox.parent)
             self._named = before.batch
         if fresh is not None and fresh == os.fstat(fd).st_size:
             self._truncate(fd)
@@ -71,7 +72,7 @@ class Intake:
             return before
         position = self._set_aside(fd, fresh or 0)
         if position is None:
-            self._spool.remove()
+            files.remove(self._spool.path)
         return position
 
     def advance(self, fd: int, position: Position, end: int, rejected: int) -> None:
@@ -81,7 +82,30 @@ class Intake:
                 Position(batch=position.batch, at=end, singly=position.singly, rejected=rejected)
             )
         else:
-            self._spool.remove()
+            files.remove(self._spool.path)
+
+    def reject(self, refused: Iterable[bytes], *, at: int) -> int:
+        """Have these lines stand in the file of rejected ones from an offset on, and none behind.
+
+        A reader that was killed may have put them there already: whoever comes after it begins
+        at the same offset, and they are there once.
+
+        Returns:
+            Where the next one goes.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
+        content = b"".join(line.rstrip(b"\n") + b"\n" for line in refused)
+        with locks.locked(self._rejected) as fd, translate_os_errors(self._rejected):
+            if self._durable and not os.fstat(fd).st_size:
+                directories.sync_directory(self._rejected.parent)
+            if os.fstat(fd).st_size > at:
+                os.ftruncate(fd, at)
+            files.write_at_end(fd, content)
+            if self._durable:
+                files.sync(fd)
+            return os.fstat(fd).st_size
 
     def _behind_marker(self, fd: int, batch: str) -> int | None:
         """Where the mail begins that came after a batch; `None` once that was truncated away."""
@@ -100,7 +124,7 @@ class Intake:
             if os.fstat(fd).st_size:  # blank ones, dead markers: nobody is to wake for them again
                 self._truncate(fd)
             return None
-        position = first_position(new_id(), rejected=self._dead_letters.size())
+        position = first_position(new_id(), rejected=files.size(self._rejected))
         end = os.fstat(fd).st_size
         files.write_at_end(fd, lines.marker(position.batch))
         if self._durable:

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage
-from teamd.files.os_errors import translate_os_errors
+from teamd.files import files
 from teamd.messages import MAX_MESSAGE_BYTES, Message
 
 if TYPE_CHECKING:
@@ -47,16 +47,10 @@ def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
 
 def count(path: Path, start: int = 0) -> int:
     """How many lines end behind an offset of a file; none where there is no such file."""
-    with translate_os_errors(path):
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
+    with files.opened(path) as fd:
+        if fd is None:
             return 0
-        try:
-            parts = read_raw(fd, start, os.fstat(fd).st_size)
-            return sum(part.count(b"\n") for part in parts)
-        finally:
-            os.close(fd)
+        return sum(part.count(b"\n") for part in read_raw(fd, start, os.fstat(fd).st_size))
 
 
 def behind_marker(fd: int, batch: str) -> int | None:

@@ -7,14 +7,13 @@ mail again, with the same ids. Lines that are no message are rejected on the way
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage, Unsynced
-from teamd.files import files, locks
+from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
-from teamd.mail import lines, poison
-from teamd.mail.dead_letters import DeadLetters
+from teamd.mail import lines
 from teamd.mail.intake import Intake
 from teamd.mail.spool import NO_LIMIT, Spool
 from teamd.messages import MAX_MESSAGE_BYTES, Message
@@ -46,10 +45,11 @@ class Batch:
 EMPTY: Final = Batch("", ())
 
 
+@dataclass(eq=False)
 class Mailbox:
     """The mail of one member.
 
-    Args:
+    Attributes:
         paths: the team.
         owner: whose mail it is.
         durable: whether `put` and `take` wait for the disk itself.
@@ -60,36 +60,30 @@ class Mailbox:
         check: called before anything is taken; what it raises forbids it.
     """
 
-    def __init__(
-        self,
-        paths: TeamPaths,
-        owner: str,
-        *,
-        durable: bool = True,
-        max_bytes: int = MAX_MESSAGE_BYTES,
-        patience_seconds: float = locks.TIMEOUT_SECONDS,
-        granted: Callable[[], int] | None = None,
-        tell: Callable[[str], None] | None = None,
-        check: Callable[[], None] | None = None,
-    ) -> None:
-        self.owner = owner
-        self._inbox = paths.inbox(owner)
-        self._spool = Spool(paths.taken(owner), owner, max_bytes, granted)
-        self._dead_letters = DeadLetters(paths.rejected(owner), durable=durable)
-        self._intake = Intake(self._inbox, self._spool, self._dead_letters, durable=durable)
-        self._durable = durable
-        self._patience_seconds = patience_seconds
-        self._max_bytes = max_bytes
-        self._tell = tell
-        self._check = check
+    paths: TeamPaths
+    owner: str
+    _: KW_ONLY
+    durable: bool = True
+    max_bytes: int = MAX_MESSAGE_BYTES
+    patience_seconds: float = locks.TIMEOUT_SECONDS
+    granted: Callable[[], int] | None = None
+    tell: Callable[[str], None] | None = None
+    check: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._inbox = self.paths.inbox(self.owner)
+        self._rejected = self.paths.rejected(self.owner)
+        taken = self.paths.taken(self.owner)
+        self._spool = Spool(taken, self.owner, self.max_bytes, self.granted)
+        self._intake = Intake(self._inbox, self._spool, self._rejected, durable=self.durable)
         self._in_hand = ("", 0)  # the delivery that this reader has taken: batch and offset
 
     def create(self) -> None:
         """Make the inbox; its name is safe then, whoever made it first."""
         files.append(self._inbox, b"", durable=False)
-        if self._durable:
+        if self.durable:
             with translate_os_errors(self._inbox):
-                files.sync_directory(self._inbox.parent)
+                directories.sync_directory(self._inbox.parent)
 
     def put(self, *messages: Message) -> None:
         """Append messages, all or none; they are safe when this returns.
@@ -101,17 +95,17 @@ class Mailbox:
         """
         encoded = [message.encode() for message in messages]
         for line in encoded:
-            if len(line) > self._max_bytes:
+            if len(line) > self.max_bytes:
                 raise NotAMessage(
-                    f"a message of {len(line)} bytes is over the limit of {self._max_bytes}; "
+                    f"a message of {len(line)} bytes is over the limit of {self.max_bytes}; "
                     "put the text into a file and send its path"
                 )
         try:
             files.append(
                 self._inbox,
                 b"".join(encoded),
-                durable=self._durable,
-                patience_seconds=self._patience_seconds,
+                durable=self.durable,
+                patience_seconds=self.patience_seconds,
             )
         except Unsynced as error:
             ids = [message.id for message in messages]
@@ -119,8 +113,8 @@ class Mailbox:
 
     def take(self, limit: BatchLimit = NO_LIMIT) -> Batch:
         """Take mail; the same again until it is `done`, and what follows only after that."""
-        if self._check is not None:
-            self._check()
+        if self.check is not None:
+            self.check()
         while True:  # each round gets on; the lock is free in between
             with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
                 position = self._intake.current(fd)
@@ -146,7 +140,7 @@ class Mailbox:
             before = self._spool.position()
             old = [] if before is None else list(self._spool.messages(before, most))
             start = 0 if before is None else lines.behind_marker(fd, before.batch) or 0
-            for line in lines.read(fd, start, max(self._max_bytes, MAX_MESSAGE_BYTES)):
+            for line in lines.read(fd, start, max(self.max_bytes, MAX_MESSAGE_BYTES)):
                 if most is not None and len(old) + len(fresh) >= most:
                     break
                 fresh.append(line)
@@ -190,27 +184,27 @@ class Mailbox:
 
     def rejected(self) -> int:
         """How many lines were no message so far."""
-        return self._dead_letters.count()
+        return lines.count(self._rejected)
 
     def _delivery(self, fd: int, position: Position, limit: BatchLimit) -> Batch:
         """What is delivered next; empty where there was nothing but lines that are no message."""
         again = self._in_hand == (position.batch, position.at)
         if limit.wary and not again:
-            position = poison.note_reader(self._spool, position, limit)
-        if poison.is_alone(position):
+            position = self._spool.note_reader(position, limit)
+        if position.alone:
             limit = replace(limit, messages=1)
         found = self._spool.find(position, limit)
         refused = found.refused
-        guilty = poison.verdict(position) if limit.wary else None
+        guilty = position.verdict if limit.wary else None
         if guilty and found.messages:
             refused += ((found.messages[0].encode(), guilty),)
             found = replace(found, messages=())
         rejected = position.rejected
         if refused:
-            rejected = self._dead_letters.put((line for line, _ in refused), at=rejected)
-            if self._tell is not None and not again:
+            rejected = self._intake.reject((line for line, _ in refused), at=rejected)
+            if self.tell is not None and not again:
                 for _, why in refused:
-                    self._tell(why)
+                    self.tell(why)
         if not found.messages:
             self._intake.advance(fd, position, found.end, rejected)
             return EMPTY

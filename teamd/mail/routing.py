@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import BadName, UnknownTeam, UnknownTeammate
@@ -15,6 +15,7 @@ from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
+    from teamd.team.roster import Team
 
 _NOTICE_SECONDS: Final = 0.5
 _WARNINGS = {
@@ -37,29 +38,22 @@ class Sent:
     warning: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Post:
     """Sends mail from the members of one team to others, of this and of other teams.
 
-    Args:
+    Attributes:
         paths: the senders' team.
         durable: whether mail is on disk when a call returns.
         max_bytes: of one message.
         patience_seconds: how long to wait for the lock of an inbox.
     """
 
-    def __init__(
-        self,
-        paths: TeamPaths,
-        *,
-        durable: bool,
-        max_bytes: int,
-        patience_seconds: float = locks.TIMEOUT_SECONDS,
-    ) -> None:
-        self.paths = paths
-        self._roster = Roster(paths)
-        self._durable = durable
-        self._max_bytes = max_bytes
-        self._patience_seconds = patience_seconds
+    paths: TeamPaths
+    _: KW_ONLY
+    durable: bool
+    max_bytes: int
+    patience_seconds: float = locks.TIMEOUT_SECONDS
 
     def send(self, message: Message) -> Sent:
         """Put a message into its receiver's inbox.
@@ -75,7 +69,7 @@ class Post:
         to = sent.to.partition("@")[0]
         sender = message.sender
         if there is not self and "@" not in sender:
-            sender = f"{sender}@{self._roster.read().name}"
+            sender = f"{sender}@{self._team().name}"
         # The last that can fail: whoever is told of a failure sends it again.
         there.mailbox(to).put(replace(message, sender=sender, to=to))
         return sent
@@ -88,13 +82,8 @@ class Post:
         Raises:
             TeamError: as for `send`.
         """
-        own = Post(
-            self.paths,
-            durable=self._durable,
-            max_bytes=max(self._max_bytes, MAX_MESSAGE_BYTES),
-            patience_seconds=_NOTICE_SECONDS,
-        )
-        return own.send(message)
+        longest = max(self.max_bytes, MAX_MESSAGE_BYTES)
+        return replace(self, max_bytes=longest, patience_seconds=_NOTICE_SECONDS).send(message)
 
     def at(self, address: str) -> tuple[Post, str]:
         """The post of the receiver's team, and the receiver's name there.
@@ -104,7 +93,7 @@ class Post:
             BadName: it names another machine.
         """
         name, at, place = address.partition("@")
-        if not at or place.lower() == self._roster.read().name.lower():
+        if not at or place.lower() == self._team().name.lower():
             return self, name
         if "@" in place:
             raise BadName(address, "mail to other machines is not built yet; name a team of this")
@@ -114,13 +103,7 @@ class Post:
         )
         if there is None:
             raise UnknownTeam(place, teams)
-        post = Post(
-            finish(there),
-            durable=self._durable,
-            max_bytes=self._max_bytes,
-            patience_seconds=self._patience_seconds,
-        )
-        return post, name
+        return replace(self, paths=finish(there)), name
 
     def address(self, address: str) -> str:
         """The name as it is written in the roster; with its team, where that is another one."""
@@ -128,7 +111,7 @@ class Post:
 
     def above(self, name: str) -> str:
         """The address to which a member of this team reports, see `Team.above`."""
-        address = self._roster.read().above(name)
+        address = self._team().above(name)
         try:
             return self.address(address) if "@" in address else address
         except (BadName, UnknownTeam, UnknownTeammate):
@@ -138,7 +121,7 @@ class Post:
         """Send to every member but the sender and those that are shut down."""
         receivers = [
             member
-            for member in self._roster.read().members
+            for member in self._team().members
             if member.status is not Status.SHUTDOWN
             and member.name.lower() != message.sender.lower()
         ]
@@ -148,7 +131,7 @@ class Post:
 
     def person(self) -> str:
         """The name of the person's inbox: `lead`, or `user` while there is an agent that leads."""
-        return self._roster.read().person
+        return self._team().person
 
     def persons(self) -> list[Mailbox]:
         """The person's inboxes, the one for what comes now last.
@@ -186,15 +169,18 @@ class Post:
         return Mailbox(
             self.paths,
             name,
-            durable=self._durable,
-            max_bytes=self._max_bytes,
-            patience_seconds=self._patience_seconds,
+            durable=self.durable,
+            max_bytes=self.max_bytes,
+            patience_seconds=self.patience_seconds,
             granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
         )
 
+    def _team(self) -> Team:
+        return Roster(self.paths).read()
+
     def receiver(self, name: str) -> tuple[str, str | None]:
         """The name as it is written in the roster, and a warning if its bearer does not read."""
-        team = self._roster.read()
+        team = self._team()
         if name.lower() == USER or (name.lower() == LEAD and team.person == LEAD):
             return team.person, None
         if name.lower() in (TEAMD, ALL):

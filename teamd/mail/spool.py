@@ -3,14 +3,19 @@
 The file's first line is a header of fixed width, see `Position`; the lines of the inbox follow as
 they came. The header is changed in place once a delivery stands where it belongs. A message that
 came without id has one that follows from its batch and its place, the same at every reading.
+
+The position also tells which message may have ended its readers, and when that is certain. Readers
+end for many reasons: most of them are outside, and no message's fault. So what two of them ended
+with in hand, in whatever way, is only delivered singly from then on. Whoever reaps a process knows
+whether it crashed by itself, and says so (`Mailbox.blame`): two such crashes with one and the same
+message alone in hand convict it.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +40,8 @@ _HEADER: Final = re.compile(
 _LONGEST_HEADER: Final = 1 << 12
 _MOST_REFUSED: Final = 1000  # lines that are no message, in one reading
 _MOST_REFUSED_BYTES: Final = 1 << 22
+_SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
+_CONVICTED_AFTER: Final = 2  # readers that crashed by themselves with this one message in hand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +64,18 @@ class Position:
     holder: int = 0
     crashes: int = 0
     rejected: int = 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether the next message is delivered without others."""
+        return self.at < self.singly
+
+    @property
+    def verdict(self) -> str | None:
+        """Why the next message is rejected, if it is."""
+        if not self.alone or self.crashes < _CONVICTED_AFTER:
+            return None
+        return f"{self.crashes} processes crashed with this message in hand"
 
     def header(self) -> bytes:
         """The file's first line."""
@@ -106,29 +125,23 @@ class Found:
     end: int
 
 
+@dataclass(slots=True)
 class Spool:
     """One reader's file of taken mail; its inbox's lock guards it."""
 
-    def __init__(
-        self,
-        path: Path,
-        owner: str,
-        max_bytes: int = MAX_MESSAGE_BYTES,
-        granted: Callable[[], int] | None = None,
-    ) -> None:
-        self.path = path
-        self._owner = owner
-        self._max_bytes = max_bytes
-        self._granted = granted
+    path: Path
+    owner: str
+    max_bytes: int = MAX_MESSAGE_BYTES
+    granted: Callable[[], int] | None = None
 
     def position(self) -> Position | None:
         """Where to go on, `None` where there is no such file."""
-        with self._opened() as fd:
+        with files.opened(self.path) as fd:
             return None if fd is None else self._header(fd)
 
     def size(self) -> int:
         """Behind the last line."""
-        with self._opened() as fd:
+        with files.opened(self.path) as fd:
             return 0 if fd is None else os.fstat(fd).st_size
 
     def find(self, position: Position, limit: BatchLimit = NO_LIMIT) -> Found:
@@ -159,8 +172,7 @@ class Spool:
 
     def messages(self, position: Position, most: int | None = None) -> Iterator[Message]:
         """The messages from a position on, no more than so many; nothing is said of the rest."""
-        lines_left = islice(self._lines(position), most)
-        for at, line in lines_left:
+        for at, line in islice(self._lines(position), most):
             found = self._sort(line, at, position)
             if isinstance(found, Message):
                 yield found
@@ -179,45 +191,40 @@ class Spool:
             finally:
                 os.close(fd)
 
-    def remove(self) -> None:
-        """Forget everything."""
-        files.remove(self.path)
+    def note_reader(self, position: Position, limit: BatchLimit) -> Position:
+        """Count the readers that ended with this delivery in hand; note who has it now."""
+        if position.holder:
+            position = replace(position, tries=position.tries + 1)
+        if position.tries >= _SINGLY_AFTER and not position.alone:
+            whole = self.find(position, limit)
+            # From now on a crash tells which message it was: those before do not.
+            position = replace(position, singly=whole.end, crashes=0)
+        position = replace(position, holder=os.getpid())
+        self.move(position)
+        return position
 
     def _lines(self, position: Position) -> Iterator[tuple[int, bytes]]:
-        with self._opened() as fd:
+        with files.opened(self.path) as fd:
             if fd is not None:
                 at = position.at
-                for line in lines.read(fd, at, max(self._max_bytes, MAX_MESSAGE_BYTES)):
+                for line in lines.read(fd, at, max(self.max_bytes, MAX_MESSAGE_BYTES)):
                     yield at, line
                     at += len(line)
 
     def limit(self, line: bytes) -> int:
         """How long a line may be; who sent it was told that it is safe, by the settings of then."""
-        if len(line) > self._max_bytes and self._granted is not None:
-            self._max_bytes = max(self._max_bytes, self._granted())
-        return self._max_bytes
+        if len(line) > self.max_bytes and self.granted is not None:
+            self.max_bytes = max(self.max_bytes, self.granted())
+        return self.max_bytes
 
     def _sort(self, line: bytes, at: int, position: Position) -> Message | str | None:
         return lines.sort(
             line,
-            to=self._owner,
+            to=self.owner,
             max_bytes=self.limit(line),
             nameless=f"{position.batch}-{at}",
             undated=moment_of(position.batch),
         )
-
-    @contextmanager
-    def _opened(self) -> Iterator[int | None]:
-        with translate_os_errors(self.path):
-            try:
-                fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                yield None
-                return
-            try:
-                yield fd
-            finally:
-                os.close(fd)
 
     def _header(self, fd: int) -> Position:
         line, _, _ = os.pread(fd, _LONGEST_HEADER, 0).partition(b"\n")

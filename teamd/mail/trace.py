@@ -102,7 +102,7 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
 
     So what moves meanwhile is seen twice at most; how far it has come by then is what counts.
     """
-    ways: dict[tuple[Any, ...], Way] = {}
+    ways: dict[tuple[str, ...], Way] = {}
     inbox, taken = _lines(paths.inbox(name)), _lines(paths.taken(name))
     batch = str((parse(taken[0]) or {}).get("batch")) if taken else ""
     for places in (
@@ -111,15 +111,13 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
         *(_delivered(path, name) for path in paths.delivered(name)),
         _lying(paths.rejected(name), _lines(paths.rejected(name)), Stage.REJECTED),
     ):
-        here: dict[tuple[Any, ...], Way] = {}
+        here: dict[tuple[str, ...], Way] = {}
         for mail, facts in places:
-            key = (mail.id, mail.sender, mail.content)
-            if mail.id and mail.id.startswith(begun):
-                here.setdefault(key, _way(mail, name, facts))  # a repeated send comes behind
-        for key, way in here.items():
-            # A rejected one that was sent again is under way again, and what counts is that.
-            if way.stage is not Stage.REJECTED or key not in ways:
-                ways[key] = way
+            if mail.id and mail.id.startswith(begun):  # a repeated send comes behind
+                here.setdefault((mail.id, mail.sender, mail.content), _way(mail, name, facts))
+        # A rejected one that was sent again is under way again, and what counts is that.
+        rejected = {key for key, way in here.items() if way.stage is Stage.REJECTED}
+        ways |= {key: way for key, way in here.items() if key not in rejected & ways.keys()}
     return list(ways.values())
 
 
@@ -144,25 +142,13 @@ def _lying(path: Path, lines: list[bytes], stage: Stage, **facts: Any) -> Found:
 
 def _delivered(path: Path, to: str) -> Found:
     for record in Transcript(path).records():
-        if not isinstance(record, Delivered):
-            continue
-        facts = {
-            "file": str(path),
-            "stage": Stage.DELIVERED,
-            "taken": record.taken,
-            "delivered": record.time or None,
-        }
-        for mail in record.messages:
-            if mail.to in ("", to):  # the person is `lead` at times and `user` at others
-                yield mail, facts
+        if isinstance(record, Delivered):
+            moments = {"taken": record.taken, "delivered": record.time or None}
+            for mail in record.messages:
+                if mail.to in ("", to):  # the person is `lead` at times and `user` at others
+                    yield mail, {"file": str(path), "stage": Stage.DELIVERED, **moments}
 
 
 def _way(mail: Message, to: str, facts: dict[str, Any]) -> Way:
-    return Way(
-        id=mail.id,
-        type=mail.type,
-        sender=mail.sender,
-        to=to,
-        sent=float(mail.timestamp) if is_moment(mail.timestamp) else None,
-        **facts,
-    )
+    sent = float(mail.timestamp) if is_moment(mail.timestamp) else None
+    return Way(id=mail.id, type=mail.type, sender=mail.sender, to=to, sent=sent, **facts)

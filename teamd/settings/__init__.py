@@ -1,33 +1,8 @@
-"""What a person sets in `team.toml`: each key is declared once, in `declared`."""
+"""What a person sets in `team.toml`: each key is declared once, in `schema`."""
 
 from __future__ import annotations
 
-from teamd.settings.diff import changes
 from teamd.settings.load import load, parse, read_file
-from teamd.settings.schema import (
-    Limits,
-    Mail,
-    Model,
-    Price,
-    Settings,
-    Supervision,
-    Team,
-    Teammate,
-    Tools,
-)
+from teamd.settings.schema import Settings, Teammate, changes
 
-__all__ = [
-    "Limits",
-    "Mail",
-    "Model",
-    "Price",
-    "Settings",
-    "Supervision",
-    "Team",
-    "Teammate",
-    "Tools",
-    "changes",
-    "load",
-    "parse",
-    "read_file",
-]
+__all__ = ["Settings", "Teammate", "changes", "load", "parse", "read_file"]

@@ -1,28 +1,38 @@
-"""The kinds of values that a setting can have: each checks one and says what it must be."""
+"""The kinds of values that a setting can have: each checks one and says what it must be.
+
+Sentences show keys and values as their reader sees them: short, on one line, harmless.
+"""
 
 from __future__ import annotations
 
 import re
 import stat
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import BadName
 from teamd.messages import NAME, check_name
-from teamd.settings.words import bare, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable
 
 MAX_WHOLE: Final = 2**31 - 1
 MAX_TOKENS: Final = 10**15
 MAX_USD: Final = 1_000_000_000
 MAX_SECONDS: Final = 1_000_000  # eleven days; the clocks of select(2) and poll(2) end at 24
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
+HTTP_ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2: token
 HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")  # RFC 9110, 5.5, ASCII only
+BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SHOWN_CHARACTERS: Final = 60
+SHOWN_NUMBER: Final = 10**18
+_NAME_WORDS: Final = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
+_HEADERS_WORDS: Final = "a table of headers, each one line of ASCII text"
+_VARIABLES_WORDS: Final = 'a list of names of environment variables, such as ["PATH"]'
 
 
 class Wrong(Exception):
@@ -32,10 +42,19 @@ class Wrong(Exception):
     """
 
 
-class Kind(Protocol):
-    """What a value must be; `words` follow `must be`."""
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a value must be.
+
+    Attributes:
+        words: follow `must be`.
+        fits: whether a value can stand; it may raise `Wrong` itself, to say more.
+        make: turns one that fits into what the program uses; a path is relative to a folder.
+    """
 
     words: str
+    fits: Callable[[Any], bool]
+    make: Callable[[Any, Path], Any] = lambda value, _: value
 
     def read(self, value: Any, folder: Path) -> Any:
         """Return the value as the program uses it; a path is relative to `folder`.
@@ -43,217 +62,171 @@ class Kind(Protocol):
         Raises:
             Wrong: it is not of this kind.
         """
-
-
-class Flag:
-    """Yes or no."""
-
-    words = "true or false"
-
-    def read(self, value: Any, folder: Path) -> bool:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, bool):
+        if not self.fits(value):
             raise Wrong
-        return value
+        return self.make(value, folder)
 
 
-class Whole:
-    """A whole number; true and false are none."""
-
-    words = "a whole number of at least 1"
-
-    def read(self, value: Any, folder: Path) -> int:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise Wrong
-        if value > MAX_WHOLE:
-            raise Wrong(f"must be a whole number of at most {MAX_WHOLE}")
-        return value
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-class Tokens:
-    """A number of tokens, and 0 for no limit; over a year they are more than `Whole` takes."""
-
-    words = f"a whole number from 0, for no limit, to {MAX_TOKENS}"
-
-    def read(self, value: Any, folder: Path) -> int:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_TOKENS:
-            raise Wrong
-        return value
+def _is_number(value: Any) -> bool:
+    return _is_integer(value) or isinstance(value, float)
 
 
-class Rate:
-    """A price in USD."""
-
-    words = f"a number of USD from 0 to {MAX_USD}"
-
-    def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
-        """Return it as a float."""
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise Wrong
-        if not 0 <= value <= MAX_USD:  # so it is a number, and finite
-            raise Wrong
-        return float(value)
+def _is_whole(value: Any) -> bool:
+    if _is_integer(value) and value > MAX_WHOLE:
+        raise Wrong(f"must be a whole number of at most {MAX_WHOLE}")
+    return _is_integer(value) and value >= 1
 
 
-class Usd(Rate):
-    """A sum of money, and 0 for no limit."""
-
-    words = f"a number of USD from 0, for no limit, to {MAX_USD}"
-
-
-class Seconds:
-    """A time that something may take, whole or not; 0 where that switches something off."""
-
-    def __init__(self, *, zero: bool = False) -> None:
-        self._zero = zero
-        least = "of at least" if zero else "above"
-        self.words = f"a number of seconds {least} 0 and up to {MAX_SECONDS}"
-
-    def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
-        """Return it as a float."""
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise Wrong
-        if not 0 <= value <= MAX_SECONDS or (value == 0 and not self._zero):
-            raise Wrong
-        return float(value)
+def _number(words: str, fits: Callable[[float], bool]) -> Kind:
+    """A kind of numbers, whole or not; what is not finite fits nothing."""
+    return Kind(
+        words, lambda value: _is_number(value) and fits(value), lambda value, _: float(value)
+    )
 
 
-class Share:
-    """A part of a whole."""
-
-    words = "a number above 0 and up to 1"
-
-    def read(self, value: Any, folder: Path) -> float:  # noqa: ARG002 -- a kind's signature
-        """Return it as a float."""
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise Wrong
-        if not 0 < value <= 1:
-            raise Wrong
-        return float(value)
+def _is_text(value: Any) -> bool:
+    if not isinstance(value, str) or not value.strip():
+        return False
+    if "\0" in value:
+        raise Wrong("must not hold a NUL character; leave it out")
+    return True
 
 
-class Text:
-    """Words, not empty and not only white space."""
-
-    words = "non-empty text"
-
-    def read(self, value: Any, folder: Path) -> str:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, str) or not value.strip():
-            raise Wrong
-        if "\0" in value:
-            raise Wrong("must not hold a NUL character; leave it out")
-        return value
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
-class Choice:
-    """One of a few words."""
-
-    def __init__(self, *choices: str) -> None:
-        self._choices = choices
-        self.words = " or ".join(f'"{choice}"' for choice in choices)
-
-    def read(self, value: Any, folder: Path) -> str:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, str) or value not in self._choices:
-            raise Wrong
-        return value
+def _is_teammate_name(value: Any) -> bool:
+    try:
+        return _is_name(value) and bool(check_name(value))
+    except BadName as bad:
+        raise Wrong(f"is refused: {bad}") from bad
 
 
-class Name:
-    """A name by the rule for names; a teammate's is not a reserved one."""
-
-    words = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
-
-    def __init__(self, *, of_teammate: bool) -> None:
-        self._of_teammate = of_teammate
-
-    def read(self, value: Any, folder: Path) -> str:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, str) or not NAME.fullmatch(value):
-            raise Wrong
-        if self._of_teammate:
-            try:
-                check_name(value)
-            except BadName as bad:
-                raise Wrong(f"is refused: {bad}") from bad
-        return value
+def _is_address(value: Any) -> bool:
+    if not isinstance(value, str) or not HTTP_ADDRESS.fullmatch(value):
+        return False
+    if value.rstrip("/").endswith("/v1"):
+        raise Wrong("must not end in /v1, which is added to it; leave /v1 out")
+    return True
 
 
-class Address:
-    """Where a server of the Messages API listens."""
-
-    words = "an address that begins with http:// or https://"
-
-    def read(self, value: Any, folder: Path) -> str:  # noqa: ARG002 -- a kind's signature
-        """Return it as it is."""
-        if not isinstance(value, str) or not ADDRESS.fullmatch(value):
-            raise Wrong
-        if value.rstrip("/").endswith("/v1"):
-            raise Wrong("must not end in /v1, which is added to it; leave /v1 out")
-        return value
+def _are_headers(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    for name, line in value.items():
+        if not HEADER_NAME.fullmatch(name):
+            raise Wrong(f"must be {_HEADERS_WORDS}; {bare(name)} cannot be a header's name")
+        if not isinstance(line, str) or not HEADER_VALUE.fullmatch(line):
+            raise Wrong(f"must be {_HEADERS_WORDS}; that of {bare(name)} is not")
+    return True
 
 
-class Headers:
-    """Lines that go with every request of HTTP."""
-
-    words = "a table of headers, each one line of ASCII text"
-
-    def read(self, value: Any, folder: Path) -> Mapping[str, str]:  # noqa: ARG002 -- a kind's
-        """Return a read-only copy."""
-        if not isinstance(value, dict):
-            raise Wrong
-        for name, line in value.items():
-            if not HEADER_NAME.fullmatch(name):
-                raise Wrong(f"must be {self.words}; {bare(name)} cannot be a header's name")
-            if not isinstance(line, str) or not HEADER_VALUE.fullmatch(line):
-                raise Wrong(f"must be {self.words}; that of {bare(name)} is not")
-        return MappingProxyType(dict(value))
+def _are_variables(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    if not all(isinstance(name, str) and VARIABLE.fullmatch(name) for name in value):
+        raise Wrong(f"must be {_VARIABLES_WORDS}; one of them is no such name")
+    return True
 
 
-class Variables:
-    """Names of environment variables."""
+FLAG: Final = Kind("true or false", lambda value: isinstance(value, bool))
+WHOLE: Final = Kind("a whole number of at least 1", _is_whole)
+# Over a year they are more than `WHOLE` takes.
+TOKENS: Final = Kind(
+    f"a whole number from 0, for no limit, to {MAX_TOKENS}",
+    lambda value: _is_integer(value) and 0 <= value <= MAX_TOKENS,
+)
+RATE: Final = _number(f"a number of USD from 0 to {MAX_USD}", lambda usd: 0 <= usd <= MAX_USD)
+USD: Final = _number(
+    f"a number of USD from 0, for no limit, to {MAX_USD}", lambda usd: 0 <= usd <= MAX_USD
+)
+SECONDS: Final = _number(
+    f"a number of seconds above 0 and up to {MAX_SECONDS}",
+    lambda seconds: 0 < seconds <= MAX_SECONDS,
+)
+# 0 where that switches something off.
+SECONDS_OR_ZERO: Final = _number(
+    f"a number of seconds of at least 0 and up to {MAX_SECONDS}",
+    lambda seconds: 0 <= seconds <= MAX_SECONDS,
+)
+SHARE: Final = _number("a number above 0 and up to 1", lambda share: 0 < share <= 1)
+TEXT: Final = Kind("non-empty text", _is_text)
+DURABILITY: Final = Kind('"disk" or "os"', lambda value: value in ("disk", "os"))
+TEAM_NAME: Final = Kind(_NAME_WORDS, _is_name)
+TEAMMATE_NAME: Final = Kind(_NAME_WORDS, _is_teammate_name)
+ADDRESS: Final = Kind("an address that begins with http:// or https://", _is_address)
+HEADERS: Final = Kind(_HEADERS_WORDS, _are_headers, lambda value, _: MappingProxyType(dict(value)))
+VARIABLES: Final = Kind(_VARIABLES_WORDS, _are_variables, lambda value, _: tuple(value))
 
-    words = 'a list of names of environment variables, such as ["PATH"]'
 
-    def read(self, value: Any, folder: Path) -> tuple[str, ...]:  # noqa: ARG002 -- a kind's
-        """Return them in their order."""
-        if not isinstance(value, list):
-            raise Wrong
-        for name in value:
-            if not isinstance(name, str) or not VARIABLE.fullmatch(name):
-                raise Wrong(f"must be {self.words}; one of them is no such name")
-        return tuple(value)
+def _existing(noun: str, is_one: Callable[[int], bool]) -> Kind:
+    """A folder or a file that is there, as an absolute path without links."""
 
-
-class Existing:
-    """A folder or a file that is there."""
-
-    def __init__(self, *, folder: bool) -> None:
-        self._folder = folder
-        self._noun = "folder" if folder else "file"
-        self.words = f"the path of a {self._noun}"
-
-    def read(self, value: Any, folder: Path) -> Path:
-        """Return it as an absolute path without links."""
-        if not isinstance(value, str | Path) or not str(value).strip():
-            raise Wrong
+    def resolved(value: Any, folder: Path) -> Path:
         try:
-            path = (folder / value).resolve()
-            there = self._stands_at(path)
+            path: Path = (folder / value).resolve()
+            there = False
+            with suppress(FileNotFoundError, NotADirectoryError):
+                there = is_one(path.stat().st_mode)
         except (OSError, ValueError, RuntimeError) as error:  # too long; a NUL; links in a circle
             raise Wrong from error
         if not there:
             where = printable(str(path))
-            raise Wrong(f"names no {self._noun}: {where} is not there; make it or name another")
+            raise Wrong(f"names no {noun}: {where} is not there; make it or name another")
         return path
 
-    def _stands_at(self, path: Path) -> bool:
-        """Whether it is there; a path that cannot be one, such as links in a circle, raises."""
-        try:
-            mode = path.stat().st_mode
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return stat.S_ISDIR(mode) if self._folder else stat.S_ISREG(mode)
+    return Kind(
+        f"the path of a {noun}",
+        lambda value: isinstance(value, str | Path) and bool(str(value).strip()),
+        resolved,
+    )
+
+
+FOLDER: Final = _existing("folder", stat.S_ISDIR)
+FILE: Final = _existing("file", stat.S_ISREG)
+
+
+def quoted(text: str) -> str:
+    """The text in double quotes, cut after 60 characters, what a terminal obeys escaped."""
+    cut = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+    escaped = cut.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{printable(escaped)}"'
+
+
+def printable(text: str) -> str:
+    """The text on one line, with nothing in it that a terminal obeys."""
+    return "".join(
+        character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
+    )
+
+
+def bare(key: str) -> str:
+    """A key as it stands in a file."""
+    return key if BARE_KEY.fullmatch(key) else quoted(key)
+
+
+def shown(value: object) -> str:
+    """A value of TOML in a few words."""
+    match value:
+        case str():
+            return quoted(value)
+        case bool():
+            return str(value).lower()
+        case int() if abs(value) >= SHOWN_NUMBER:  # Python may refuse to spell it
+            return "a number of that size"
+        case int() | float():
+            return str(value)
+    nouns: dict[type, str] = {list: "a list", dict: "a table"}
+    return nouns.get(type(value), "a date or a time")
+
+
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """The known key that was probably meant."""
+    import difflib  # noqa: PLC0415 -- 3 ms that only a mistake pays
+
+    return next(iter(difflib.get_close_matches(key[:SHOWN_CHARACTERS], known, n=1)), None)

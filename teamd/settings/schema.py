@@ -2,46 +2,65 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from teamd.messages import MAX_MESSAGE_BYTES
-from teamd.settings.keys import key
-from teamd.settings.kinds import (
-    Address,
-    Choice,
-    Existing,
-    Flag,
-    Headers,
-    Name,
-    Rate,
-    Seconds,
-    Share,
-    Text,
-    Tokens,
-    Usd,
-    Variables,
-    Whole,
-)
+from teamd.settings import kinds
+from teamd.settings.kinds import FLAG, SECONDS, TEXT, WHOLE, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What stands behind a setting's name.
+
+    Attributes:
+        kind: checks a value, and says what it must be.
+        words: what it is for, as `team.toml` explains it.
+        example: a value to show where there is no default.
+    """
+
+    kind: Kind
+    words: str
+    example: str | None = None
+
+
+def key(kind: Kind, words: str, example: str | None = None) -> dict[str, Key]:
+    """The metadata of a dataclass field that is a setting."""
+    return {"key": Key(kind=kind, words=words, example=example)}
+
+
+def setting(default: Any, kind: Kind, words: str, example: str | None = None) -> Any:
+    """A dataclass field that is a setting with a default."""
+    return field(default=default, metadata=key(kind, words, example))
+
+
+def keys_of(section: type[Any]) -> dict[str, Key]:
+    """The settings of one section, in their order."""
+    return {declared.name: declared.metadata["key"] for declared in fields(section)}
+
+
+def required_of(section: type[Any]) -> tuple[str, ...]:
+    """The settings of one section that have no default."""
+    return tuple(
+        declared.name
+        for declared in fields(section)
+        if declared.default is MISSING and declared.default_factory is MISSING
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
     """`[team]`: who works where. `workspace` is absolute once a file was read."""
 
-    name: str = field(
-        default="default", metadata=key(Name(of_teammate=False), "what the team is called")
-    )
-    workspace: Path = field(
-        default=Path(),
-        metadata=key(Existing(folder=True), "the folder where tools work, relative to this file"),
+    name: str = setting("default", kinds.TEAM_NAME, "what the team is called")
+    workspace: Path = setting(  # noqa: RUF009 -- it makes a field
+        Path(), kinds.FOLDER, "the folder where tools work, relative to this file"
     )
 
 
@@ -49,60 +68,33 @@ class Team:
 class Model:
     """`[model]`: who answers. `script` is absolute once a file was read."""
 
-    name: str = field(
-        default="claude-sonnet-5-5",
-        metadata=key(Text(), "any model of the server that is asked"),
+    name: str = setting("claude-sonnet-5-5", TEXT, "any model of the server that is asked")
+    base_url: str | None = setting(
+        None, kinds.ADDRESS, "else $ANTHROPIC_BASE_URL, else Anthropic's", "http://localhost:8080"
     )
-    base_url: str | None = field(
-        default=None,
-        metadata=key(
-            Address(), "else $ANTHROPIC_BASE_URL, else Anthropic's", "http://localhost:8080"
-        ),
+    key_command: str | None = setting(
+        None, TEXT, "prints the key; else $ANTHROPIC_API_KEY", "pass show anthropic"
     )
-    key_command: str | None = field(
-        default=None,
-        metadata=key(Text(), "prints the key; else $ANTHROPIC_API_KEY", "pass show anthropic"),
+    max_tokens: int = setting(16000, WHOLE, "tokens of one reply")
+    context_tokens: int = setting(200000, WHOLE, "what the model takes; less if its server says so")
+    clear_at: float = setting(0.6, kinds.SHARE, "of the context: old tool results are cleared")
+    compact_at: float = setting(
+        0.8, kinds.SHARE, "of the context: a summary replaces the conversation"
     )
-    max_tokens: int = field(default=16000, metadata=key(Whole(), "tokens of one reply"))
-    context_tokens: int = field(
-        default=200000, metadata=key(Whole(), "what the model takes; less if its server says so")
+    timeout_seconds: float = setting(600.0, SECONDS, "how long the server may be silent")
+    attempts: int = setting(10, WHOLE, "how often a request is tried; then it is paused ...")
+    rest_seconds: float = setting(300.0, SECONDS, "... this long, unless mail comes first")
+    retry_seconds: float = setting(
+        60.0, SECONDS, "the longest wait between two tries, whatever is asked"
     )
-    clear_at: float = field(
-        default=0.6, metadata=key(Share(), "of the context: old tool results are cleared")
-    )
-    compact_at: float = field(
-        default=0.8, metadata=key(Share(), "of the context: a summary replaces the conversation")
-    )
-    timeout_seconds: float = field(
-        default=600.0, metadata=key(Seconds(), "how long the server may be silent")
-    )
-    attempts: int = field(
-        default=10, metadata=key(Whole(), "how often a request is tried; then it is paused ...")
-    )
-    rest_seconds: float = field(
-        default=300.0, metadata=key(Seconds(), "... this long, unless mail comes first")
-    )
-    retry_seconds: float = field(
-        default=60.0,
-        metadata=key(Seconds(), "the longest wait between two tries, whatever is asked"),
-    )
-    concurrent_calls: int = field(
-        default=8, metadata=key(Whole(), "requests at a time, over the whole team")
-    )
+    concurrent_calls: int = setting(8, WHOLE, "requests at a time, over the whole team")
     headers: Mapping[str, str] = field(
-        default_factory=lambda: NO_HEADERS,
-        metadata=key(Headers(), 'sent with each request: { X-Project = "a" }'),
+        default_factory=lambda: MappingProxyType({}),
+        metadata=key(kinds.HEADERS, 'sent with each request: { X-Project = "a" }'),
     )
-    cache: bool = field(
-        default=True, metadata=key(Flag(), "prompt caching: what was sent before costs less")
-    )
-    script: Path | None = field(
-        default=None,
-        metadata=key(
-            Existing(folder=False),
-            "plays turns from this file, asks no model: for demos",
-            "turns.json",
-        ),
+    cache: bool = setting(True, FLAG, "prompt caching: what was sent before costs less")
+    script: Path | None = setting(  # noqa: RUF009 -- the same
+        None, kinds.FILE, "plays turns from this file, asks no model: for demos", "turns.json"
     )
 
 
@@ -110,22 +102,18 @@ class Model:
 class Limits:
     """`[limits]`: where a teammate pauses until a person says go on."""
 
-    calls_per_wake: int = field(
-        default=50,
-        metadata=key(
-            Whole(), "model calls of one wake, foreground subagents' too; then it is idle"
-        ),
+    calls_per_wake: int = setting(
+        50, WHOLE, "model calls of one wake, foreground subagents' too; then it is idle"
     )
-    teammate_tokens: int = field(
-        default=0, metadata=key(Tokens(), "of each, in and out, cached ones too; 0: no limit ...")
+    teammate_tokens: int = setting(
+        0, kinds.TOKENS, "of each, in and out, cached ones too; 0: no limit ..."
     )
-    teammate_usd: float = field(
-        default=0.0,
-        metadata=key(Usd(), "... and its cost. All time counts: --fresh resets nothing"),
+    teammate_usd: float = setting(
+        0.0, kinds.USD, "... and its cost. All time counts: --fresh resets nothing"
     )
-    team_tokens: int = field(default=0, metadata=key(Tokens(), "the same of all of them together"))
-    team_usd: float = field(
-        default=0.0, metadata=key(Usd(), "raise it, then `teamctl resume NAME` for who is paused")
+    team_tokens: int = setting(0, kinds.TOKENS, "the same of all of them together")
+    team_usd: float = setting(
+        0.0, kinds.USD, "raise it, then `teamctl resume NAME` for who is paused"
     )
 
 
@@ -133,24 +121,18 @@ class Limits:
 class Supervision:
     """`[supervision]`: how processes are watched."""
 
-    crashes: int = field(
-        default=5, metadata=key(Whole(), "a teammate that crashes more often than this ...")
+    crashes: int = setting(5, WHOLE, "a teammate that crashes more often than this ...")
+    within_seconds: float = setting(60.0, SECONDS, "... in this time has failed, and stays down")
+    stop_seconds: float = setting(
+        10.0, SECONDS, "how long a teammate may take to end; then it is killed"
     )
-    within_seconds: float = field(
-        default=60.0, metadata=key(Seconds(), "... in this time has failed, and stays down")
+    stuck_seconds: float = setting(
+        300.0,
+        kinds.SECONDS_OR_ZERO,
+        "one at work that hangs for so long is reported to you; 0: never",
     )
-    stop_seconds: float = field(
-        default=10.0,
-        metadata=key(Seconds(), "how long a teammate may take to end; then it is killed"),
-    )
-    stuck_seconds: float = field(
-        default=300.0,
-        metadata=key(
-            Seconds(zero=True), "one at work that hangs for so long is reported to you; 0: never"
-        ),
-    )
-    stuck_restart: bool = field(
-        default=False, metadata=key(Flag(), "and it is killed, and started again as after a crash")
+    stuck_restart: bool = setting(
+        False, FLAG, "and it is killed, and started again as after a crash"
     )
 
 
@@ -158,24 +140,18 @@ class Supervision:
 class Mail:
     """`[mail]`: what becomes of messages."""
 
-    durability: Literal["disk", "os"] = field(
-        default="disk",
-        metadata=key(
-            Choice("disk", "os"), '"disk" outlives a power cut; "os", faster, only a crash'
-        ),
+    durability: Literal["disk", "os"] = setting(
+        "disk", kinds.DURABILITY, '"disk" outlives a power cut; "os", faster, only a crash'
     )
-    max_message_bytes: int = field(
-        default=MAX_MESSAGE_BYTES, metadata=key(Whole(), "the largest message, in bytes")
-    )
+    max_message_bytes: int = setting(MAX_MESSAGE_BYTES, WHOLE, "the largest message, in bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
     """`[tasks]`: how the board is used."""
 
-    auto_claim: bool = field(
-        default=False,
-        metadata=key(Flag(), "who idles claims the next free task of its role, or of none"),
+    auto_claim: bool = setting(
+        False, FLAG, "who idles claims the next free task of its role, or of none"
     )
 
 
@@ -183,15 +159,12 @@ class Tasks:
 class Tools:
     """`[tools]`: what a teammate's tools may take."""
 
-    bash_timeout_seconds: float = field(
-        default=120.0, metadata=key(Seconds(), "how long one command may run")
-    )
-    output_bytes: int = field(
-        default=50000, metadata=key(Whole(), "what the model sees of a tool's output, in bytes")
-    )
-    env: tuple[str, ...] = field(
-        default=("PATH", "LANG", "TERM"),
-        metadata=key(Variables(), "the only environment variables that commands see"),
+    bash_timeout_seconds: float = setting(120.0, SECONDS, "how long one command may run")
+    output_bytes: int = setting(50000, WHOLE, "what the model sees of a tool's output, in bytes")
+    env: tuple[str, ...] = setting(
+        ("PATH", "LANG", "TERM"),
+        kinds.VARIABLES,
+        "the only environment variables that commands see",
     )
 
 
@@ -199,29 +172,21 @@ class Tools:
 class Teammate:
     """One `[[teammate]]`, spawned at start."""
 
-    name: str = field(metadata=key(Name(of_teammate=True), "unlike every other, whatever the case"))
-    role: str = field(metadata=key(Text(), "what it is, in a word or two"))
-    prompt: str = field(metadata=key(Text(), "what it is to do first"))
-    model: str | None = field(
-        default=None, metadata=key(Text(), "else that of [model]", "claude-haiku-4-5")
-    )
-    plan: bool = field(
-        default=False, metadata=key(Flag(), "it acts only on a plan that you approved")
-    )
+    name: str = field(metadata=key(kinds.TEAMMATE_NAME, "unlike every other, whatever the case"))
+    role: str = field(metadata=key(TEXT, "what it is, in a word or two"))
+    prompt: str = field(metadata=key(TEXT, "what it is to do first"))
+    model: str | None = setting(None, TEXT, "else that of [model]", "claude-haiku-4-5")
+    plan: bool = setting(False, FLAG, "it acts only on a plan that you approved")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """One `[prices."model-name"]`, in USD per million tokens."""
 
-    input: float = field(metadata=key(Rate(), "USD per million tokens that are sent"))
-    output: float = field(metadata=key(Rate(), "and per million of the reply"))
-    cache_read: float | None = field(
-        default=None, metadata=key(Rate(), "where it is left out, a tenth of input")
-    )
-    cache_write: float | None = field(
-        default=None, metadata=key(Rate(), "where it is left out, 1.25 times input")
-    )
+    input: float = field(metadata=key(kinds.RATE, "USD per million tokens that are sent"))
+    output: float = field(metadata=key(kinds.RATE, "and per million of the reply"))
+    cache_read: float | None = setting(None, kinds.RATE, "where it is left out, a tenth of input")
+    cache_write: float | None = setting(None, kinds.RATE, "where it is left out, 1.25 times input")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,15 +204,12 @@ class Settings:
     teammates: tuple[Teammate, ...] = ()
 
 
+_DEFAULTS: Final = Settings()
 SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
     {
-        "team": Team,
-        "model": Model,
-        "limits": Limits,
-        "supervision": Supervision,
-        "mail": Mail,
-        "tasks": Tasks,
-        "tools": Tools,
+        one.name: type(getattr(_DEFAULTS, one.name))
+        for one in fields(Settings)
+        if is_dataclass(getattr(_DEFAULTS, one.name))
     }
 )
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
@@ -255,11 +217,34 @@ PRICES: Final = "prices"  # the tables `[prices."model-name"]`
 
 # Promised, and refused until they are there: a limit that is ignored is worse than none.
 NOT_BUILT: Final = frozenset(
-    {
-        "permission",
-        "tools.sandbox",
-        "tools.network",
-        "tools.read",
-        "teammate.worktree",
-    }
+    {"permission", "tools.sandbox", "tools.network", "tools.read", "teammate.worktree"}
 )
+
+
+def changes(old: Settings, new: Settings) -> list[str]:
+    """The dotted keys that differ, in the order of `team.toml`.
+
+    A teammate that came or went is `teammate.alice`; one that changed, `teammate.alice.prompt`.
+    The order of teammates is no difference.
+    """
+    different = []
+    for section in SECTIONS:
+        different += _between(section, getattr(old, section), getattr(new, section))
+    different += [
+        f"{PRICES}.{model}"
+        for model in {**old.prices, **new.prices}
+        if old.prices.get(model) != new.prices.get(model)
+    ]
+    before = {teammate.name: teammate for teammate in old.teammates}
+    after = {teammate.name: teammate for teammate in new.teammates}
+    for name in before | after:
+        different += _between(f"{TEAMMATE}.{name}", before.get(name), after.get(name))
+    return different
+
+
+def _between(place: str, old: Any, new: Any) -> list[str]:
+    if old is None or new is None:
+        return [place]
+    return [
+        f"{place}.{key}" for key in keys_of(type(old)) if getattr(old, key) != getattr(new, key)
+    ]

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import tomli_w
 
 from teamd.errors import SettingsError
-from teamd.settings.keys import keys_of
+from teamd.settings.kinds import quoted
 from teamd.settings.load import parse
-from teamd.settings.schema import SECTIONS, Price, Settings, Teammate
-from teamd.settings.words import quoted
+from teamd.settings.schema import SECTIONS, Price, Settings, Teammate, keys_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from teamd import damaged
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.budget.ledger import Ledger
-from teamd.budget.terms import terms_of
+from teamd.budget.records import Terms
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS, watch
 from teamd.mail.routing import Post
@@ -63,7 +63,7 @@ def build_supervisor(
     paths = settings.paths
     repaired = _repair(settings, journal)
     ledger = Ledger(paths.ledger)
-    ledger.agree(terms_of(settings.now))
+    ledger.agree(Terms.of(settings.now))
     inboxes, board = watch(paths.inboxes), watch(paths.tasks)
     max_bytes = settings.now.mail.max_message_bytes
     post = Post(paths, durable=settings.durable, max_bytes=max_bytes)
@@ -111,7 +111,7 @@ def build_supervisor(
 
 def _repair(settings: LiveSettings, journal: Journal) -> str:
     """Put damaged files aside; return what the lead is to be told of that, a line each."""
-    prices = Prices(terms_of(settings.now).prices)
+    prices = Prices(Terms.of(settings.now).prices)
 
     def cost(model: str, usage: Usage) -> Decimal | None:
         price = prices.find(model)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from teamd.board.files import id_in
-from teamd.board.owners import gone_from
+from teamd.board.rules import gone_from
 from teamd.errors import StoreError
 from teamd.states import Status
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import settings
-from teamd.budget.terms import terms_of
+from teamd.budget.records import Terms
 from teamd.control import ControlReply
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
@@ -104,7 +104,7 @@ def _reload_settings(context: Context) -> list[str]:
     """Read the settings again; a child that is forked from now on follows them."""
     new = context.settings.read()
     changed = settings.changes(context.settings.now, new)
-    context.ledger.agree(terms_of(new))  # first, since it may fail, and then nothing changes
+    context.ledger.agree(Terms.of(new))  # first, since it may fail, and then nothing changes
     context.settings.now = new
     context.journal.note("reloaded", changed=changed)
     return [f"{key} has changed: {when_it_counts(key)}" for key in changed]

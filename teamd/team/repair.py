@@ -59,18 +59,18 @@ def rebuild_team(paths: TeamPaths) -> Team:
             name = check_name(path.stem)
         except BadName:
             continue  # user.jsonl, or no conversation at all
-        if role is not None:
-            team = team.with_member(
-                Member(
-                    name=name,
-                    agent_id=f"{name}@{team.name}",
-                    role=role,
-                    plan=_PLAN in opened.system if opened.plan is None else opened.plan,
-                    status=Status.IDLE,
-                    color=COLOURS[len(team.members) % len(COLOURS)],
-                    spawned_by=_spawned_by(opened),
-                )
-            )
+        if role is None:
+            continue
+        member = Member(
+            name=name,
+            agent_id=f"{name}@{team.name}",
+            role=role,
+            plan=_PLAN in opened.system if opened.plan is None else opened.plan,
+            status=Status.IDLE,
+            color=COLOURS[len(team.members) % len(COLOURS)],
+            spawned_by=_spawned_by(opened),
+        )
+        team = team.with_member(member)
     return team
 
 

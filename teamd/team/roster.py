@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,53 +83,26 @@ class Member:
 
     def encode(self) -> dict[str, Any]:
         """The member as it stands in `config.json`."""
-        return {
-            **self.extra,
-            "name": self.name,
-            "agent_id": self.agent_id,
-            "role": self.role,
-            "status": str(self.status),
-            "pid": self.pid,
-            "started": self.started,
-            "since": self.since,
-            "model": self.model,
-            "color": self.color,
-            "turns": self.turns,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "plan": self.plan,
-            "reason": self.reason,
-            "spawned_by": self.spawned_by,
-        }
+        own = {key: getattr(self, key) for key in _OWN_KEYS}
+        return {**self.extra, **own, "status": str(self.status)}
 
     @classmethod
-    def decode(cls, fields: Mapping[str, Any], *, team: str) -> Member:
+    def decode(cls, found: Mapping[str, Any], *, team: str) -> Member:
         """Read a member; all but the name may be missing, as in the lessons' rosters."""
-        rest = dict(fields)
+        rest = dict(found)
         for key, kind in _KINDS.items():
             if key in rest and not isinstance(rest[key], kind):
                 raise TypeError(f"a member's {key!r} is {rest[key]!r}")
-        name = rest.pop("name")
+        name = rest["name"]
         if not NAME.fullmatch(name) or name.lower() in _NO_MEMBERS:  # it is a part of paths
             raise ValueError(f"a member's 'name' is {name!r}")
-        return cls(
-            name=name,
-            agent_id=rest.pop("agent_id", f"{name}@{team}"),
-            role=rest.pop("role", ""),
-            status=Status(rest.pop("status", Status.IDLE)),
-            pid=rest.pop("pid", None),
-            started=rest.pop("started", None),
-            since=rest.pop("since", None),
-            model=rest.pop("model", None),
-            color=rest.pop("color", COLOURS[0]),
-            turns=rest.pop("turns", 0),
-            input_tokens=rest.pop("input_tokens", 0),
-            output_tokens=rest.pop("output_tokens", 0),
-            plan=rest.pop("plan", False),
-            reason=rest.pop("reason", None),
-            spawned_by=rest.pop("spawned_by", None),
-            extra=MappingProxyType(rest),
-        )
+        own: dict[str, Any] = {"agent_id": f"{name}@{team}", "role": "", "status": Status.IDLE}
+        own |= {key: rest.pop(key) for key in _OWN_KEYS if key in rest}
+        own["status"] = Status(own["status"])
+        return cls(**own, extra=MappingProxyType(rest))
+
+
+_OWN_KEYS: Final = tuple(one.name for one in fields(Member) if one.name != "extra")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,18 +149,16 @@ class Team:
 
     def with_member(self, member: Member) -> Team:
         """The team with that member added, or in the place of the one of its name."""
-        if self.find(member.name) is None:
+        former = self.find(member.name)
+        if former is None:
             return replace(self, members=(*self.members, member))
-        members = tuple(
-            member if m.name.lower() == member.name.lower() else m for m in self.members
-        )
+        members = tuple(member if one is former else one for one in self.members)
         return replace(self, members=members)
 
     def without(self, name: str) -> Team:
         """The team without the member of that name."""
-        return replace(
-            self, members=tuple(m for m in self.members if m.name.lower() != name.lower())
-        )
+        gone = self.find(name)
+        return replace(self, members=tuple(one for one in self.members if one is not gone))
 
     def encode(self) -> bytes:
         """The content of `config.json`."""
@@ -228,9 +199,8 @@ class Roster:
         with locks.locked(self._paths.config_lock):
             before = files.read(self._paths.config)
             old = Team() if before is None else self._decode(before)
-            if before is not None and _format(before) < FORMAT:
-                copy = self._paths.config.with_suffix(f".format-{_format(before)}.json")
-                files.replace(copy, before)
+            if before is not None and (older := _format(before)) < FORMAT:
+                files.replace(self._paths.config.with_suffix(f".format-{older}.json"), before)
             new = change(old)
             if before is None or new != old:
                 files.replace(self._paths.config, new.encode())
@@ -274,5 +244,4 @@ class Roster:
 
 
 def _format(content: bytes) -> int:
-    found = json.loads(content).get("format", 0)
-    return int(found)
+    return int(json.loads(content).get("format", 0))

@@ -6,12 +6,13 @@ import errno
 import os
 import shutil
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import programs
 from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
-from teamd.files import files, pidfile
+from teamd.files import directories, files, pidfile
 from teamd.files.find_team import all_teams
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAMS_FOLDER, check_team_name
@@ -97,7 +98,7 @@ def make(folder: Path, name: str) -> TeamPaths:
     if any(team.name.lower() == name.lower() for team in teams(folder)):
         raise TeamError(f"there is a team {name!r} already; `teamctl teams` lists them")
     paths = TeamPaths(folder / TEAMS_FOLDER / name)
-    files.make_private_directory(paths.root.parent)
+    directories.make_private_directory(paths.root.parent)
     files.ignore(paths.root.parent)
     paths.create()
     return paths
@@ -177,7 +178,7 @@ def remove(paths: TeamPaths) -> None:
     aside = paths.root.with_name(f".deleted-{paths.root.name}-{os.urandom(4).hex()}")
     try:
         paths.root.rename(aside)
-        files.sync_directory(aside.parent)
+        directories.sync_directory(aside.parent)
         shutil.rmtree(aside)
     except OSError as error:
         raise TeamError(f"{paths.root} cannot be removed: {error.strerror}") from error
@@ -196,15 +197,9 @@ def _supervisor(paths: TeamPaths) -> Identity | None:
 def _facts(paths: TeamPaths) -> TeamFacts:
     team = Roster(paths).read()
     there = pidfile.supervisor(paths)
-    statuses: dict[str, int] = {}
-    for member in team.members:
-        statuses[str(member.status)] = statuses.get(str(member.status), 0) + 1
-    return TeamFacts(
-        name=paths.own_name or team.name,
-        paths=paths,
-        pid=None if there is None else there.pid,
-        statuses=statuses,
-    )
+    statuses = dict(Counter(str(member.status) for member in team.members))
+    pid = None if there is None else there.pid
+    return TeamFacts(name=paths.own_name or team.name, paths=paths, pid=pid, statuses=statuses)
 
 
 async def _teamd(command: str, paths: TeamPaths, seconds: float) -> None:

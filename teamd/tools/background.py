@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from teamd.errors import StoreError
-from teamd.files import files
+from teamd.files import directories, files
 from teamd.files.os_errors import translate_os_errors
 from teamd.messages import is_moment
 from teamd.tools import ToolError
@@ -114,7 +114,7 @@ class Jobs:
             raise ToolError(
                 f"{MOST_RUNNING} jobs run already; wait for one, or stop one with stop_background"
             )
-        files.make_safe_directory(self._folder)
+        directories.make_safe_directory(self._folder)
         number = max(map(int, self._jobs), default=0) + 1
         job = Job(id=str(number), what=what, state=RUNNING, started=time.time())
         spool = Spool(self._output(job.id), OUTPUT_BYTES)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from teamd.board.board import Board, Changed
-    from teamd.board.snapshot import Tasks
+    from teamd.board.files import Tasks
     from teamd.board.task import Task
 
 

@@ -25,7 +25,8 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import STATE_TYPE, TEAMD, Message
 from teamd.models import Ask, Reply
-from teamd.settings import Mail, Model, Settings
+from teamd.settings import Settings
+from teamd.settings.schema import Mail, Model
 from teamd.states import Status
 from teamd.team.roster import Member, Roster, Team
 from teamd.tokens import Usage

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.board.board import Board
-from teamd.board.owners import gone_from
-from teamd.board.rules import Change
+from teamd.board.rules import Change, gone_from
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths

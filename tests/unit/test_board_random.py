@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from teamd.board.board import Board
+from teamd.board.files import Tasks
 from teamd.board.rules import Change
-from teamd.board.snapshot import Tasks
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.board.files import Tasks
 from teamd.board.rules import Change, changed, claimed, free_for, released
-from teamd.board.snapshot import Tasks
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import TeamError
 

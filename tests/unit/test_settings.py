@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.errors import SettingsError
-from teamd.settings import (
+from teamd.settings import Settings, Teammate, load, parse
+from teamd.settings.schema import (
+    NOT_BUILT,
+    SECTIONS,
     Limits,
     Mail,
     Model,
-    Settings,
+    Price,
     Supervision,
+    Tasks,
     Team,
-    Teammate,
     Tools,
-    load,
-    parse,
+    keys_of,
 )
-from teamd.settings.keys import keys_of
-from teamd.settings.schema import NOT_BUILT, SECTIONS, Price, Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,12 +74,12 @@ def parsed(data: bytes, file: Path) -> Settings | SettingsError:
 
 def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
     defaults = replace(Settings(), team=Team(workspace=tmp_path))
-    assert load(None, folder=tmp_path) == defaults
+    assert load(tmp_path / "team.toml", folder=tmp_path) == defaults
     assert load(tmp_path / "team.toml", folder=tmp_path) == defaults
 
 
 def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
-    settings = load(None, folder=tmp_path)
+    settings = load(tmp_path / "team.toml", folder=tmp_path)
     assert settings.team == Team(name="default", workspace=tmp_path)
     assert settings.model.name == "claude-sonnet-5-5"
     assert (settings.model.base_url, settings.model.key_command) == (None, None)
@@ -210,7 +210,7 @@ def test_a_path_is_absolute_wherever_the_program_was_started(
     file.write_text("")
     monkeypatch.chdir(file.parent)
     assert load(Path("team.toml"), folder=Path()).team.workspace == file.parent
-    assert load(None, folder=Path()).team.workspace == file.parent
+    assert load(Path("gone.toml"), folder=Path()).team.workspace == file.parent
 
 
 def test_a_byte_order_mark_does_no_harm(file: Path) -> None:

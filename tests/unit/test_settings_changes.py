@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from teamd.settings import Limits, Model, Price, Settings, Teammate, Tools, changes
+from teamd.settings import Settings, Teammate, changes
+from teamd.settings.schema import Limits, Model, Price, Tools
 
 
 def test_changes_are_dotted_keys() -> None:

@@ -25,12 +25,6 @@ def mistakes(text: bytes, file: Path) -> tuple[str, ...]:
     return caught.value.mistakes
 
 
-def test_a_file_that_a_person_named_must_be_there(file: Path) -> None:
-    with pytest.raises(SettingsError) as caught:
-        load(file, folder=file.parent, required=True)
-    assert str(caught.value) == f"{file}: there is no such file; `teamctl init` writes one"
-
-
 WIM = '[[teammate]]\nname = "wim"\nrole = "coder"\nprompt = "Go."\n'
 
 

@@ -149,7 +149,7 @@ def test_a_workspace_or_a_script_that_is_not_there_is_a_mistake(file: Path) -> N
     (sentence,) = mistakes('[team]\nworkspace = "a\\n"', file)
     assert rf"{folder}/a\u000a is not there" in sentence
     with pytest.raises(SettingsError, match=r"team\.workspace names no folder"):
-        load(None, folder=folder / "gone")
+        load(folder / "gone" / "team.toml", folder=folder / "gone")
 
 
 @pytest.mark.parametrize("path", ["x" * 5000, r"a\u0000b", "circle"])

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from teamd.errors import SettingsError, TeamError
 from teamd.messages import check_name
-from teamd.settings import Price, Settings, Team, Teammate, changes, parse
-from teamd.settings.keys import keys_of
-from teamd.settings.schema import SECTIONS
+from teamd.settings import Settings, Teammate, changes, parse
+from teamd.settings.schema import SECTIONS, Price, Team, keys_of
 from teamd.settings.write import init_text, with_teammate
 
 SETTING = re.compile(r"^# ([a-z_]+ = .*)", re.MULTILINE)

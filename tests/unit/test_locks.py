@@ -9,7 +9,7 @@ import pytest
 
 from teamd.errors import StoreError
 from teamd.files import locks
-from teamd.files.instance_lock import Displaced, Tenure
+from teamd.files.locks import Displaced, Tenure
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message

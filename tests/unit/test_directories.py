@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.files import temp_files
+from teamd.files import directories
 from teamd.files.paths import TeamPaths
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def test_only_what_was_written_aside_long_ago_is_swept(paths: TeamPaths) -> None
         left(paths.root / "mine.tmp", hours=1000),
         left(paths.home / ".teamd-elsewhere.tmp", hours=1000),
     ]
-    assert sorted(temp_files.sweep(paths)) == sorted(old)
+    assert sorted(directories.sweep(paths)) == sorted(old)
     assert not any(path.exists() for path in old)
     assert all(path.exists() for path in kept)
-    assert temp_files.sweep(paths) == []
+    assert directories.sweep(paths) == []
 
 
 def test_a_link_is_removed_and_not_what_it_leads_to(paths: TeamPaths, tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ def test_a_link_is_removed_and_not_what_it_leads_to(paths: TeamPaths, tmp_path: 
     link.symlink_to(outside)
     then = time.time() - 7200
     os.utime(link, (then, then), follow_symlinks=False)
-    assert temp_files.sweep(paths) == [link]
+    assert directories.sweep(paths) == [link]
     assert outside.exists()
 
 
 def test_what_goes_meanwhile_is_passed_over(paths: TeamPaths) -> None:
     there = left(paths.root / "there", hours=1)
-    found = temp_files.older([paths.root / "gone", there], seconds=1)
+    found = directories.older([paths.root / "gone", there], seconds=1)
     assert list(found) == [there]

@@ -1,0 +1,127 @@
+"""Directories: made private and safe, never another user's, and swept of what a kill left there.
+
+That is files that were written aside and never renamed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import StoreError
+from teamd.files.os_errors import translate_os_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+
+PRIVATE_DIRECTORY: Final = 0o700
+_ABANDONED_SECONDS: Final = 3600.0  # nobody takes so long from writing aside to renaming
+_ASIDE: Final = ".teamd-*.tmp"
+
+
+def is_directory(path: Path) -> bool:
+    """Whether it is a folder, or a link to one."""
+    with translate_os_errors(path):
+        return path.is_dir()
+
+
+def make_private_directory(directory: Path) -> None:
+    """Make a directory that only its owner can look into, with its parents, unless it is there.
+
+    Whether it was made now or found half made, its name is not safe yet: see `make_safe_directory`.
+    """
+    with translate_os_errors(directory):
+        if directory.is_dir():
+            return
+        missing = takewhile(lambda parent: not parent.exists(), directory.parents)
+        for parent in reversed(list(missing)):
+            parent.mkdir(exist_ok=True)
+        directory.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+
+
+def make_safe_directory(directory: Path) -> None:
+    """Make a private directory, whose name is on disk before anything stands in it.
+
+    Whoever made it may have been killed before its name was safe; a directory with something in it
+    has been through here.
+    """
+    make_private_directory(directory)
+    with translate_os_errors(directory):
+        if not any(directory.iterdir()):
+            sync_names(directory.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring a directory's entries to the disk: a file's name is not safe before."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_names(directory: Path) -> None:
+    """Make the entries of a directory safe, and its own name and those of the folders above it.
+
+    A folder of another user was not made by us, and those above it were not either.
+    """
+    with translate_os_errors(directory):
+        for folder in (directory, *directory.parents):
+            with suppress(PermissionError):  # one may go through a folder that one may not list
+                sync_directory(folder)
+            if folder.stat().st_uid != os.geteuid():
+                return
+
+
+def check_owner(path: Path) -> None:
+    """Refuse what belongs to another user, as git refuses another user's repository.
+
+    Raises:
+        StoreError: it does; the sentence names the remedy.
+    """
+    with translate_os_errors(path):
+        owner = path.stat().st_uid
+    if owner != os.geteuid():
+        raise StoreError(
+            f"{path} belongs to user {owner}, not to you (user {os.geteuid()}); "
+            "run this as its owner, or use another folder"
+        )
+
+
+def aside(paths: TeamPaths) -> list[Path]:
+    """Files that were written aside so long ago that whoever wrote them is gone."""
+    with translate_os_errors(paths.root):
+        return list(older(paths.root.rglob(_ASIDE), seconds=_ABANDONED_SECONDS))
+
+
+def older(found: Iterable[Path], *, seconds: float) -> Iterator[Path]:
+    """Those that nobody has written to for so long; what goes meanwhile is passed over."""
+    for path in found:
+        written = _written(path)
+        if written is not None and time.time() - written >= seconds:
+            yield path
+
+
+def sweep(paths: TeamPaths) -> list[Path]:
+    """Remove what was written aside and left; returns what that was.
+
+    Raises:
+        StoreError: something cannot be removed.
+    """
+    found = aside(paths)
+    for path in found:
+        with translate_os_errors(path):
+            path.unlink(missing_ok=True)
+    return found
+
+
+def _written(path: Path) -> float | None:
+    with translate_os_errors(path), suppress(FileNotFoundError):
+        return path.lstat().st_mtime
+    return None
