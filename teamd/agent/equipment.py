@@ -25,16 +25,20 @@ from teamd.team import teams
 from teamd.tools import Toolbox
 from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
-from teamd.tools.background import Jobs
+from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
-from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
-from teamd.tools.lead import Broadcast, ListTeammates, ShutdownRequest, SpawnTeammate
-from teamd.tools.mail import ReadInbox, SendMessage
+from teamd.tools.lead import (
+    CreateTeam,
+    DeleteTeam,
+    ListTeammates,
+    ShutdownRequest,
+    SpawnTeammate,
+    Task,
+)
+from teamd.tools.mail import Broadcast, ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
-from teamd.tools.task import Task
-from teamd.tools.teams import CreateTeam, DeleteTeam
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import NewsAdded, Opened

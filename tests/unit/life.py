@@ -152,7 +152,7 @@ class Do(Tool[Nothing]):
         self.done: list[str] = []
         self._action = action
 
-    async def call(self, arguments: Nothing) -> str:
+    async def call(self, arguments: Nothing, _key: str) -> str:
         """Do it."""
         if self._action is not None:
             await self._action(arguments.word)
