@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.process import TeammateProcess
-from teamd.agent.pulse import Pulse
+from teamd.agent.wakeup import Pulse
 from teamd.errors import StoreError
 from teamd.files import locks, pidfile, temp_files
 from teamd.files.watch import SLOW_SECONDS

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from teamd.agent.conversation.compaction import Compaction
-from teamd.agent.conversation.context import ContextLimits
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.delivery import Delivery
 from teamd.agent.loop import Loop
@@ -18,7 +17,6 @@ from teamd.approvals.store import Approvals
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, TEAMD
-from teamd.models import Ask
 from teamd.process_id import Identity
 from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
@@ -26,9 +24,8 @@ from teamd.transcript.file import Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from teamd.agent.call_budget import CallBudget
     from teamd.agent.conversation.summary import OpenWork
-    from teamd.agent.wakeup import Wakeup
+    from teamd.agent.wakeup import CallBudget, Wakeup
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
     from teamd.models import Model
@@ -165,11 +162,11 @@ def build_loop(env: Environment, equipment: Equipment) -> Loop:
         news=equipment.news,
         claim=equipment.claim,
     )
-    compaction = build_compaction(
-        env.conversation,
-        equipment.model,
-        equipment.toolbox,
-        settings=env.settings,
+    compaction = Compaction(
+        conversation=env.conversation,
+        model=equipment.model,
+        toolbox=equipment.toolbox,
+        settings=env.settings.model,
         model_name=equipment.model_name,
         asker=env.name,
         open_work=equipment.open_work,
@@ -184,34 +181,3 @@ def build_loop(env: Environment, equipment: Equipment) -> Loop:
         wakeup=env.wakeup,
         calls=equipment.calls,
     )
-
-
-def build_compaction(
-    conversation: Conversation,
-    model: Model,
-    toolbox: Toolbox,
-    *,
-    settings: Settings,
-    model_name: Callable[[str | None], str],
-    asker: str = "",
-    open_work: OpenWork = tuple,
-) -> Compaction:
-    """Put together what asks a model for the replies of one conversation."""
-
-    def ask() -> Ask:
-        opened = conversation.opened
-        return Ask(
-            model=model_name(opened.model),
-            system=opened.system,
-            tools=toolbox.schemas(opened.tools),
-            messages=conversation.messages(),
-            max_tokens=settings.model.max_tokens,
-            asker=asker,
-        )
-
-    limits = ContextLimits(
-        context_tokens=settings.model.context_tokens,
-        clear_at=settings.model.clear_at,
-        compact_at=settings.model.compact_at,
-    )
-    return Compaction(conversation, model, ask=ask, limits=limits, open_work=open_work)

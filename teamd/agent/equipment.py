@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from teamd.agent.auto_claim import AutoClaim
-from teamd.agent.build import Equipment, build_compaction
-from teamd.agent.call_budget import CallBudget
+from teamd.agent.build import Equipment
+from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_job, subagent_prompt, system_prompt
 from teamd.agent.model_stack import ModelStack
-from teamd.agent.open_work import list_open_work
 from teamd.agent.project_instructions import read_project_instructions
-from teamd.agent.subagent import Subagent
+from teamd.agent.subagent import run_subagent
+from teamd.agent.wakeup import CallBudget
+from teamd.agent.work import claim_next, list_open_work
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.files import files
@@ -54,12 +54,7 @@ if TYPE_CHECKING:
 
 
 def equip(env: Environment) -> Equipment:
-    """Give a teammate what its settings and its role say.
-
-    Args:
-        env: its files, settings and parts.
-        tls: shared by all teammates, since making one takes 20 ms.
-    """
+    """Give a teammate what its settings and its role say."""
     tools = _Tools(env, ModelStack(env))
     return Equipment(
         model=tools.models.make(env.conversation.counted_requests, live=env.leads),
@@ -89,7 +84,7 @@ def _model_name(env: Environment, of_role: str | None) -> str:
 def _claim(env: Environment, board: Board) -> Callable[[], bool]:
     if env.leads or not env.settings.tasks.auto_claim:
         return lambda: False
-    return AutoClaim(board, lambda: env.roster.read().get(env.name).role, env.journal).claim_next
+    return partial(claim_next, board, lambda: env.roster.read().get(env.name).role, env.journal)
 
 
 def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
@@ -178,23 +173,18 @@ class _Tools:
         files.make_private_directory(env.paths.subagents)
         path = env.paths.subagents / f"{env.name}-{key}.jsonl"
         conversation = Conversation(Transcript(path, durable=False, check=env.check))
-        toolbox = Toolbox([*self._workspace_tools, self._load_skill])
-        compaction = build_compaction(
-            conversation,
-            self.models.make(),
-            toolbox,
-            settings=env.settings,
-            model_name=lambda _: env.settings.model.name,
-        )
-        subagent = Subagent(
-            conversation=conversation,
-            compaction=compaction,
-            toolbox=toolbox,
-            calls=CallBudget(self.calls.most) if background else self.calls,
-        )
         workspace = env.settings.team.workspace
         system = subagent_prompt(of=env.name, role=role, workspace=workspace)
-        return await subagent.run(Opened(system=system), prompt)
+        conversation.open(Opened(system=system))
+        compaction = Compaction(
+            conversation=conversation,
+            model=self.models.make(),
+            toolbox=Toolbox([*self._workspace_tools, self._load_skill]),
+            settings=env.settings.model,
+            model_name=lambda _: env.settings.model.name,
+        )
+        calls = CallBudget(self.calls.most) if background else self.calls
+        return await run_subagent(compaction, calls, prompt)
 
     @cached_property
     def calls(self) -> CallBudget:

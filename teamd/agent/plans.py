@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Kind, Verdict
@@ -28,30 +29,24 @@ if TYPE_CHECKING:
 _NO_TASK: Final = frozenset({COMPACT_TYPE, PLAN_ANSWER_TYPE, SHUTDOWN_ANSWER_TYPE, SHUTDOWN_TYPE})
 
 
+@dataclass(kw_only=True, slots=True)
 class Plans:
     """One teammate's plans: an approval opens the task that the plan was submitted for.
 
-    Args:
+    Attributes:
         team: the roster, read at each call: it says who works by plan, and who is of the team.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        conversation: Conversation,
-        approvals: Approvals,
-        team: Callable[[], Team],
-    ) -> None:
-        self._name = name
-        self._conversation = conversation
-        self._approvals = approvals
-        self._team = team
-        self._opened = ""  # the last task that was found approved; an approval is never taken back
+    name: str
+    conversation: Conversation
+    approvals: Approvals
+    team: Callable[[], Team]
+    # The last task that was found approved; an approval is never taken back.
+    _opened: str = ""
 
     def task(self) -> str:
         """Return the name of the task at hand, for a plan to be submitted for."""
-        return self._conversation.task
+        return self.conversation.task
 
     def refusal(self, tool: str) -> str | None:
         """Return why a tool that acts may not be used now, in a sentence; `None` where it may.
@@ -63,7 +58,7 @@ class Plans:
         mine = [question for question in self._mine() if question.task == self.task()]
         approved = next((q for q in mine if q.status is Verdict.APPROVED), None)
         if approved is not None:
-            self._approvals.make_durable(approved)
+            self.approvals.make_durable(approved)
             self._opened = self.task()
             return None
         return f"{tool} is refused until your plan is approved; {_hint(mine)}"
@@ -80,7 +75,7 @@ class Plans:
             return True
         if not self._planned or not any(self._may_set_task(message) for message in messages):
             return False
-        finished = self._conversation.finished_plans
+        finished = self.conversation.finished_plans
         return bool(finished) and any(
             question.id in finished and question.task == self.task()
             for question in self._mine()
@@ -89,30 +84,30 @@ class Plans:
 
     def begin_task(self) -> None:
         """Begin another task, such as one claimed from the board: it needs a plan of its own."""
-        self._conversation.begin_task()
+        self.conversation.begin_task()
         self.withdraw()
 
     def withdraw(self) -> None:
         """Take back what was submitted for an earlier task: its approval would open nothing."""
         for question in self._mine():
             if question.is_open and question.task != self.task():
-                self._approvals.expire(question.id)
+                self.approvals.expire(question.id)
 
     @property
     def _planned(self) -> bool:
-        return self._team().get(self._name).plan
+        return self.team().get(self.name).plan
 
     def _may_set_task(self, message: Message) -> bool:
         sender = message.sender.lower()
         if message.type in _NO_TASK or sender == TEAMD:
             return False
-        return sender == LEAD or self._team().find(sender) is None
+        return sender == LEAD or self.team().find(sender) is None
 
     def _mine(self) -> list[Approval]:
         return [
             question
-            for question in self._approvals.all()
-            if question.type == Kind.PLAN and question.asker == self._name
+            for question in self.approvals.all()
+            if question.type == Kind.PLAN and question.asker == self.name
         ]
 
 

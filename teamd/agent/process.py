@@ -23,7 +23,7 @@ from teamd.states import ChildExit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from teamd.agent.pulse import Pulse
+    from teamd.agent.wakeup import Pulse
     from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
     from teamd.settings.roles import Role

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from teamd.agent.conversation import prompts
@@ -17,20 +18,18 @@ if TYPE_CHECKING:
     from teamd.approvals.store import Approvals
 
 
+@dataclass(kw_only=True, slots=True)
 class Shutdown:
     """One teammate's part in being shut down.
 
     What counts is the store, never what a message says: a forged request is mail like any other.
     """
 
-    def __init__(
-        self, *, name: str, conversation: Conversation, approvals: Approvals, reporter: Reporter
-    ) -> None:
-        self._name = name
-        self._conversation = conversation
-        self._approvals = approvals
-        self._reporter = reporter
-        self._over: set[str] = set()  # known to be of no more interest: not read again
+    name: str
+    conversation: Conversation
+    approvals: Approvals
+    reporter: Reporter
+    _over: set[str] = field(default_factory=set)  # known to be of no more interest: not read again
 
     def agreed(self) -> bool:
         """Return whether it has agreed to shut down, and has not done so since."""
@@ -39,8 +38,8 @@ class Shutdown:
     def requested(self) -> bool:
         """Return whether it is asked to, though the request may still lie in its inbox."""
         return any(
-            question.is_open and question.type == Kind.SHUTDOWN and question.to == self._name
-            for question in self._approvals.all()
+            question.is_open and question.type == Kind.SHUTDOWN and question.to == self.name
+            for question in self.approvals.all()
         )
 
     def due(self, *, more_mail: bool) -> bool:
@@ -49,7 +48,7 @@ class Shutdown:
         Args:
             more_mail: whether mail waits that it has not read.
         """
-        conversation = self._conversation
+        conversation = self.conversation
         if conversation.unfollowed:
             return False  # what its last reply asks for is done first
         if self.agreed():
@@ -68,24 +67,24 @@ class Shutdown:
 
         Every step may be the last of this process: the next one does what is left.
         """
-        conversation = self._conversation
+        conversation = self.conversation
         why = prompts.PAUSED_SO_LEFT if conversation.paused else prompts.IDLE_SO_LEFT
         for question in self._open():
             try:
-                self._approvals.answer(question.id, by=self._name, approve=True, reason=why)
+                self.approvals.answer(question.id, by=self.name, approve=True, reason=why)
             except TeamError:  # its deadline came first: then it is being ended
                 return
         approved = [question.id for question in self._approved()]
         self._close(approved, prompts.LEFT)
         if conversation.owes_reply:
             conversation.end_turn("shutdown", conversation.said)
-        self._reporter.report(Status.IDLE)
+        self.reporter.report(Status.IDLE)
         for request in approved:
-            self._reporter.report_answer(request)
+            self.reporter.report_answer(request)
 
     def close_old_requests(self) -> None:
         """Tell the model which requests that it has read are nobody's any more."""
-        if self._conversation.unfollowed:
+        if self.conversation.unfollowed:
             return  # its calls are answered first; there is time for this with the next mail
         old = [
             question.id
@@ -97,9 +96,9 @@ class Shutdown:
         self._over.update(old)
 
     def _close(self, requests: list[str], words: str) -> None:
-        fresh = [one for one in requests if one not in self._conversation.closed_requests]
+        fresh = [one for one in requests if one not in self.conversation.closed_requests]
         if fresh:
-            self._conversation.add_note(words.format(ids=", ".join(fresh)), closes=fresh)
+            self.conversation.add_note(words.format(ids=", ".join(fresh)), closes=fresh)
 
     def _open(self) -> list[Approval]:
         return [question for question in self._questions() if question.is_open]
@@ -110,9 +109,9 @@ class Shutdown:
     def _questions(self) -> list[Approval]:
         """Return the real ones among the requests that it has read."""
         found = []
-        for request in self._conversation.shutdown_requests:
-            question = None if request in self._over else self._approvals.find(request)
-            if question is None or question.type != Kind.SHUTDOWN or question.to != self._name:
+        for request in self.conversation.shutdown_requests:
+            question = None if request in self._over else self.approvals.find(request)
+            if question is None or question.type != Kind.SHUTDOWN or question.to != self.name:
                 self._over.add(request)
             else:
                 found.append(question)

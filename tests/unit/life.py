@@ -7,16 +7,14 @@ import os
 from collections import deque
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from teamd.agent.build import Environment, Equipment, build_loop
-from teamd.agent.call_budget import CallBudget
-from teamd.agent.conversation.context import ContextLimits
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.plans import Plans
-from teamd.agent.pulse import Pulse
-from teamd.agent.wakeup import Wakeup
+from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
 from teamd.heartbeat import Heartbeat
@@ -169,7 +167,7 @@ class Life:
         *plays: Play,
         do: Do | None = None,
         calls: int = 50,
-        room: ContextLimits | None = None,
+        room: Model | None = None,
         open_work: OpenWork = tuple,
     ) -> None:
         self.paths = TeamPaths(folder / ".team")
@@ -181,7 +179,7 @@ class Life:
         self.do = do or Do()
         self.calls = calls
         self.allowance = CallBudget(calls)
-        self.room = room or ContextLimits()
+        self.room = room or Model()
         self.open_work = open_work
         self.fetch: Callable[[], bool] = lambda: False
         self.opening = Opened(system=SYSTEM)
@@ -273,17 +271,12 @@ class Life:
         asyncio.run(life())
 
     def _environment(self, bell: int, journal: Journal) -> Environment:
-        room = self.room
-        model = Model(
-            max_tokens=1000,
-            context_tokens=room.context_tokens,
-            clear_at=room.clear_at,
-            compact_at=room.compact_at,
-        )
         return Environment(
             name="alice",
             paths=self.paths,
-            settings=Settings(model=model, mail=Mail(durability="os")),
+            settings=Settings(
+                model=replace(self.room, max_tokens=1000), mail=Mail(durability="os")
+            ),
             journal=journal,
             wakeup=Wakeup(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             check=lambda: None,
