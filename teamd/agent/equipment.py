@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from teamd.agent.build import Equipment
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_job, subagent_prompt, system_prompt
+from teamd.agent.environment import Equipment
 from teamd.agent.model_stack import ModelStack
-from teamd.agent.project_instructions import read_project_instructions
 from teamd.agent.subagent import run_subagent
 from teamd.agent.wakeup import CallBudget
 from teamd.agent.work import claim_next, list_open_work
@@ -22,7 +21,7 @@ from teamd.files import files
 from teamd.files.find_team import all_teams
 from teamd.settings import roles, skills
 from teamd.team import teams
-from teamd.tools import Toolbox
+from teamd.tools import Toolbox, ToolError
 from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
@@ -46,11 +45,15 @@ from teamd.transcript.records import NewsAdded, Opened
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from teamd.agent.build import Environment
+    from teamd.agent.environment import Environment
     from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
     from teamd.settings.skills import Skill
     from teamd.tools import Tool
+
+FILE_NAME: Final = "AGENTS.md"
+MAX_BYTES: Final = 65_536
+_HEAD: Final = f"\n\n{FILE_NAME} of the workspace, which holds for everybody who works in it:\n\n"
 
 
 def equip(env: Environment) -> Equipment:
@@ -113,6 +116,25 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         plan=member.plan,
         spawned_by=member.spawned_by,
     )
+
+
+def read_project_instructions(workspace: Workspace) -> str:
+    """Return the text of `AGENTS.md` as it follows the system prompt; nothing where there is none.
+
+    What is no UTF-8 is replaced, what is more than `MAX_BYTES` is cut, and says so. A link that
+    leads out of the workspace is not followed: who may write here must not read elsewhere so.
+    """
+    try:
+        fd = workspace.open(workspace.resolve(FILE_NAME))
+    except (OSError, ToolError):
+        return ""
+    with os.fdopen(fd, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+        size = os.fstat(fd).st_size
+    text = data[:MAX_BYTES].decode("utf-8-sig", "replace").replace("\0", "\ufffd").strip()
+    if len(data) > MAX_BYTES:
+        text += f"\n[cut here: {FILE_NAME} has {size} bytes; read the rest with read_file]"
+    return f"{_HEAD}{text}" if text else ""
 
 
 @dataclass(frozen=True)

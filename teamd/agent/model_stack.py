@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from teamd.agent.build import Environment
     from teamd.agent.conversation.token_counts import CountedRequest
+    from teamd.agent.environment import Environment
     from teamd.models import Ask, Model, Reply
 
 _PAUSE_SECONDS: Final = 0.05

@@ -12,9 +12,8 @@ from teamd.clocks import Deadline
 from teamd.heartbeat import Heartbeat
 from teamd.states import ChildExit
 from teamd.supervisor.fork import fork
-from teamd.supervisor.life import Life, blame_delivery, describe_exit
+from teamd.supervisor.life import Life, Watchdog, blame_delivery, describe_exit
 from teamd.supervisor.lifecycle import TABLE, Action, Event, State
-from teamd.supervisor.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     from teamd.journal import Journal
     from teamd.process_id import Identity
     from teamd.supervisor.fork import ChildProgram
+    from teamd.supervisor.life import HeartbeatPolicy
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.roster_writer import RosterWriter
-    from teamd.supervisor.watchdog import HeartbeatPolicy
 
 KILL_AGAIN_SECONDS: Final = 1.0
 # A full disk or a full process table is the machine's trouble: however long it lasts, the teammate

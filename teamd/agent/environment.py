@@ -1,4 +1,4 @@
-"""Puts a teammate together: its conversation, its way to others and its loop."""
+"""What one teammate has: its conversation, its way to others, and the means it works with."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.delivery import Delivery
-from teamd.agent.loop import Loop
 from teamd.agent.plans import Plans
 from teamd.agent.reporting import Reporter
 from teamd.agent.shutdown import Shutdown
@@ -116,6 +113,16 @@ class Environment:
             team=self.roster.read,
         )
 
+    @cached_property
+    def shutdown(self) -> Shutdown:
+        """The teammate's part in being shut down."""
+        return Shutdown(
+            name=self.name,
+            conversation=self.conversation,
+            approvals=self.approvals,
+            reporter=self.reporter,
+        )
+
     def post_in(self, paths: TeamPaths) -> Post:
         """Return what sends mail in a team."""
         limit = self.settings.mail.max_message_bytes
@@ -143,41 +150,3 @@ class Equipment:
     claim: Callable[[], bool]
     open_work: OpenWork
     calls: CallBudget
-
-
-def build_loop(env: Environment, equipment: Equipment) -> Loop:
-    """Put a teammate together; nothing of it runs yet."""
-    shutdown = Shutdown(
-        name=env.name,
-        conversation=env.conversation,
-        approvals=env.approvals,
-        reporter=env.reporter,
-    )
-    delivery = Delivery(
-        conversation=env.conversation,
-        mailbox=env.mailbox,
-        shutdown=shutdown,
-        plans=env.plans,
-        opening=equipment.opening,
-        news=equipment.news,
-        claim=equipment.claim,
-    )
-    compaction = Compaction(
-        conversation=env.conversation,
-        model=equipment.model,
-        toolbox=equipment.toolbox,
-        settings=env.settings.model,
-        model_name=equipment.model_name,
-        asker=env.name,
-        open_work=equipment.open_work,
-    )
-    return Loop(
-        conversation=env.conversation,
-        compaction=compaction,
-        toolbox=equipment.toolbox,
-        delivery=delivery,
-        shutdown=shutdown,
-        reporter=env.reporter,
-        wakeup=env.wakeup,
-        calls=equipment.calls,
-    )
