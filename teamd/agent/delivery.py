@@ -38,7 +38,7 @@ class Delivery:
         self.env.mailbox.done(batch)
         for news in self.equipment.news():
             if news.about not in self.env.conversation.told:
-                self.env.conversation.add_news(news)
+                self.env.conversation.record(news)
         return fresh
 
     def _select_fresh(self, messages: Iterable[Message]) -> list[Message]:

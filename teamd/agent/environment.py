@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from teamd.agent.approvals import Plans, Shutdown
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.plans import Plans
 from teamd.agent.reporting import Reporter
-from teamd.agent.shutdown import Shutdown
 from teamd.approvals.store import Approvals
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post

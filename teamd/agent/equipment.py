@@ -59,8 +59,9 @@ _HEAD: Final = f"\n\n{FILE_NAME} of the workspace, which holds for everybody who
 def equip(env: Environment) -> Equipment:
     """Give a teammate what its settings and its role say."""
     tools = _Tools(env, ModelStack(env))
+    known = env.conversation.counts.requests(env.conversation.context)
     return Equipment(
-        model=tools.models.make(env.conversation.counted_requests, live=env.leads),
+        model=tools.models.make(known, live=env.leads),
         model_name=partial(_model_name, env),
         toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
         opening=lambda: _opening(env, tools.find_skills()),

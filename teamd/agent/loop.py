@@ -18,7 +18,7 @@ from teamd.messages import COMPACT_TYPE
 from teamd.models import LimitError, UnusableError
 from teamd.states import Status
 from teamd.tools import Result
-from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED
+from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED, NoticeSent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -227,7 +227,7 @@ class Loop:
                 self.env.reporter.notify_lead(text, key=key)
             except StoreError:  # the lead's inbox is locked, or the disk full
                 return
-            self.env.conversation.note_sent(key)
+            self.env.conversation.record(NoticeSent(id=key))
 
 
 def build_loop(env: Environment, equipment: Equipment) -> Loop:

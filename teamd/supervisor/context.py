@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from teamd.budget.ledger import Ledger
-    from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
     from teamd.mail.routing import Post
     from teamd.supervisor.children import Children
@@ -29,8 +28,3 @@ class Context:
     shutdowns: Shutdowns
     program: ChildProgram
     journal: Journal
-
-    @property
-    def paths(self) -> TeamPaths:
-        """The team directory."""
-        return self.settings.paths

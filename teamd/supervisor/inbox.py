@@ -51,7 +51,7 @@ class ControlInbox:
 
     def refuse_leftovers(self) -> None:
         """Answer what a dead supervisor had taken: it may have been done, and is not done again."""
-        control.sweep(self.context.paths)
+        control.sweep(self.context.settings.paths)
         text = "teamd was restarted meanwhile; `teamctl team` shows whether it was done"
         for message in self.mailbox.leftover():
             if message.type == REQUEST_TYPE and (request := self._read(message)) is not None:
@@ -114,7 +114,7 @@ class ControlInbox:
             if self._behind and given.exit_code is ExitCode.DONE:
                 continue
             try:
-                control.reply(self.context.paths, request_id, given)
+                control.reply(self.context.settings.paths, request_id, given)
             except StoreError as error:
                 self._behind = True
                 self.context.journal.error("answer not written", error, id=request_id)

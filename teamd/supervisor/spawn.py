@@ -114,7 +114,7 @@ def spawn_declared(context: Context, wanted: SpawnRequest) -> bool:
         TeamError: as for `spawn`.
     """
     member = context.roster.team.find(wanted.name)
-    message_id = _prompt_id(context.paths, wanted)
+    message_id = _prompt_id(context.settings.paths, wanted)
     if member is None:
         spawn(context, wanted, message_id)
     elif _was_told_nothing(context, member.name):
@@ -253,7 +253,7 @@ def _go_on(context: Context, name: str) -> None:
 def _was_told_nothing(context: Context, name: str) -> bool:
     # In this order: what is taken meanwhile is in the conversation by then.
     waiting = context.post.mailbox(name).waiting()
-    return not waiting and not files.size(context.paths.transcript(name))
+    return not waiting and not files.size(context.settings.paths.transcript(name))
 
 
 def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:

@@ -169,7 +169,7 @@ class Supervisor:
     def _gone(self) -> bool:
         """Return whether the team directory is no longer the one that this process claimed."""
         try:
-            return not pidfile.stands(self.claim, self.context.paths)
+            return not pidfile.stands(self.claim, self.context.settings.paths)
         except StoreError:  # a look that failed tells nothing, and there is another next round
             return False
 
@@ -208,7 +208,9 @@ class Supervisor:
             return
         names = [name.removesuffix(".jsonl") for name in changed if name.endswith(".jsonl")]
         try:
-            self.context.children.ring(name for name in names if self.context.paths.has_mail(name))
+            self.context.children.ring(
+                name for name in names if self.context.settings.paths.has_mail(name)
+            )
         except StoreError:  # a look that failed: who is woken looks again itself
             self.context.children.ring_all()
 

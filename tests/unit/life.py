@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from teamd.agent.approvals import Plans
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.environment import Environment, Equipment
 from teamd.agent.loop import build_loop
-from teamd.agent.plans import Plans
 from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths

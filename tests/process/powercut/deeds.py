@@ -184,7 +184,7 @@ def ask(paths: TeamPaths) -> None:
 
 def act(paths: TeamPaths) -> None:
     """Have bob act, which he may only once his plan is approved."""
-    from teamd.agent.plans import Plans
+    from teamd.agent.approvals import Plans
     from teamd.approvals.store import Approvals
     from teamd.team.roster import Roster
 
