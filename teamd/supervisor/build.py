@@ -11,7 +11,7 @@ from teamd.board.board import Board
 from teamd.budget.ledger import Ledger
 from teamd.budget.terms import terms_of
 from teamd.errors import StoreError
-from teamd.files.watch import SLOW_SECONDS, watch
+from teamd.files.watch import watch
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import TEAMD
@@ -92,7 +92,6 @@ def build_supervisor(
         Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience),
         board,
         journal,
-        round_seconds=SLOW_SECONDS,
     )
     return Supervisor(
         context=context,

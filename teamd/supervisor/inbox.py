@@ -130,19 +130,15 @@ class ControlInbox:
             return None
 
     def _serve(self, message: Message) -> None:
-        request = self._read(message)
+        journal, request = self.context.journal, self._read(message)
         if request is None:
             return
         if request.late and request.id not in self._given:
-            self.context.journal.warn(
-                "request came too late", command=request.command, id=request.id
-            )
+            journal.warn("request came too late", command=request.command, id=request.id)
             late = ControlReply(text="teamd saw it too late", exit_code=ExitCode.DEADLINE)
             self._mail(request, late)
             return
-        self.context.journal.note(
-            "request", command=request.command, id=request.id, sender=request.sender
-        )
+        journal.note("request", command=request.command, id=request.id, sender=request.sender)
         if (given := self._given.get(request.id)) is not None:
             self._reply(request, given)  # asked again, by one that was killed before it could read
         elif self.closing:

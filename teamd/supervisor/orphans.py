@@ -14,6 +14,7 @@ import psutil
 from teamd.board.files import id_in
 from teamd.board.owners import gone_from
 from teamd.errors import StoreError
+from teamd.files.watch import SLOW_SECONDS
 from teamd.states import Status
 
 if TYPE_CHECKING:
@@ -105,13 +106,11 @@ class OrphanedTasks:
     Attributes:
         board: in the hands of `teamd`.
         watch: of the tasks' folder.
-        round_seconds: how long to rely on having seen everything.
     """
 
     board: Board
     watch: Watch
     journal: Journal
-    round_seconds: float
     _gone: set[str] = field(default_factory=set)
     _due_at: float = 0.0
 
@@ -139,4 +138,4 @@ class OrphanedTasks:
             self.journal.error("board not seen to", error)
             self._due_at = time.monotonic() + BOARD_PATIENCE_SECONDS
         else:
-            self._due_at = time.monotonic() + self.round_seconds
+            self._due_at = time.monotonic() + SLOW_SECONDS
