@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.process import TeammateProcess
-from teamd.agent.pulse import Pulse
+from teamd.agent.wakeup import Pulse
 from teamd.errors import StoreError
 from teamd.files import directories, locks, pidfile
 from teamd.files.watch import SLOW_SECONDS
@@ -17,11 +17,9 @@ from teamd.journal import Journal
 from teamd.messages import TEAMD
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.supervisor.build import build_supervisor
-from teamd.supervisor.context import ChildProgram
-from teamd.supervisor.fork import become_subreaper
+from teamd.supervisor.fork import ChildProgram, become_subreaper
 from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.signals import Signals
-from teamd.supervisor.supervisor import Rounds
+from teamd.supervisor.supervisor import Rounds, Signals
 from teamd.team import teams
 
 if TYPE_CHECKING:

@@ -5,36 +5,39 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from teamd.agent.auto_claim import AutoClaim
-from teamd.agent.build import Equipment, build_compaction
-from teamd.agent.call_budget import CallBudget
+from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_job, subagent_prompt, system_prompt
+from teamd.agent.environment import Equipment
 from teamd.agent.model_stack import ModelStack
-from teamd.agent.open_work import list_open_work
-from teamd.agent.project_instructions import read_project_instructions
-from teamd.agent.subagent import Subagent
+from teamd.agent.subagent import run_subagent
+from teamd.agent.wakeup import CallBudget
+from teamd.agent.work import claim_next, list_open_work
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.settings import roles, skills
 from teamd.team import teams
-from teamd.tools import Toolbox
+from teamd.tools import Toolbox, ToolError
 from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
-from teamd.tools.background import Jobs
+from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
-from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
-from teamd.tools.lead import Broadcast, ListTeammates, ShutdownRequest, SpawnTeammate
-from teamd.tools.mail import ReadInbox, SendMessage
+from teamd.tools.lead import (
+    CreateTeam,
+    DeleteTeam,
+    ListTeammates,
+    ShutdownRequest,
+    SpawnTeammate,
+    Task,
+)
+from teamd.tools.mail import Broadcast, ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
-from teamd.tools.task import Task
-from teamd.tools.teams import CreateTeam, DeleteTeam
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import NewsAdded, Opened
@@ -42,23 +45,23 @@ from teamd.transcript.records import NewsAdded, Opened
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from teamd.agent.build import Environment
+    from teamd.agent.environment import Environment
     from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
     from teamd.settings.skills import Skill
     from teamd.tools import Tool
 
+FILE_NAME: Final = "AGENTS.md"
+MAX_BYTES: Final = 65_536
+_HEAD: Final = f"\n\n{FILE_NAME} of the workspace, which holds for everybody who works in it:\n\n"
+
 
 def equip(env: Environment) -> Equipment:
-    """Give a teammate what its settings and its role say.
-
-    Args:
-        env: its files, settings and parts.
-        tls: shared by all teammates, since making one takes 20 ms.
-    """
+    """Give a teammate what its settings and its role say."""
     tools = _Tools(env, ModelStack(env))
+    known = env.conversation.counts.requests(env.conversation.context)
     return Equipment(
-        model=tools.models.make(env.conversation.counted_requests, live=env.leads),
+        model=tools.models.make(known, live=env.leads),
         model_name=partial(_model_name, env),
         toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
         opening=lambda: _opening(env, tools.find_skills()),
@@ -85,7 +88,7 @@ def _model_name(env: Environment, of_role: str | None) -> str:
 def _claim(env: Environment, board: Board) -> Callable[[], bool]:
     if env.leads or not env.settings.tasks.auto_claim:
         return lambda: False
-    return AutoClaim(board, lambda: env.roster.read().get(env.name).role, env.journal).claim_next
+    return partial(claim_next, board, lambda: env.roster.read().get(env.name).role, env.journal)
 
 
 def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
@@ -114,6 +117,25 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         plan=member.plan,
         spawned_by=member.spawned_by,
     )
+
+
+def read_project_instructions(workspace: Workspace) -> str:
+    """Return the text of `AGENTS.md` as it follows the system prompt; nothing where there is none.
+
+    What is no UTF-8 is replaced, what is more than `MAX_BYTES` is cut, and says so. A link that
+    leads out of the workspace is not followed: who may write here must not read elsewhere so.
+    """
+    try:
+        fd = workspace.open(workspace.resolve(FILE_NAME))
+    except (OSError, ToolError):
+        return ""
+    with os.fdopen(fd, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+        size = os.fstat(fd).st_size
+    text = data[:MAX_BYTES].decode("utf-8-sig", "replace").replace("\0", "\ufffd").strip()
+    if len(data) > MAX_BYTES:
+        text += f"\n[cut here: {FILE_NAME} has {size} bytes; read the rest with read_file]"
+    return f"{_HEAD}{text}" if text else ""
 
 
 @dataclass(frozen=True)
@@ -174,23 +196,18 @@ class _Tools:
         directories.make_private_directory(env.paths.subagents)
         path = env.paths.subagents / f"{env.name}-{key}.jsonl"
         conversation = Conversation(Transcript(path, durable=False, check=env.check))
-        toolbox = Toolbox([*self._workspace_tools, self._load_skill])
-        compaction = build_compaction(
-            conversation,
-            self.models.make(),
-            toolbox,
-            settings=env.settings,
-            model_name=lambda _: env.settings.model.name,
-        )
-        subagent = Subagent(
-            conversation=conversation,
-            compaction=compaction,
-            toolbox=toolbox,
-            calls=CallBudget(self.calls.most) if background else self.calls,
-        )
         workspace = env.settings.team.workspace
         system = subagent_prompt(of=env.name, role=role, workspace=workspace)
-        return await subagent.run(Opened(system=system), prompt)
+        conversation.open(Opened(system=system))
+        compaction = Compaction(
+            conversation=conversation,
+            model=self.models.make(),
+            toolbox=Toolbox([*self._workspace_tools, self._load_skill]),
+            settings=env.settings.model,
+            model_name=lambda _: env.settings.model.name,
+        )
+        calls = CallBudget(self.calls.most) if background else self.calls
+        return await run_subagent(compaction, calls, prompt)
 
     @cached_property
     def calls(self) -> CallBudget:

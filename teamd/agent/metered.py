@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +15,7 @@ from teamd.models import LimitError, ModelError
 from teamd.models.prices import FREE, Price, Prices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from teamd.budget.ledger import Ledger
     from teamd.models import Ask, Model, Reply
@@ -28,10 +28,11 @@ _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
+@dataclass(slots=True)
 class Metered:
     """A model that is not asked when its reply might exceed a limit; it serves one conversation.
 
-    Args:
+    Attributes:
         ledger: where all of the team write down what they take.
         name: the teammate's.
         process: this one; its calls are settled for it when it dies.
@@ -40,26 +41,15 @@ class Metered:
         known: what an earlier process was told of the conversation, the newest first.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        ledger: Ledger,
-        *,
-        name: str,
-        process: Identity,
-        free: bool = False,
-        server: str = "",
-        known: Iterable[CountedRequest] = (),
-    ) -> None:
-        self._model = model
-        self._ledger = ledger
-        self._name = name
-        self._process = process
-        self._free = free
-        self._server = server
-        self._own: Any = None
-        self._prices: Prices | None = None
-        self._known = list(known)[:REMEMBERED]
+    model: Model
+    ledger: Ledger
+    name: str
+    process: Identity
+    free: bool = False
+    server: str = ""
+    known: Sequence[CountedRequest] = ()
+    _own: Any = None
+    _prices: Prices | None = None
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer within the limits; the reply says the frame of the request, for its record.
@@ -68,18 +58,18 @@ class Metered:
             LimitError: one is reached; nothing was asked.
         """
         price = self._price(ask.model)
-        frame = frame_of(ask, self._server)
+        frame = frame_of(ask, self.server)
         reservation = await self._reserve(ask, frame, price)
         account: Account | None = None  # in full: a call that is cut off may have taken anything
         try:
-            reply = await self._model.reply(ask)
+            reply = await self.model.reply(ask)
             account = _account(reply.usage, price)
         except ModelError as error:
             if not error.begun:
                 account = NOTHING
             raise
         finally:
-            self._ledger.settle(reservation, account)
+            self.ledger.settle(reservation, account)
         self._remember(ask, frame, reply)
         return replace(reply, frame=frame)
 
@@ -87,29 +77,29 @@ class Metered:
         tokens = self._input_bound(ask, frame)
         wanted = Reservation(
             id=new_id(),
-            teammate=self._name,
-            process=self._process,
+            teammate=self.name,
+            process=self.process,
             model=ask.model,
             input_tokens=tokens,
             output_tokens=ask.max_tokens,
             usd=None if price is None else price.most(tokens, ask.max_tokens),
         )
         pause = _FIRST_PAUSE_SECONDS
-        while (refusal := self._ledger.reserve(wanted)) is not None:
+        while (refusal := self.ledger.reserve(wanted)) is not None:
             if not refusal.passing:
-                raise LimitError(refusal.sentence(self._name), refusal.key, self._lifted)
+                raise LimitError(refusal.sentence(self.name), refusal.key, self._lifted)
             # Others' calls are under way, and mostly take less than what is kept back for them.
             await asyncio.sleep(random.uniform(0.5, 1.5) * pause)  # noqa: S311 -- no secret
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         return wanted
 
     def _lifted(self) -> bool:
-        return not self._ledger.is_refused(self._name)
+        return not self.ledger.is_refused(self.name)
 
     def _price(self, model: str) -> Price | None:
-        if self._free:
+        if self.free:
             return FREE
-        own = self._ledger.terms().prices
+        own = self.ledger.terms().prices
         if self._prices is None or own != self._own:
             self._own, self._prices = own, Prices(own)
         return self._prices.find(model)
@@ -117,7 +107,7 @@ class Metered:
     def _input_bound(self, ask: Ask, frame: str) -> int:
         """Return the most tokens that the request can have: none is shorter than a byte."""
         whole = size_of([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
-        told = [known.bound(ask.messages) for known in self._known if known.frame == frame]
+        told = [known.bound(ask.messages) for known in self.known if known.frame == frame]
         return min([whole, *told])
 
     def _remember(self, ask: Ask, frame: str, reply: Reply) -> None:
@@ -128,7 +118,7 @@ class Metered:
             known = CountedRequest(
                 frame=frame, messages=messages, said=reply.content, tokens=tokens
             )
-            self._known = [known, *self._known][:REMEMBERED]
+            self.known = [known, *self.known][:REMEMBERED]
 
 
 def _account(usage: Usage, price: Price | None) -> Account | None:

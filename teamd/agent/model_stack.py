@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import random
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from teamd.agent.live_output import LiveOutput
 from teamd.agent.metered import Metered
-from teamd.agent.throttle import Throttle
 from teamd.budget.ledger import Ledger
+from teamd.files import locks
+from teamd.files.files import PRIVATE_FILE
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from teamd.agent.build import Environment
     from teamd.agent.conversation.token_counts import CountedRequest
-    from teamd.models import Model
+    from teamd.agent.environment import Environment
+    from teamd.models import Ask, Model, Reply
+
+_PAUSE_SECONDS: Final = 0.05
 
 
 class ModelStack:
@@ -84,3 +91,71 @@ class ModelStack:
         self._env.journal.warn(
             "model call failed, trying again", reason=reason, seconds=round(seconds, 1)
         )
+
+
+class Throttle:
+    """A model that waits until one of the team's slots is free.
+
+    A slot is a lock on a file: the kernel frees it when its holder ends, however it ends.
+
+    Args:
+        folder: holds a file for each slot.
+        slots: how many calls may be under way.
+    """
+
+    def __init__(self, model: Model, folder: Path, slots: int) -> None:
+        self._model = model
+        self._files = [folder / f"{number}.lock" for number in range(slots)]
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer once a slot is free; a cancellation gives it back."""
+        slot = await self._take_slot()
+        try:
+            return await self._model.reply(ask)
+        finally:
+            os.close(slot)
+
+    async def _take_slot(self) -> int:
+        while True:
+            for file in self._files:
+                slot = locks.try_lock(file)
+                if slot is not None:
+                    return slot
+            # There is no waiting for one of several locks; the jitter keeps the queue moving.
+            await asyncio.sleep(random.uniform(0.5, 1.5) * _PAUSE_SECONDS)  # noqa: S311 -- no secret
+
+
+@dataclass(slots=True)
+class LiveOutput:
+    """A model whose words stand in a file while they come: to be read, never taken for the reply.
+
+    The file's first line names the attempt: a reply that broke off is begun anew. It is gone when
+    the reply is whole, or has failed.
+    """
+
+    model: Model
+    path: Path
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer; where the file cannot be written nobody looks on, and that is all."""
+        self._remove()  # an earlier process may have been killed in mid-reply
+        if ask.aside:
+            return await self.model.reply(ask)
+        self._append(f"{os.urandom(8).hex()}\n")
+        try:
+            return await self.model.reply(replace(ask, heard=self._append))
+        finally:
+            self._remove()
+
+    def _append(self, text: str) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        with suppress(OSError):
+            fd = os.open(self.path, flags, PRIVATE_FILE)
+            try:
+                os.write(fd, text.encode(errors="replace"))
+            finally:
+                os.close(fd)
+
+    def _remove(self) -> None:
+        with suppress(OSError):
+            self.path.unlink()

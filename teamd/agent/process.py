@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd import credentials
-from teamd.agent.build import Environment, build_loop
+from teamd.agent.environment import Environment
 from teamd.agent.equipment import equip, find_role
+from teamd.agent.loop import build_loop
 from teamd.agent.wakeup import SupervisorGone, Wakeup
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import Tenure
@@ -23,7 +24,7 @@ from teamd.states import ChildExit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from teamd.agent.pulse import Pulse
+    from teamd.agent.wakeup import Pulse
     from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
     from teamd.settings.roles import Role

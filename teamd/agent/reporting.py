@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from teamd.messages import SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
@@ -14,45 +15,37 @@ if TYPE_CHECKING:
     from teamd.states import Status
 
 
+@dataclass(kw_only=True, slots=True)
 class Reporter:
     """Tells the supervisor and the lead how one teammate does.
 
-    Args:
+    Attributes:
         name: the teammate's.
         process: named in each report, so that one of an earlier process is told apart.
         supervisor: the supervisor's inbox.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        process: Identity,
-        conversation: Conversation,
-        supervisor: Mailbox,
-        post: Post,
-    ) -> None:
-        self.name = name
-        self._process = process
-        self._conversation = conversation
-        self._supervisor = supervisor
-        self._post = post
-        self._last: dict[str, object] = {}
+    name: str
+    process: Identity
+    conversation: Conversation
+    supervisor: Mailbox
+    post: Post
+    _last: dict[str, object] = field(default_factory=dict)
 
     def report(self, status: Status, reason: str | None = None) -> None:
         """Tell the supervisor how it goes; what it knows already is not said again."""
-        reason = None if reason is None else self._post.paths.addressed(reason)
+        reason = None if reason is None else self.post.paths.addressed(reason)
         facts: dict[str, object] = {
             "status": str(status),
             "reason": reason,
-            "turns": self._conversation.turns,
-            "input_tokens": self._conversation.input_tokens,
-            "output_tokens": self._conversation.output_tokens,
+            "turns": self.conversation.turns,
+            "input_tokens": self.conversation.input_tokens,
+            "output_tokens": self.conversation.output_tokens,
         }
         if facts == self._last:
             return
         self._last = facts
-        process = {"pid": self._process.pid, "started": self._process.started}
+        process = {"pid": self.process.pid, "started": self.process.started}
         self._send(STATE_TYPE, str(status), {**facts, **process})
 
     def report_answer(self, request_id: str) -> None:
@@ -69,11 +62,11 @@ class Reporter:
         Raises:
             StoreError: it cannot be sent now.
         """
-        sentence = self._post.paths.addressed(text)
+        sentence = self.post.paths.addressed(text)
         words = sentence.replace("\0", "\ufffd")  # a server's own words may hold anything
-        above = self._post.above(self.name)
-        self._post.notify(Message(id=key, sender=self.name, to=above, content=words))
+        above = self.post.above(self.name)
+        self.post.notify(Message(id=key, sender=self.name, to=above, content=words))
 
     def _send(self, kind: str, content: str, facts: dict[str, object]) -> None:
         message = Message(type=kind, sender=self.name, to=TEAMD, content=content, extra=facts)
-        self._supervisor.put(message)
+        self.supervisor.put(message)

@@ -1,15 +1,52 @@
-"""The wake-up of an idle teammate: a byte in a pipe that its supervisor writes when mail comes."""
+"""A teammate's wakes: the bell that ends its rest, its pulse and its model calls until the next."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from teamd.agent.pulse import Pulse
+    from collections.abc import Iterator
+
+    from teamd.heartbeat import Heartbeat
+
+
+@dataclass(slots=True)
+class Pulse:
+    """Beats every so many seconds, which shows the supervisor that its teammate lives.
+
+    It beats from within the event loop: whatever keeps that from turning stops the pulse, be it a
+    signal, a computation without end or a system call that does not return. What a teammate waits
+    for within the loop (a model's silence, a command) has a time limit of its own and may take it.
+    """
+
+    vitals: Heartbeat
+    every_seconds: float
+    _next: asyncio.TimerHandle | None = None
+
+    def beat(self) -> None:
+        """Show life now, and again and again from now on."""
+        self.vitals.beat()
+        self._stop()
+        self._next = asyncio.get_running_loop().call_later(self.every_seconds, self.beat)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Be silent for the length of a block: an idle teammate computes nothing."""
+        self._stop()
+        self.vitals.rest()
+        try:
+            yield
+        finally:
+            self.beat()
+
+    def _stop(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
 
 
 class SupervisorGone(Exception):
@@ -17,7 +54,7 @@ class SupervisorGone(Exception):
 
 
 class Wakeup:
-    """The reading end of the pipe.
+    """The reading end of a pipe, into which the supervisor writes a byte when mail comes.
 
     Args:
         fd: non-blocking.
@@ -58,3 +95,26 @@ class Wakeup:
             while True:
                 if not os.read(self._fd, 4096):
                     raise SupervisorGone
+
+
+class CallBudget:
+    """So many model calls, taken one by one, by a teammate and its foreground subagents alike.
+
+    Attributes:
+        most: how many there are.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._left = most
+
+    def renew(self) -> None:
+        """Begin a wake: all of them are left."""
+        self._left = self.most
+
+    def take(self) -> bool:
+        """Take one for the call that comes next; return whether there was one."""
+        if not self._left:
+            return False
+        self._left -= 1
+        return True

@@ -11,14 +11,14 @@ from teamd.board.board import Board
 from teamd.budget.ledger import Ledger
 from teamd.budget.records import Terms
 from teamd.errors import StoreError
-from teamd.files.watch import SLOW_SECONDS, watch
+from teamd.files.watch import watch
+from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import TEAMD
 from teamd.models.prices import Prices
 from teamd.supervisor import orphans
 from teamd.supervisor.children import Children
 from teamd.supervisor.context import Context
-from teamd.supervisor.exits import blame_delivery
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from teamd.journal import Journal
-    from teamd.supervisor.context import ChildProgram
+    from teamd.supervisor.fork import ChildProgram
     from teamd.supervisor.live_settings import LiveSettings
-    from teamd.supervisor.signals import Signals
-    from teamd.supervisor.supervisor import Rounds
+    from teamd.supervisor.supervisor import Rounds, Signals
     from teamd.tokens import Usage
 
 
@@ -71,13 +70,11 @@ def build_supervisor(
     if repaired:
         roster.tell_lead(repaired)
     children = Children(
-        run=program.run,
-        load=program.load,
+        program=program,
+        settings=settings,
+        heartbeats=settings.heartbeats,
         roster=roster,
         journal=journal,
-        restart_limit=lambda: settings.restart_limit,
-        blame=partial(blame_delivery, paths, journal),
-        heartbeats=settings.heartbeats,  # for good: a running child beats as often as it was told
         private=[claim, inboxes.fileno(), board.fileno(), *signals.descriptors],
     )
     context = Context(
@@ -95,12 +92,11 @@ def build_supervisor(
         Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience),
         board,
         journal,
-        round_seconds=SLOW_SECONDS,
     )
     return Supervisor(
-        context,
+        context=context,
         claim=claim,
-        inbox=ControlInbox(context, tasks),
+        inbox=ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False)),
         tasks=tasks,
         orphans=orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home)),
         signals=signals,

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.clocks import Deadline
 from teamd.heartbeat import Heartbeat
 from teamd.states import ChildExit
-from teamd.supervisor.exits import describe_exit
 from teamd.supervisor.fork import fork
-from teamd.supervisor.life import Life
+from teamd.supervisor.life import Life, Watchdog, blame_delivery, describe_exit
 from teamd.supervisor.lifecycle import TABLE, Action, Event, State
-from teamd.supervisor.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from teamd.journal import Journal
     from teamd.process_id import Identity
-    from teamd.supervisor.restart_limit import RestartLimit
+    from teamd.supervisor.fork import ChildProgram
+    from teamd.supervisor.life import HeartbeatPolicy
+    from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.roster_writer import RosterWriter
-    from teamd.supervisor.watchdog import HeartbeatPolicy
 
 KILL_AGAIN_SECONDS: Final = 1.0
 # A full disk or a full process table is the machine's trouble: however long it lasts, the teammate
@@ -35,47 +34,29 @@ _HINDRANCES: Final = 3  # in a row, and somebody is told: it may not pass by its
 _SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
 _ENDING: Final = (State.STOPPING, State.KILLED)
 
-Run: TypeAlias = Callable[[str, int, Heartbeat], int]
 
-
+@dataclass(kw_only=True, slots=True)
 class Children:
-    """The processes of all teammates.
+    """The processes of all teammates; nobody is forked before `begin`.
 
-    Args:
-        run: what a child does: gets name, bell and heartbeat, returns its exit code.
-        load: loads what the next child needs; nobody is forked before `begin`.
+    Attributes:
+        heartbeats: those of the start, for good: a running child beats as often as it was told.
         roster: told of every change.
-        restart_limit: returns the limit in force now.
-        blame: gets name, pid and exit code of each ended process, before the next one starts.
         private: the supervisor's own descriptors, which no child may keep.
     """
 
-    def __init__(
-        self,
-        *,
-        run: Run,
-        load: Callable[[], None],
-        roster: RosterWriter,
-        journal: Journal,
-        restart_limit: Callable[[], RestartLimit],
-        blame: Callable[[str, int, int], None],
-        heartbeats: HeartbeatPolicy,
-        private: list[int],
-    ) -> None:
-        self._run = run
-        self._load = load
-        self._begun = False
-        self._roster = roster
-        self._restart_limit = restart_limit
-        self._blame = blame
-        self._heartbeats = heartbeats
-        self._journal = journal
-        self._private = private
-        self._lives: dict[str, Life] = {}
+    program: ChildProgram
+    settings: LiveSettings
+    heartbeats: HeartbeatPolicy
+    roster: RosterWriter
+    journal: Journal
+    private: list[int]
+    _begun: bool = False
+    _lives: dict[str, Life] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Load what children need; whoever was to start before is forked in the next round."""
-        self._load()
+        self.program.load()
         self._begun = True
 
     def start(self, name: str) -> None:
@@ -135,8 +116,8 @@ class Children:
         for life in list(self._lives.values()):
             if life.child is not None and (code := life.child.reap()) is not None:
                 pid = life.child.identity.pid
-                self._journal.note("exited", name=life.name, code=code, pid=pid)
-                self._blame(life.name, pid, code)
+                self.journal.note("exited", name=life.name, code=code, pid=pid)
+                blame_delivery(self.settings.paths, self.journal, life.name, pid, code)
                 life.child = None
                 life.watchdog = None
                 ended = True
@@ -156,11 +137,11 @@ class Children:
         for life in self._lives.values():
             if life.watchdog is not None:
                 event = Event.SILENT if life.watchdog.expired(now) else Event.HEARD
-                self._step(life, event, self._heartbeats.violation)
+                self._step(life, event, self.heartbeats.violation)
 
     def next_due_seconds(self) -> float | None:
         """Return the seconds until `do_due` or `check_heartbeats` has something to do."""
-        beat = self._heartbeats.beat_seconds
+        beat = self.heartbeats.beat_seconds
         left = min((life.left(beat) for life in self._lives.values()), default=math.inf)
         return None if left == math.inf else max(0.0, left)
 
@@ -203,11 +184,11 @@ class Children:
         if code == ChildExit.IO:
             delay = TROUBLE_SECONDS
             if life.hindrances == _HINDRANCES:
-                self._roster.hindered(life.name, reason)
+                self.roster.hindered(life.name, reason)
         elif code != ChildExit.SETTINGS:
-            delay = life.crashes.note(clocks.elapsed(), self._restart_limit())
+            delay = life.crashes.note(clocks.elapsed(), self.settings.restart_limit)
         if life.state is State.STUCK:
-            reason = f"{self._heartbeats.violation}, and {reason}"
+            reason = f"{self.heartbeats.violation}, and {reason}"
         event = Event.HOPELESS if delay is None else Event.CRASHED
         self._step(life, event, reason, delay or 0.0)
 
@@ -219,14 +200,14 @@ class Children:
                 self._fork(life)
             case Action.DELAY:
                 life.due = Deadline.after(delay)
-                self._roster.crashed(life.name, reason)
+                self.roster.crashed(life.name, reason)
             case Action.TERMINATE | Action.KILL:
                 self._signal(life, _SIGNALS[action])
             case Action.SETTLE:
                 self._settle(life, forced=forced)
             case Action.FAIL:
                 life.due = None
-                self._roster.failed(life.name, reason)
+                self.roster.failed(life.name, reason)
             case Action.REPORT | Action.RELIEVE:
                 self._report(life, action, reason)
             case Action.NOTHING:
@@ -235,44 +216,44 @@ class Children:
     def _fork(self, life: Life) -> None:
         if not self._begun:
             life.state, life.due = State.WAITING, Deadline.after(0.0)
-            self._roster.awaited(life.name)
+            self.roster.awaited(life.name)
             return
         bells = [other.child.bell for other in self._lives.values() if other.child is not None]
         name = life.name
         life.due = None
-        self._load()  # settings that were read again may want more
+        self.program.load()  # settings that were read again may want more
         try:
             heartbeat = Heartbeat()
             life.child = fork(
-                lambda bell: self._run(name, bell, heartbeat), close=self._private + bells
+                lambda bell: self.program.run(name, bell, heartbeat), close=self.private + bells
             )
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"
             self._step(life, Event.CRASHED, reason, TROUBLE_SECONDS)
             return
-        life.watchdog = Watchdog(heartbeat, self._heartbeats)
+        life.watchdog = Watchdog(heartbeat, self.heartbeats)
         life.begun_at = clocks.elapsed()
-        self._journal.note("forked", name=name, pid=life.child.identity.pid)
-        self._roster.begun(name, life.child.identity)
+        self.journal.note("forked", name=name, pid=life.child.identity.pid)
+        self.roster.begun(name, life.child.identity)
 
     def _signal(self, life: Life, number: signal.Signals) -> None:
         if life.child is not None:
-            self._journal.note("signalled", name=life.name, signal=number.name)
+            self.journal.note("signalled", name=life.name, signal=number.name)
             life.child.signal(number)
 
     def _report(self, life: Life, action: Action, reason: str) -> None:
         """Report that a teammate is stuck, or not any more."""
         life.due = None
         if action is Action.RELIEVE:
-            self._roster.relieved(life.name)
+            self.roster.relieved(life.name)
             return
-        restart = self._heartbeats.restart
+        restart = self.heartbeats.restart
         if restart:
             life.due = Deadline.after(0.0)
-        self._roster.stuck(life.name, reason, restart=restart)
+        self.roster.stuck(life.name, reason, restart=restart)
 
     def _settle(self, life: Life, *, forced: bool) -> None:
-        self._roster.ended(life.name)
+        self.roster.ended(life.name)
         life.due = None
         waiting, life.when_ended = life.when_ended, []
         for then in waiting:

@@ -1,4 +1,4 @@
-"""One forked process: the only module that forks, and that calls prctl(2)."""
+"""One forked process, and what it runs: the only module that forks, and that calls prctl(2)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,28 @@ from teamd.states import ChildExit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from teamd.heartbeat import Heartbeat
+
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _RESET: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildProgram:
+    """The program of the children, and what a spawn asks about it.
+
+    Attributes:
+        run: gets name, bell and heartbeat, returns the exit code.
+        load: loads what the next child needs, unless it is loaded; called before each fork.
+        warning: a sentence that the sender of a spawn should read, such as that there is no key.
+        check_role: raises a `TeamError` for a role whose file cannot be understood.
+    """
+
+    run: Callable[[str, int, Heartbeat], int]
+    load: Callable[[], None]
+    warning: Callable[[], str | None]
+    check_role: Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)

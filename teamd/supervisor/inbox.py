@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import control
 from teamd.clocks import Deadline
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
-from teamd.mail.mailbox import Mailbox
-from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD
+from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
 from teamd.states import Status
 from teamd.supervisor import requests
 
 if TYPE_CHECKING:
+    from teamd.mail.mailbox import Mailbox
     from teamd.messages import Message
     from teamd.supervisor.context import Context
     from teamd.supervisor.orphans import OrphanedTasks
@@ -23,6 +24,7 @@ _REMEMBERED: Final = 1000  # replies, for a sender that asks again under the sam
 _COUNTS: Final = ("turns", "input_tokens", "output_tokens")
 
 
+@dataclass(slots=True)
 class ControlInbox:
     """Reads the inbox and does what it says.
 
@@ -30,17 +32,14 @@ class ControlInbox:
         closing: requests are refused from now on.
     """
 
-    def __init__(self, context: Context, tasks: OrphanedTasks) -> None:
-        self.closing = False
-        self._context = context
-        self._tasks = tasks
-        self._paths = context.paths
-        self._journal = context.journal
-        self._mailbox = Mailbox(context.paths, TEAMD, durable=False)
-        self._blocked = Deadline.after(0.0)
-        self._given: dict[str, ControlReply] = {}
-        self._owed: dict[str, ControlReply] = {}
-        self._behind = False
+    context: Context
+    tasks: OrphanedTasks
+    mailbox: Mailbox
+    closing: bool = False
+    _blocked: Deadline = field(default_factory=lambda: Deadline.after(0.0))
+    _given: dict[str, ControlReply] = field(default_factory=dict)
+    _owed: dict[str, ControlReply] = field(default_factory=dict)
+    _behind: bool = False
 
     @property
     def retry_seconds(self) -> float | None:
@@ -52,11 +51,11 @@ class ControlInbox:
 
     def refuse_leftovers(self) -> None:
         """Answer what a dead supervisor had taken: it may have been done, and is not done again."""
-        control.sweep(self._paths)
+        control.sweep(self.context.settings.paths)
         text = "teamd was restarted meanwhile; `teamctl team` shows whether it was done"
-        for message in self._mailbox.leftover():
+        for message in self.mailbox.leftover():
             if message.type == REQUEST_TYPE and (request := self._read(message)) is not None:
-                self._journal.warn(
+                self.context.journal.warn(
                     "request of a dead teamd", id=request.id, command=request.command
                 )
                 given = self._owed[request.id] = ControlReply.of_error(TeamError(text))
@@ -67,12 +66,12 @@ class ControlInbox:
         if self._blocked.left > 0:
             return
         try:
-            if not self._mailbox.waiting():
+            if not self.mailbox.waiting():
                 return
-            batch = self._mailbox.take()
-            self._mailbox.done(batch)  # first, so that no request runs twice, whatever comes
+            batch = self.mailbox.take()
+            self.mailbox.done(batch)  # first, so that no request runs twice, whatever comes
         except StoreError as error:  # a full disk, say: all stays where it is until there is space
-            self._journal.error("control inbox not read", error)
+            self.context.journal.error("control inbox not read", error)
             self._blocked = Deadline.after(_RETRY_SECONDS)  # the try itself is a hint: no spin
             return
         for message in batch.messages:
@@ -81,14 +80,14 @@ class ControlInbox:
             elif message.type == REQUEST_TYPE:
                 self._serve(message)
             elif message.type == SHUTDOWN_ANSWER_TYPE:
-                self._context.shutdowns.note_answer(message.sender)
+                self.context.shutdowns.note_answer(message.sender)
             else:
-                self._journal.warn("no request", type=message.type, sender=message.sender)
+                self.context.journal.warn("no request", type=message.type, sender=message.sender)
 
     def carry_out(self, request: ControlRequest) -> None:
         """Do what is asked and reply."""
         try:
-            requests.carry_out(self._context, request, lambda given: self._reply(request, given))
+            requests.carry_out(self.context, request, lambda given: self._reply(request, given))
         except TeamError as error:
             self._reply(request, ControlReply.of_error(error))
         except OSError as error:  # no descriptors left, say: the machine's trouble, and it passes
@@ -107,39 +106,39 @@ class ControlInbox:
         """
         self._behind = False
         try:
-            self._context.roster.publish()
+            self.context.roster.publish()
         except StoreError as error:
             self._behind = True
-            self._journal.error("roster not written", error)
+            self.context.journal.error("roster not written", error)
         for request_id, given in list(self._owed.items()):
             if self._behind and given.exit_code is not ExitCode.REFUSED:
                 continue
             try:
-                control.reply(self._paths, request_id, given)
+                control.reply(self.context.settings.paths, request_id, given)
             except StoreError as error:
                 self._behind = True
-                self._journal.error("answer not written", error, id=request_id)
+                self.context.journal.error("answer not written", error, id=request_id)
             else:
                 del self._owed[request_id]
-        self._tasks.release(self._context.roster.team)
+        self.tasks.release(self.context.roster.team)
 
     def _read(self, message: Message) -> ControlRequest | None:
         try:
             return ControlRequest.decode(message)
         except NotAMessage as error:
-            self._journal.warn("no request", sender=message.sender, reason=str(error))
+            self.context.journal.warn("no request", sender=message.sender, reason=str(error))
             return None
 
     def _serve(self, message: Message) -> None:
-        request = self._read(message)
+        journal, request = self.context.journal, self._read(message)
         if request is None:
             return
         if request.late and request.id not in self._given:
-            self._journal.warn("request came too late", command=request.command, id=request.id)
+            journal.warn("request came too late", command=request.command, id=request.id)
             late = ControlReply(text="teamd saw it too late", exit_code=ExitCode.DEADLINE)
             self._mail(request, late)
             return
-        self._journal.note("request", command=request.command, id=request.id, sender=request.sender)
+        journal.note("request", command=request.command, id=request.id, sender=request.sender)
         if (given := self._given.get(request.id)) is not None:
             self._reply(request, given)  # asked again, by one that was killed before it could read
         elif self.closing:
@@ -149,7 +148,9 @@ class ControlInbox:
             self.carry_out(request)
 
     def _reply(self, request: ControlRequest, given: ControlReply) -> None:
-        self._journal.note("answered", id=request.id, text=given.text, exit_code=given.exit_code)
+        self.context.journal.note(
+            "answered", id=request.id, text=given.text, exit_code=given.exit_code
+        )
         self._mail(request, given)
         self._given[request.id] = given
         while len(self._given) > _REMEMBERED:
@@ -158,29 +159,29 @@ class ControlInbox:
         self.publish()
 
     def _reply_to_failure(self, request: ControlRequest, error: Exception, why: str) -> None:
-        self._journal.error("not done", error, id=request.id)
+        self.context.journal.error("not done", error, id=request.id)
         self._reply(request, ControlReply.of_error(TeamError(why)))
 
     def _mail(self, request: ControlRequest, given: ControlReply) -> None:
         """Tell an agent that collects no reply that nothing of what it asked for was begun."""
         if request.by_mail and given.exit_code is not ExitCode.DONE and not given.data:
             text = f"your request {request.command!r} was not carried out: {given.text}; ask again"
-            self._context.roster.tell_lead(text, to=request.sender, key=request.id)
+            self.context.roster.tell_lead(text, to=request.sender, key=request.id)
 
     def _note_state(self, message: Message) -> None:
         """Believe a report if it comes from the process that the teammate has now."""
         reported = message.extra
-        process = self._context.children.process(message.sender)
+        process = self.context.children.process(message.sender)
         if process is None or (process.pid, process.started) != (
             reported.get("pid"),
             reported.get("started"),
         ):
-            self._journal.note("report of an earlier process", name=message.sender)
+            self.context.journal.note("report of an earlier process", name=message.sender)
             return
         try:
             values: dict[str, Any] = {key: int(reported[key]) for key in _COUNTS}
             values["status"] = Status(str(reported["status"]))
         except (KeyError, ValueError, TypeError):
-            self._journal.warn("unreadable report", name=message.sender)
+            self.context.journal.warn("unreadable report", name=message.sender)
             return
-        self._context.roster.change(message.sender, **values, reason=reported.get("reason"))
+        self.context.roster.change(message.sender, **values, reason=reported.get("reason"))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from teamd import settings
 from teamd.errors import TeamError
 from teamd.messages import MAX_MESSAGE_BYTES
-from teamd.supervisor.restart_limit import RestartLimit
-from teamd.supervisor.watchdog import HeartbeatPolicy
+from teamd.supervisor.life import HeartbeatPolicy, RestartLimit
 
 if TYPE_CHECKING:
     from pathlib import Path

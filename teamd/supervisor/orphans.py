@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import psutil
@@ -13,6 +14,7 @@ import psutil
 from teamd.board.files import id_in
 from teamd.board.rules import gone_from
 from teamd.errors import StoreError
+from teamd.files.watch import SLOW_SECONDS
 from teamd.states import Status
 
 if TYPE_CHECKING:
@@ -97,37 +99,24 @@ class OrphanedProcesses:
                     yield child
 
 
+@dataclass(slots=True)
 class OrphanedTasks:
     """The tasks of members that are gone: looked for when one has gone, and now and then.
 
-    Args:
+    Attributes:
         board: in the hands of `teamd`.
         watch: of the tasks' folder.
-        round_seconds: how long to rely on having seen everything.
     """
 
-    def __init__(
-        self, board: Board, watch: Watch, journal: Journal, *, round_seconds: float
-    ) -> None:
-        self._board = board
-        self._watch = watch
-        self._journal = journal
-        self._round_seconds = round_seconds
-        self._gone: set[str] = set()
-        self._due_at = 0.0
-
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when the board may have changed."""
-        return self._watch.fileno()
-
-    @property
-    def recheck_seconds(self) -> float:
-        """The seconds for which to rely on that descriptor alone."""
-        return self._watch.recheck_seconds
+    board: Board
+    watch: Watch
+    journal: Journal
+    _gone: set[str] = field(default_factory=set)
+    _due_at: float = 0.0
 
     def board_changed(self) -> bool:
         """Return whether a task may have changed since the last call."""
-        names = self._watch.changed()
+        names = self.watch.changed()
         return names is None or any(map(id_in, names))  # without names only a look can tell
 
     def look_soon(self) -> None:
@@ -142,11 +131,11 @@ class OrphanedTasks:
             return
         self._gone = gone
         try:
-            for task in self._board.release(gone_from(team)):
-                self._journal.note("task released", task=task.id, reason=task.notes[-1])
-            self._board.flush()
+            for task in self.board.release(gone_from(team)):
+                self.journal.note("task released", task=task.id, reason=task.notes[-1])
+            self.board.flush()
         except StoreError as error:  # it stands in the files: a later look finds it again
-            self._journal.error("board not seen to", error)
+            self.journal.error("board not seen to", error)
             self._due_at = time.monotonic() + BOARD_PATIENCE_SECONDS
         else:
-            self._due_at = time.monotonic() + self._round_seconds
+            self._due_at = time.monotonic() + SLOW_SECONDS

@@ -12,7 +12,7 @@ from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
 from teamd.states import Status
 from teamd.supervisor.live_settings import when_it_counts
-from teamd.supervisor.outcome import Outcome
+from teamd.supervisor.shutdown import Outcome
 from teamd.supervisor.spawn import (
     SpawnRequest,
     model_in,

@@ -64,9 +64,11 @@ class RosterWriter:
 
         `plan` is `None` for as before; `spawned_by` is the address of an agent of another team.
         """
-        self._apply(
-            lambda team: _admitted(team, name, role, model, plan=plan, spawned_by=spawned_by)
-        )
+        values: dict[str, Any] = {"role": role, "model": model, "spawned_by": spawned_by}
+        values |= {"status": Status.WORKING, "reason": None}
+        if plan is not None:
+            values["plan"] = plan
+        self._apply(lambda team: _changed(_enrolled(team, name, role), name, values))
 
     def restore(self, name: str, before: Member | None) -> None:
         """Undo an admission; `before` is `None` for a name that was no member."""
@@ -221,28 +223,15 @@ def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:
     return team if member is None else team.with_member(replace(member, **values))
 
 
-def _admitted(
-    team: Team,
-    name: str,
-    role: str,
-    model: str | None,
-    *,
-    plan: bool | None,
-    spawned_by: str | None,
-) -> Team:
-    member = team.find(name) or Member(
+def _enrolled(team: Team, name: str, role: str) -> Team:
+    """Return the team with a member of that name."""
+    if team.find(name) is not None:
+        return team
+    member = Member(
         name=name,
         agent_id=f"{name}@{team.name}",
         role=role,
         status=Status.WORKING,
         color=COLOURS[len(team.members) % len(COLOURS)],
     )
-    admitted = replace(
-        member,
-        role=role,
-        model=model,
-        status=Status.WORKING,
-        reason=None,
-        spawned_by=spawned_by,
-    )
-    return team.with_member(admitted if plan is None else replace(admitted, plan=plan))
+    return team.with_member(member)

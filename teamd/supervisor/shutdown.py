@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from teamd.approvals.approval import Approval, NoSuchApproval, Verdict
 from teamd.clocks import Deadline
-from teamd.errors import StoreError, TeamError
+from teamd.errors import ExitCode, StoreError, TeamError
 from teamd.states import Status
-from teamd.supervisor import outcome
 from teamd.supervisor.lifecycle import State
 
 if TYPE_CHECKING:
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
     from teamd.approvals.store import Approvals
     from teamd.journal import Journal
     from teamd.supervisor.children import Children
-    from teamd.supervisor.outcome import Outcome
     from teamd.supervisor.roster_writer import RosterWriter
 
-    Then = Callable[[Outcome], None]
+    Then = Callable[["Outcome"], None]
 
 FORCE_AFTER_SECONDS: Final = 2.0  # a process that can end after SIGTERM does so in less
 AGAIN_SECONDS: Final = 1.0
@@ -102,6 +100,62 @@ SHUTDOWN_TABLE: Final[dict[tuple[ShutdownState, ShutdownEvent], ShutdownStep]] =
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The outcome of one teammate's shutdown.
+
+    Attributes:
+        verdict: what became of the request; `None` where nobody was asked.
+        reason: the teammate's own words.
+    """
+
+    name: str
+    text: str
+    exit_code: ExitCode = ExitCode.DONE
+    verdict: Verdict | None = None
+    reason: str = ""
+
+    def with_force(self) -> Outcome:
+        """Return the same outcome for a process that did not end in time and was killed."""
+        text = f"{self.name} did not end in time and was killed"
+        if self.verdict is Verdict.APPROVED:
+            text = f"{self.name} approved, but did not end in time and was killed"
+        if self.verdict is Verdict.EXPIRED:
+            text = self.text.removesuffix("ended") + "killed"
+        return replace(self, text=text, exit_code=ExitCode.DEADLINE)
+
+    @classmethod
+    def down(cls, name: str) -> Outcome:
+        """Return the outcome for a teammate without a process that could have been asked."""
+        return cls(name=name, text=f"{name} is shut down")
+
+    @classmethod
+    def answered(cls, approval: Approval) -> Outcome:
+        """Return the outcome that a teammate's own answer leads to."""
+        name, reason = approval.to, approval.reason
+        if approval.status is Verdict.APPROVED:
+            text, code = f"{name} approved and is shut down", ExitCode.DONE
+        else:
+            text, code = f"{name} rejected the shutdown and goes on", ExitCode.REFUSED
+        text += f": {reason}" if reason else ""
+        return cls(name=name, text=text, exit_code=code, verdict=approval.status, reason=reason)
+
+    @classmethod
+    def overdue(cls, name: str, seconds: float) -> Outcome:
+        """Return the outcome for a teammate that did not answer in time."""
+        return cls(
+            name=name,
+            text=f"{name} did not answer within {seconds:g} s and was ended",
+            exit_code=ExitCode.DEADLINE,
+            verdict=Verdict.EXPIRED,
+        )
+
+    @classmethod
+    def forced(cls, name: str) -> Outcome:
+        """Return the outcome for a teammate that was not asked, as somebody wanted it."""
+        return cls(name=name, text=f"{name} was killed", exit_code=ExitCode.DEADLINE)
+
+
 @dataclass(frozen=True, slots=True)
 class ShutdownContext:
     """The stores and processes that a shutdown works with."""
@@ -148,12 +202,12 @@ class Shutdown:
         verdict, approval = self._verdict(expire=left <= 0)
         if verdict is Verdict.APPROVED and approval and (self.answered or not running or left <= 0):
             seconds = max(left, FORCE_AFTER_SECONDS)
-            self.step(ShutdownEvent.APPROVED, outcome.answered(approval), seconds)
+            self.step(ShutdownEvent.APPROVED, Outcome.answered(approval), seconds)
         elif verdict is Verdict.REJECTED and approval:
             self.context.journal.note("shutdown rejected", name=self.name, reason=approval.reason)
-            self.step(ShutdownEvent.REJECTED, outcome.answered(approval))
+            self.step(ShutdownEvent.REJECTED, Outcome.answered(approval))
         elif verdict is Verdict.EXPIRED:
-            late = outcome.overdue(self.name, self.seconds)
+            late = Outcome.overdue(self.name, self.seconds)
             self.step(ShutdownEvent.EXPIRED, late, FORCE_AFTER_SECONDS)
 
     def step(self, event: ShutdownEvent, wanted: Outcome, seconds: float = 0.0) -> None:
@@ -197,7 +251,7 @@ class Shutdown:
         """End the process; the outcome is the wanted one, unless that takes force."""
         absent = self.context.children.process(self.name) is None
         if absent and wanted.verdict is Verdict.EXPIRED:
-            final, forced = outcome.down(self.name), wanted.with_force()
+            final, forced = Outcome.down(self.name), wanted.with_force()
         else:
             final, forced = wanted, wanted if wanted.verdict is None else wanted.with_force()
 

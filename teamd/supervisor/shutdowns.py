@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval, Verdict
 from teamd.errors import TeamError
 from teamd.states import Status
-from teamd.supervisor import outcome
 from teamd.supervisor.shutdown import (
     AGAIN_SECONDS,
     ALIVE,
+    Outcome,
     Shutdown,
     ShutdownEvent,
     ShutdownState,
@@ -25,6 +25,7 @@ from teamd.supervisor.shutdown import (
 )
 
 if TYPE_CHECKING:
+    from teamd.clocks import Deadline
     from teamd.supervisor.shutdown import ShutdownContext, Then
 
 SLOW_SECONDS: Final = 30.0  # only a kill between two steps leaves what this finds
@@ -34,16 +35,14 @@ _REQUEST: Final = (
 )
 
 
+@dataclass(slots=True)
 class Shutdowns:
     """All shutdowns of one team; a teammate is asked once at a time."""
 
-    def __init__(self, context: ShutdownContext) -> None:
-        self._context = context
-        self._approvals = context.approvals
-        self._journal = context.journal
-        self._known: dict[str, Shutdown] = {}
-        self._repeat = from_now(0.0)
-        self._unsent = False  # mail waits to be sent again at that moment
+    context: ShutdownContext
+    _known: dict[str, Shutdown] = field(default_factory=dict)
+    _repeat: Deadline = field(default_factory=lambda: from_now(0.0))
+    _unsent: bool = False  # mail waits to be sent again at that moment
 
     def ask(
         self, name: str, *, asker: str, seconds: float, then: Then, by_mail: bool = False
@@ -77,25 +76,25 @@ class Shutdowns:
             deadline=now + seconds,
             listeners=listeners,
         )
-        one = Shutdown(self._context, name, from_now(seconds), seconds, waiting=[then])
-        if self._context.children.state(name) in ALIVE:
+        one = Shutdown(self.context, name, from_now(seconds), seconds, waiting=[then])
+        if self.context.children.state(name) in ALIVE:
             self._ask(approval)
             one.id = approval.id
             self._known[name] = one
-            self._journal.note("asked to shut down", name=name, id=one.id, seconds=seconds)
+            self.context.journal.note("asked to shut down", name=name, id=one.id, seconds=seconds)
             return
         if listeners:
             over = replace(approval, status=Verdict.EXPIRED, answered=now, told=True)
-            one.id = self._approvals.ask(over).id
+            one.id = self.context.approvals.ask(over).id
             self._known[name] = one
-        one.step(ShutdownEvent.EXPIRED, outcome.down(name), seconds)
+        one.step(ShutdownEvent.EXPIRED, Outcome.down(name), seconds)
 
     def force(self, name: str, *, then: Then) -> None:
         """End a teammate at once, without asking; one that was asked is not waited for."""
-        one = self._find(name) or Shutdown(self._context, name, from_now(0.0), 0.0)
+        one = self._find(name) or Shutdown(self.context, name, from_now(0.0), 0.0)
         one.waiting.append(then)
-        alive = self._context.children.process(name) is not None
-        one.step(ShutdownEvent.FORCED, outcome.forced(name) if alive else outcome.down(name))
+        alive = self.context.children.process(name) is not None
+        one.step(ShutdownEvent.FORCED, Outcome.forced(name) if alive else Outcome.down(name))
 
     def note_answer(self, name: str) -> None:
         """Note that a teammate says that it has answered; whether it has, the store tells."""
@@ -125,11 +124,11 @@ class Shutdowns:
         asked.
         """
         try:
-            self._approvals.sweep()
+            self.context.approvals.sweep()
             for approval in self._unfinished():
                 self._resume(approval)
         except TeamError as error:  # a full disk, say: `look` takes up what is left
-            self._journal.error("handshakes not resumed", error)
+            self.context.journal.error("handshakes not resumed", error)
 
     def look(self) -> None:
         """See who has answered, whose time is over, and what mail a killed process left unsent."""
@@ -137,7 +136,7 @@ class Shutdowns:
             try:
                 one.look()
             except TeamError as error:  # a full disk, say
-                self._journal.error("handshake stuck", error, name=one.name)
+                self.context.journal.error("handshake stuck", error, name=one.name)
                 one.retry = from_now(AGAIN_SECONDS)
         if self._repeat.left <= 0:
             self._repeat = from_now(SLOW_SECONDS)
@@ -152,10 +151,7 @@ class Shutdowns:
         return max(0.0, min(moment.left for moment in moments)) if moments else None
 
     def _under_way(self) -> list[Shutdown]:
-        closed = [n for n, one in self._known.items() if one.state is ShutdownState.CLOSED]
-        for name in closed:
-            del self._known[name]
-        return list(self._known.values())
+        return [one for one in self._known.values() if one.state is not ShutdownState.CLOSED]
 
     def _find(self, name: str) -> Shutdown | None:
         one = self._known.get(name)
@@ -168,28 +164,28 @@ class Shutdowns:
             StoreError: it does not stand.
         """
         try:
-            self._approvals.ask(approval)
+            self.context.approvals.ask(approval)
         except TeamError as error:
-            if self._approvals.find(approval.id) is None:
+            if self.context.approvals.find(approval.id) is None:
                 raise
-            self._journal.error("not sent yet", error, id=approval.id, name=approval.to)
+            self.context.journal.error("not sent yet", error, id=approval.id, name=approval.to)
             self._repeat_soon()
 
     def _join(self, one: Shutdown, seconds: float, then: Then, listeners: tuple[str, ...]) -> None:
         with suppress(NoSuchApproval):  # somebody has removed it: the teammate is ended
             for listener in listeners:
-                self._approvals.join(one.id, listener)
+                self.context.approvals.join(one.id, listener)
         one.join(seconds, then)
 
     def _unfinished(self) -> list[Approval]:
         return [
             approval
-            for approval in self._approvals.all()
+            for approval in self.context.approvals.all()
             if approval.type == Kind.SHUTDOWN and (approval.is_open or approval.owes_end)
         ]
 
     def _resume(self, approval: Approval) -> None:
-        member = self._context.roster.team.find(approval.to)
+        member = self.context.roster.team.find(approval.to)
         wanted = member is not None and member.status.wants_process
         left, seconds = _time_left(approval)
         if _never_sent(approval, left):
@@ -198,23 +194,25 @@ class Shutdowns:
         if approval.is_open and left > 0 and wanted:
             self._take_up(approval)
             return
-        self._approvals.expire(approval.id)
-        self._context.roster.change(approval.to, status=Status.SHUTDOWN, reason=None)
-        self._context.roster.publish()
-        final = outcome.down(approval.to)
+        self.context.approvals.expire(approval.id)
+        self.context.roster.change(approval.to, status=Status.SHUTDOWN, reason=None)
+        self.context.roster.publish()
+        final = Outcome.down(approval.to)
         if wanted and left <= 0:
-            final = outcome.overdue(approval.to, seconds)
-        self._approvals.settle(approval.id, final.text)
+            final = Outcome.overdue(approval.to, seconds)
+        self.context.approvals.settle(approval.id, final.text)
 
     def _repeat_mail(self) -> None:
         self._unsent = False
         try:
             self._adopt()
-            for approval in self._approvals.repeat():
-                self._journal.note("mail repeated", id=approval.id, status=str(approval.status))
+            for approval in self.context.approvals.repeat():
+                self.context.journal.note(
+                    "mail repeated", id=approval.id, status=str(approval.status)
+                )
         except TeamError as error:
             self._repeat_soon()
-            self._journal.error("mail not repeated", error)
+            self.context.journal.error("mail not repeated", error)
 
     def _repeat_soon(self) -> None:
         self._unsent = True
@@ -236,15 +234,13 @@ class Shutdowns:
 
     def _take_up(self, approval: Approval) -> Shutdown:
         left, seconds = _time_left(approval)
-        one = Shutdown(
-            self._context, approval.to, from_now(max(left, 0.0)), seconds, id=approval.id
-        )
+        one = Shutdown(self.context, approval.to, from_now(max(left, 0.0)), seconds, id=approval.id)
         self._known[approval.to] = one
         return one
 
     def _withdraw(self, approval: Approval, why: str) -> None:
-        self._approvals.expire(approval.id)
-        self._approvals.settle(approval.id, f"{approval.to} goes on: {why}")
+        self.context.approvals.expire(approval.id)
+        self.context.approvals.settle(approval.id, f"{approval.to} goes on: {why}")
 
 
 def _time_left(approval: Approval) -> tuple[float, float]:

@@ -14,8 +14,6 @@ from teamd.models.prices import Prices
 from teamd.states import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from teamd.budget.records import Reservation, Terms
     from teamd.control import ControlRequest
     from teamd.files.paths import TeamPaths
@@ -101,8 +99,7 @@ def spawn(context: Context, wanted: SpawnRequest, message_id: str, *, sender: st
     context.shutdowns.forget(name)
     prompt = wanted.message(name, message_id, sender)
     spawned_by = sender if "@" in sender else None
-    named = replace(wanted, name=name)
-    _admit(context, named, spawned_by=spawned_by, then=lambda: _put(context, prompt))
+    _admit(context, replace(wanted, name=name), prompt, spawned_by=spawned_by)
     context.journal.note("spawned", name=name, role=wanted.role, message=message_id)
     return context.roster.team.get(name)
 
@@ -117,7 +114,7 @@ def spawn_declared(context: Context, wanted: SpawnRequest) -> bool:
         TeamError: as for `spawn`.
     """
     member = context.roster.team.find(wanted.name)
-    message_id = _prompt_id(context.paths, wanted)
+    message_id = _prompt_id(context.settings.paths, wanted)
     if member is None:
         spawn(context, wanted, message_id)
     elif _was_told_nothing(context, member.name):
@@ -219,11 +216,11 @@ def _at_price_of_now(wanted: Reservation, terms: Terms) -> Reservation:
 def _admit(
     context: Context,
     wanted: SpawnRequest,
+    prompt: Message | None = None,
     *,
     spawned_by: str | None = None,
-    then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Put a member into the roster, do something, then start it; or leave all as before."""
+    """Put a member into the roster, give it its prompt, then start it; or leave all as before."""
     name, roster = wanted.name, context.roster
     before = roster.team.find(name)
     roster.admit(name, wanted.role, wanted.model, plan=wanted.plan, spawned_by=spawned_by)
@@ -232,7 +229,8 @@ def _admit(
         if before is None:
             context.post.mailbox(name).create()
         context.ledger.let_go(name)
-        then()
+        if prompt is not None:
+            _put(context, prompt)
     except TeamError:
         roster.restore(name, before)
         raise
@@ -255,7 +253,7 @@ def _go_on(context: Context, name: str) -> None:
 def _was_told_nothing(context: Context, name: str) -> bool:
     # In this order: what is taken meanwhile is in the conversation by then.
     waiting = context.post.mailbox(name).waiting()
-    return not waiting and not files.size(context.paths.transcript(name))
+    return not waiting and not files.size(context.settings.paths.transcript(name))
 
 
 def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:

@@ -27,7 +27,7 @@ InputT = TypeVar("InputT", bound=Input)
 
 
 class Tool(Generic[InputT]):
-    """One thing that a teammate can do; it defines `call`, or `call_once` where it needs the key.
+    """One thing that a teammate can do.
 
     Attributes:
         name: matches `[a-zA-Z0-9_-]{1,128}`.
@@ -47,17 +47,23 @@ class Tool(Generic[InputT]):
     repeatable: ClassVar[bool] = False
     grantable: ClassVar[bool] = False
 
-    async def call(self, arguments: InputT) -> str:
+    async def call(self, arguments: InputT, key: str, /) -> str:
         """Do it and return what the model reads, in words.
+
+        Args:
+            arguments: as the model gave them, checked.
+            key: this very call's, and the same when it is repeated after a crash.
 
         Raises:
             ToolError: it could not be done.
         """
         raise NotImplementedError
 
-    async def call_once(self, arguments: InputT, key: str) -> str:  # noqa: ARG002 -- for who needs it
-        """Do it; `key` is this very call's, and the same when it is repeated after a crash."""
-        return await self.call(arguments)
+
+class RepeatableTool(Tool[InputT]):
+    """A tool whose call may be run again: it has the key of the first one, or finds it done."""
+
+    repeatable: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +126,7 @@ class Toolbox:
         Args:
             name: the tool's.
             arguments: as the model gave them.
-            key: names this very call, see `Tool.call_once`; a new one where it is empty.
+            key: names this very call, see `Tool.call`; a new one where it is empty.
             granted: which of the tools that reach the workspace may run; `None` for all.
         """
         if not self._has(name, granted):
@@ -134,7 +140,7 @@ class Toolbox:
         try:
             if tool.acts and self._gate is not None and (why := self._gate(name)) is not None:
                 return Result(text=_clean(why), is_error=True)
-            text = await tool.call_once(checked, key or new_id())
+            text = await tool.call(checked, key or new_id())
         # The edge of every tool: what one did not foresee is the model's to hear, not the end of
         # the teammate. A cancellation is no Exception and passes.
         except Exception as error:  # noqa: BLE001

@@ -11,7 +11,7 @@ from pydantic import Field
 from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, Verdict, id_of
 from teamd.errors import StoreError
 from teamd.messages import LEAD
-from teamd.tools import Input, Tool, ToolError
+from teamd.tools import Input, RepeatableTool, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,13 +25,19 @@ class SubmitPlanInput(Input):
     plan: str = Field(min_length=1, description="the whole plan, for one who decides by it alone")
 
 
-class SubmitPlan(Tool[SubmitPlanInput]):
+@dataclass
+class SubmitPlan(RepeatableTool[SubmitPlanInput]):
     """Asks the lead to approve a plan.
 
-    Args:
+    Attributes:
         task: names the task at hand.
         lead: the address of whoever approves.
     """
+
+    approvals: Approvals
+    asker: str
+    task: Callable[[], str]
+    lead: Callable[[], str] = lambda: LEAD
 
     name = "submit_plan"
     description = (
@@ -40,36 +46,23 @@ class SubmitPlan(Tool[SubmitPlanInput]):
     )
     Input = SubmitPlanInput
     acts: ClassVar[bool] = False
-    repeatable: ClassVar[bool] = True  # under the same id, which is asked once
 
-    def __init__(
-        self,
-        approvals: Approvals,
-        name: str,
-        task: Callable[[], str],
-        lead: Callable[[], str] = lambda: LEAD,
-    ) -> None:
-        self._approvals = approvals
-        self._name = name
-        self._task = task
-        self._lead = lead
-
-    async def call_once(self, arguments: SubmitPlanInput, key: str) -> str:
+    async def call(self, arguments: SubmitPlanInput, key: str) -> str:
         """Submit it under an id that follows from the call."""
         if not arguments.plan.strip():
             raise ToolError("a plan is needed; this one is empty")
-        asked = self._approvals.ask(
+        asked = self.approvals.ask(
             Approval(
                 id=id_of(key),
                 type=Kind.PLAN,
-                asker=self._name,
-                to=self._lead(),
+                asker=self.asker,
+                to=self.lead(),
                 content=arguments.plan.replace("\0", "\ufffd"),
                 asked=time.time(),
-                task=self._task(),
+                task=self.task(),
             )
         )
-        self._approvals.withdraw(self._name, Kind.PLAN, but=asked.id)
+        self.approvals.withdraw(self.asker, Kind.PLAN, but=asked.id)
         return f"plan {asked.id} is with the lead; the answer comes as mail. End your turn to wait."
 
 
@@ -81,13 +74,18 @@ class VerdictInput(Input):
     reason: str | None = Field(default=None, description="why, in a sentence")
 
 
-class ShutdownResponse(Tool[VerdictInput]):
+@dataclass
+class ShutdownResponse(RepeatableTool[VerdictInput]):
     """Answers a request to shut down. The loop ends the turn when it was approved.
 
-    Args:
+    Attributes:
         ring: has the asker look at a rejection at once; of an approval the loop tells, when the
             results of the same reply are written down.
     """
+
+    approvals: Approvals
+    teammate: str
+    ring: Callable[[str], None]
 
     name = "shutdown_response"
     description = (
@@ -96,20 +94,15 @@ class ShutdownResponse(Tool[VerdictInput]):
     )
     Input = VerdictInput
     acts: ClassVar[bool] = False
-    repeatable: ClassVar[bool] = True  # an approval is answered once
 
-    def __init__(self, approvals: Approvals, name: str, ring: Callable[[str], None]) -> None:
-        self._approvals = approvals
-        self._name = name
-        self._ring = ring
-
-    async def call(self, arguments: VerdictInput) -> str:
+    async def call(self, arguments: VerdictInput, _key: str) -> str:
         """Write the answer down, once."""
-        answer = _Answer(arguments.request_id, arguments.approve, arguments.reason or "")
-        answer.give(self._approvals, Kind.SHUTDOWN, by=self._name)
-        if arguments.approve:
+        request, approve, reason = arguments.request_id, arguments.approve, arguments.reason or ""
+        by = self.teammate
+        _answer(self.approvals, Kind.SHUTDOWN, request, by=by, approve=approve, reason=reason)
+        if approve:
             return "approved; you are shut down now"
-        self._ring(arguments.request_id)
+        self.ring(request)
         return "rejected; go on working"
 
 
@@ -121,14 +114,19 @@ class ReviewPlanInput(Input):
     feedback: str | None = Field(default=None, description="what to mind, or what to change")
 
 
-class ReviewPlan(Tool[ReviewPlanInput]):
+@dataclass
+class ReviewPlan(RepeatableTool[ReviewPlanInput]):
     """Approves or rejects a teammate's plan; the lead's alone.
 
-    Args:
+    Attributes:
         approvals: of its own team.
         elsewhere: those of the other teams, whose members may have been put there by it.
         address: its own, as members of other teams know it.
     """
+
+    approvals: Approvals
+    elsewhere: Callable[[], Iterable[Approvals]]
+    address: Callable[[], str]
 
     name = "review_plan"
     description = (
@@ -137,56 +135,39 @@ class ReviewPlan(Tool[ReviewPlanInput]):
     )
     Input = ReviewPlanInput
     acts: ClassVar[bool] = False
-    repeatable: ClassVar[bool] = True  # an approval is answered once
 
-    def __init__(
-        self,
-        approvals: Approvals,
-        elsewhere: Callable[[], Iterable[Approvals]] = tuple,
-        address: Callable[[], str] = lambda: LEAD,
-    ) -> None:
-        self._approvals = approvals
-        self._elsewhere = elsewhere
-        self._address = address
-
-    async def call(self, arguments: ReviewPlanInput) -> str:
+    async def call(self, arguments: ReviewPlanInput, _key: str) -> str:
         """Write the answer down, once."""
         approvals, by = self._find_store(arguments.request_id)
-        answer = _Answer(arguments.request_id, arguments.approve, arguments.feedback or "")
-        answered = answer.give(approvals, Kind.PLAN, by=by)
+        request, approve, reason = arguments.request_id, arguments.approve, arguments.feedback or ""
+        answered = _answer(approvals, Kind.PLAN, request, by=by, approve=approve, reason=reason)
         return f"{answered.status}; {answered.asker} is told"
 
     def _find_store(self, request: str) -> tuple[Approvals, str]:
         """The store that holds a request, and by which name it is answered there."""
-        if self._approvals.find(request) is None:
-            address = self._address()
-            for approvals in self._elsewhere():
+        if self.approvals.find(request) is None:
+            address = self.address()
+            for approvals in self.elsewhere():
                 try:
                     found = approvals.find(request)
                 except StoreError:  # of that team nothing can be read; it may be of another one
                     continue
                 if found is not None and found.to.lower() == address.lower():
                     return approvals, address
-        return self._approvals, LEAD
+        return self.approvals, LEAD
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """The answer to one approval."""
-
-    request: str
-    approve: bool
-    reason: str
-
-    def give(self, approvals: Approvals, kind: Kind, *, by: str) -> Approval:
-        """Answer an approval of that kind; the same call may come again after a crash."""
-        found = approvals.find(self.request)
-        if found is not None and found.type != kind:
-            raise ToolError(f"{self.request} is no {kind}")
-        try:
-            return approvals.answer(self.request, by=by, approve=self.approve, reason=self.reason)
-        except AlreadyAnswered as error:
-            verdict = Verdict.APPROVED if self.approve else Verdict.REJECTED
-            if (error.approval.status, error.approval.reason) != (verdict, self.reason):
-                raise
-            return error.approval
+def _answer(
+    approvals: Approvals, kind: Kind, request: str, *, by: str, approve: bool, reason: str
+) -> Approval:
+    """Answer an approval of that kind; the same call may come again after a crash."""
+    found = approvals.find(request)
+    if found is not None and found.type != kind:
+        raise ToolError(f"{request} is no {kind}")
+    try:
+        return approvals.answer(request, by=by, approve=approve, reason=reason)
+    except AlreadyAnswered as error:
+        verdict = Verdict.APPROVED if approve else Verdict.REJECTED
+        if (error.approval.status, error.approval.reason) != (verdict, reason):
+            raise
+        return error.approval

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd import control
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, TeamError
-from teamd.messages import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -71,7 +70,7 @@ class Asking:
         self, command: str, arguments: Mapping[str, Any], key: str, seconds: float
     ) -> ControlRequest:
         return ControlRequest.within(
-            seconds, command, arguments=arguments, id=key or new_id(), sender=self._sender
+            seconds, command, arguments=arguments, id=key, sender=self._sender
         )
 
     async def _wait_for_answer(self, request: ControlRequest, seconds: float) -> ControlReply:

@@ -1,29 +1,34 @@
-"""Work that goes on beside the conversation: jobs, each with a state and an output on disk."""
+"""Work that goes on beside the conversation: jobs, and the tools to begin, see and stop them.
+
+A job has a state and an output, both on disk.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from pydantic import Field
 
 from teamd.errors import StoreError
 from teamd.files import directories, files
-from teamd.files.os_errors import translate_os_errors
 from teamd.messages import is_moment
-from teamd.tools import ToolError
-from teamd.tools.clip import Clip
+from teamd.tools import Input, RepeatableTool, Tool, ToolError
+from teamd.tools.output import Spool, clip
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
     from teamd.programs.program import Sink
+    from teamd.programs.reaped import Reaped
 
     Work = Callable[[Sink], Awaitable[str]]
+    Start = Callable[[str, Sink], Reaped]
 
 RUNNING: Final = "running"
 STOPPED: Final = "stopped"
@@ -58,14 +63,7 @@ class Job:
 
     def encode(self) -> bytes:
         """The content of the job's file."""
-        fields = {
-            "id": self.id,
-            "what": self.what,
-            "state": self.state,
-            "started": self.started,
-            "ended": self.ended,
-        }
-        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        return json.dumps(asdict(self), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
     @classmethod
     def decode(cls, content: bytes, *, number: int) -> Job:
@@ -141,9 +139,7 @@ class Jobs:
 
     def output(self, job_id: str, limit: int) -> str:
         """What a job has written, its middle left out if need be."""
-        clip = Clip(limit)
-        clip.take(files.read(self._output(job_id)) or b"")
-        return clip.text().removesuffix("\n")
+        return clip(files.read(self._output(job_id)) or b"", limit).removesuffix("\n")
 
     async def stop(self, job_id: str) -> Job:
         """End a job and all that it runs."""
@@ -199,38 +195,96 @@ class Jobs:
         return self._folder / f"{job_id}.out"
 
 
-class Spool:
-    """A file that takes output without end: when it is full, its older half goes.
+class BackgroundRunInput(Input):
+    """What `background_run` takes."""
+
+    command: str
+
+
+class BackgroundRun(Tool[BackgroundRunInput]):
+    """Begins a command and does not wait for it.
 
     Args:
-        path: made anew.
-        limit: how many bytes it may have.
+        start: starts a command as the `bash` tool does.
     """
 
-    def __init__(self, path: Path, limit: int) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with translate_os_errors(path):
-            self._fd = os.open(path, flags, files.PRIVATE_FILE)
-        self._limit = limit
-        self._size = 0
+    name: ClassVar[str] = "background_run"
+    description: ClassVar[str] = (
+        "Run a bash command in the background, such as a server or a long test, and go on at "
+        "once. Answers with a job_id for check_background and stop_background; when the job "
+        "ends you are told by itself, so there is no need to wait or to look again and again."
+    )
+    Input = BackgroundRunInput
+    acts: ClassVar[bool] = True
+    grantable: ClassVar[bool] = True
 
-    def take(self, chunk: bytes) -> None:
-        """Add what came; where it cannot be written it is lost, and the job goes on."""
-        chunk = chunk[-self._limit // 2 :]
-        if self._size + len(chunk) > self._limit:
-            self._halve()
-        with suppress(OSError):
-            self._size += os.pwrite(self._fd, chunk, self._size)
+    def __init__(self, jobs: Jobs, start: Start) -> None:
+        self._jobs = jobs
+        self._start = start
 
-    def __enter__(self) -> Self:
-        return self
+    async def call(self, arguments: BackgroundRunInput, _key: str) -> str:
+        """Begin it; the words name its id."""
+        job = self._jobs.start(arguments.command, partial(self._run, arguments.command))
+        return f"job_id: {job.id}"
 
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+    async def _run(self, command: str, output: Sink) -> str:
+        with self._start(command, output) as program:
+            status = await program.wait()
+            await program.end()
+            program.drain()
+        return f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
 
-    def _halve(self) -> None:
-        kept = os.pread(self._fd, self._limit // 2, self._size - self._limit // 2)
-        kept = kept[kept.find(b"\n") + 1 :]  # from the start of a line
-        os.pwrite(self._fd, kept, 0)
-        os.ftruncate(self._fd, len(kept))
-        self._size = len(kept)
+
+class CheckBackgroundInput(Input):
+    """What `check_background` takes."""
+
+    job_id: str | None = Field(default=None, description="without it, all jobs are listed")
+
+
+class CheckBackground(RepeatableTool[CheckBackgroundInput]):
+    """Tells how a job is, and what it wrote."""
+
+    name: ClassVar[str] = "check_background"
+    description: ClassVar[str] = "See the state and the output of a background job so far."
+    Input = CheckBackgroundInput
+    acts: ClassVar[bool] = False
+    grantable: ClassVar[bool] = True
+
+    def __init__(self, jobs: Jobs, *, output_bytes: int) -> None:
+        self._jobs = jobs
+        self._output_bytes = output_bytes
+
+    async def call(self, arguments: CheckBackgroundInput, _key: str) -> str:
+        """Its state and output, or a line a job."""
+        if arguments.job_id is None:
+            return "\n".join(map(_line, self._jobs.all())) or "no jobs"
+        job = self._jobs.get(arguments.job_id)
+        output = self._jobs.output(job.id, self._output_bytes)
+        return f"{_line(job)}\n{output or '(no output)'}"
+
+
+class StopBackgroundInput(Input):
+    """What `stop_background` takes."""
+
+    job_id: str
+
+
+class StopBackground(RepeatableTool[StopBackgroundInput]):
+    """Ends a job."""
+
+    name: ClassVar[str] = "stop_background"
+    description: ClassVar[str] = "End a background job and everything that it started."
+    Input = StopBackgroundInput
+    acts: ClassVar[bool] = False
+    grantable: ClassVar[bool] = True
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    async def call(self, arguments: StopBackgroundInput, _key: str) -> str:
+        """End it; one that is over already stays as it was."""
+        return _line(await self._jobs.stop(arguments.job_id))
+
+
+def _line(job: Job) -> str:
+    return f"job {job.id}: {job.state}: {job.what}"

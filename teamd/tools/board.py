@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
-from teamd.tools import Input, InputT, Tool
+from teamd.tools import Input, InputT, RepeatableTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,13 +27,11 @@ def _as_text(value: object) -> object:
 TaskId = Annotated[str, BeforeValidator(_as_text)]  # many a model takes an id for a number
 
 
-class _BoardTool(Tool[InputT]):
-    """A tool that reads or changes the board."""
+@dataclass
+class _BoardTool(RepeatableTool[InputT]):
+    """A tool that reads or changes the board, in the hands of one member."""
 
-    repeatable: ClassVar[bool] = True  # what is so already stays so
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    board: Board
 
 
 class TaskCreateInput(Input):
@@ -57,9 +56,9 @@ class TaskCreate(_BoardTool[TaskCreateInput]):
     Input = TaskCreateInput
     acts: ClassVar[bool] = False
 
-    async def call_once(self, arguments: TaskCreateInput, key: str) -> str:
+    async def call(self, arguments: TaskCreateInput, key: str) -> str:
         """Make it, or find what this very call has made already."""
-        task = self._board.add(
+        task = self.board.add(
             arguments.subject,
             description=arguments.description,
             blocked_by=tuple(arguments.blocked_by),
@@ -83,9 +82,9 @@ class TaskGet(_BoardTool[TaskGetInput]):
     Input = TaskGetInput
     acts: ClassVar[bool] = False
 
-    async def call(self, arguments: TaskGetInput) -> str:
+    async def call(self, arguments: TaskGetInput, _key: str) -> str:
         """The task as JSON."""
-        tasks = self._board.read()
+        tasks = self.board.read()
         task = tasks.get(arguments.task_id)
         shown = {**task.to_json(), "blocked": bool(tasks.blockers(task))}
         return json.dumps(shown, indent=1, ensure_ascii=False)
@@ -116,7 +115,7 @@ class TaskUpdate(_BoardTool[TaskUpdateInput]):
     Input = TaskUpdateInput
     acts: ClassVar[bool] = False
 
-    async def call(self, arguments: TaskUpdateInput) -> str:
+    async def call(self, arguments: TaskUpdateInput, _key: str) -> str:
         """Change it as far as this teammate may."""
         change = Change(
             status=None if arguments.status is None else TaskStatus(arguments.status),
@@ -124,8 +123,8 @@ class TaskUpdate(_BoardTool[TaskUpdateInput]):
             add_blocked_by=tuple(arguments.add_blocked_by),
             remove_blocked_by=tuple(arguments.remove_blocked_by),
         )
-        changed = self._board.update(arguments.task_id, change)
-        return _describe_change(changed, self._board.read())
+        changed = self.board.update(arguments.task_id, change)
+        return _describe_change(changed, self.board.read())
 
 
 class TaskListInput(Input):
@@ -140,9 +139,9 @@ class TaskList(_BoardTool[TaskListInput]):
     Input = TaskListInput
     acts: ClassVar[bool] = False
 
-    async def call(self, arguments: TaskListInput) -> str:  # noqa: ARG002 -- there are none
+    async def call(self, _: TaskListInput, _key: str) -> str:
         """A line a task; deleted ones are left out."""
-        tasks = self._board.read()
+        tasks = self.board.read()
         shown = [t for t in tasks.by_id.values() if t.status is not TaskStatus.DELETED]
         lines = [_line(task, tasks) for task in shown]
         return "\n".join([*lines, *tasks.damaged.values()]) or "the board is empty"
@@ -154,12 +153,15 @@ class ClaimTaskInput(Input):
     task_id: TaskId
 
 
+@dataclass
 class ClaimTask(_BoardTool[ClaimTaskInput]):
     """Takes a task in hand.
 
-    Args:
+    Attributes:
         begin_task: called once it is claimed: what follows is another task.
     """
+
+    begin_task: Callable[[], None]
 
     name = "claim_task"
     description = (
@@ -169,19 +171,15 @@ class ClaimTask(_BoardTool[ClaimTaskInput]):
     Input = ClaimTaskInput
     acts: ClassVar[bool] = False
 
-    def __init__(self, board: Board, begin_task: Callable[[], None]) -> None:
-        super().__init__(board)
-        self._begin_task = begin_task
-
-    async def call(self, arguments: ClaimTaskInput) -> str:
+    async def call(self, arguments: ClaimTaskInput, _key: str) -> str:
         """Claim it, atomically."""
-        task = self._board.claim(arguments.task_id).task
-        self._begin_task()
+        task = self.board.claim(arguments.task_id).task
+        self.begin_task()
         words = f"task {task.id} is yours and in progress: {task.subject}"
         return f"{words}\n\n{task.description}" if task.description else words
 
 
-def board_tools(board: Board, begin_task: Callable[[], None]) -> Iterator[Tool[Any]]:
+def board_tools(board: Board, begin_task: Callable[[], None]) -> Iterator[RepeatableTool[Any]]:
     """Yield the tools of the board, in the order in which a model reads of them.
 
     Args:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
-from teamd.tools import Input, Tool, ToolError
-from teamd.tools.paging import Page, read_page
-from teamd.tools.text_file import LARGEST_BYTES, TextFile
+from teamd.tools import Input, RepeatableTool, Tool, ToolError
+from teamd.tools.text_file import LARGEST_BYTES, Page, TextFile, read_page
 
 if TYPE_CHECKING:
     from teamd.tools.workspace import Workspace
@@ -41,7 +40,7 @@ class EditInput(Input):
     replace_all: bool = False
 
 
-class ReadFile(Tool[ReadInput]):
+class ReadFile(RepeatableTool[ReadInput]):
     """Shows text files; `output_bytes` bounds what the model sees of one at a time."""
 
     name: ClassVar[str] = "read_file"
@@ -52,13 +51,12 @@ class ReadFile(Tool[ReadInput]):
     Input = ReadInput
     acts: ClassVar[bool] = False
     grantable: ClassVar[bool] = True
-    repeatable: ClassVar[bool] = True
 
     def __init__(self, *, workspace: Workspace, output_bytes: int) -> None:
         self._workspace = workspace
         self._output_bytes = output_bytes
 
-    async def call(self, arguments: ReadInput) -> str:
+    async def call(self, arguments: ReadInput, _key: str) -> str:
         """Return a page, then in brackets what it does not show."""
         found = TextFile(self._workspace, arguments.path)
         with found.open() as file:
@@ -90,7 +88,7 @@ class WriteFile(Tool[WriteInput]):
     def __init__(self, *, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    async def call(self, arguments: WriteInput) -> str:
+    async def call(self, arguments: WriteInput, _key: str) -> str:
         """Write and return how much was written."""
         file = TextFile(self._workspace, arguments.path)
         size = file.replace(arguments.content)
@@ -114,7 +112,7 @@ class EditFile(Tool[EditInput]):
     def __init__(self, *, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    async def call(self, arguments: EditInput) -> str:
+    async def call(self, arguments: EditInput, _key: str) -> str:
         """Replace and return how often and where."""
         file = TextFile(self._workspace, arguments.path)
         _check(arguments)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
 
-from teamd.messages import Message
+from teamd.errors import ExitCode
 from teamd.states import Status
-from teamd.tools import Input, Tool, ToolError
+from teamd.team import teams
+from teamd.tools import Input, RepeatableTool, Tool, ToolError
+from teamd.tools.asking import Asking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
-    from teamd.mail.routing import Post
+    from teamd.files.paths import TeamPaths
+    from teamd.programs.program import Sink
     from teamd.team.roster import Roster
-    from teamd.tools.asking import Asking
+    from teamd.tools.background import Jobs
 
+SUBAGENT: Final = "helper"
+TEAMMATE: Final = "teammate"
 _ANSWER_SECONDS: Final = 60.0  # that a teammate has for its answer
 _BEGIN_SECONDS: Final = 30.0  # until the supervisor must have begun
+_MARGIN_SECONDS: Final = 10.0
 
 
 class SpawnTeammateInput(Input):
@@ -30,7 +38,7 @@ class SpawnTeammateInput(Input):
     team: str | None = Field(default=None, description="another team than this one")
 
 
-class SpawnTeammate(Tool[SpawnTeammateInput]):
+class SpawnTeammate(RepeatableTool[SpawnTeammateInput]):
     """Starts or wakes a teammate.
 
     Args:
@@ -44,12 +52,11 @@ class SpawnTeammate(Tool[SpawnTeammateInput]):
     )
     Input = SpawnTeammateInput
     acts: ClassVar[bool] = False
-    repeatable: ClassVar[bool] = True  # under the same id, to which the answer is the same
 
     def __init__(self, asking: Callable[[str | None], Asking]) -> None:
         self._asking = asking
 
-    async def call_once(self, arguments: SpawnTeammateInput, key: str) -> str:
+    async def call(self, arguments: SpawnTeammateInput, key: str) -> str:
         """Start it, under an id that follows from the call."""
         facts = arguments.model_dump(exclude={"team"})
         answer = await self._asking(arguments.team).ask("spawn", facts, key=key)
@@ -61,7 +68,7 @@ class ListTeammatesInput(Input):
     """What `list_teammates` takes: nothing."""
 
 
-class ListTeammates(Tool[ListTeammatesInput]):
+class ListTeammates(RepeatableTool[ListTeammatesInput]):
     """The roster."""
 
     name: ClassVar[str] = "list_teammates"
@@ -70,13 +77,12 @@ class ListTeammates(Tool[ListTeammatesInput]):
     )
     Input = ListTeammatesInput
     acts: ClassVar[bool] = False
-    repeatable: ClassVar[bool] = True
 
     def __init__(self, roster: Roster, own: str) -> None:
         self._roster = roster
         self._own = own
 
-    async def call(self, arguments: ListTeammatesInput) -> str:  # noqa: ARG002 -- there are none
+    async def call(self, _: ListTeammatesInput, _key: str) -> str:
         """A line a teammate."""
         lines = [
             f"{member.name} ({member.role}): {member.status}"
@@ -87,47 +93,13 @@ class ListTeammates(Tool[ListTeammatesInput]):
         return "\n".join(lines) or "nobody yet; spawn_teammate starts one"
 
 
-class BroadcastInput(Input):
-    """What `broadcast` takes."""
-
-    content: str
-
-
-class Broadcast(Tool[BroadcastInput]):
-    """One message to everybody."""
-
-    name: ClassVar[str] = "broadcast"
-    description: ClassVar[str] = "Send one message to every teammate that is not shut down."
-    Input = BroadcastInput
-    acts: ClassVar[bool] = False
-    repeatable: ClassVar[bool] = True
-
-    def __init__(self, post: Post, own: str) -> None:
-        self._post = post
-        self._own = own
-
-    async def call_once(self, arguments: BroadcastInput, key: str) -> str:
-        """Send it under an id that follows from the call."""
-        message = Message(
-            id=key,
-            type="broadcast",
-            sender=self._own,
-            to="all",
-            content=arguments.content,
-        )
-        sent = self._post.broadcast(message)
-        if not sent:
-            raise ToolError("there is nobody to send to; list_teammates shows who is in the team")
-        return f"sent to {', '.join(one.to for one in sent)}"
-
-
 class ShutdownRequestInput(Input):
     """What `shutdown_request` takes."""
 
     teammate: str = Field(description="its name")
 
 
-class ShutdownRequest(Tool[ShutdownRequestInput]):
+class ShutdownRequest(RepeatableTool[ShutdownRequestInput]):
     """Asks a teammate to shut down."""
 
     name: ClassVar[str] = "shutdown_request"
@@ -138,13 +110,12 @@ class ShutdownRequest(Tool[ShutdownRequestInput]):
     )
     Input = ShutdownRequestInput
     acts: ClassVar[bool] = False
-    repeatable: ClassVar[bool] = True  # a teammate is asked once at a time
 
     def __init__(self, asking: Asking, roster: Roster) -> None:
         self._asking = asking
         self._roster = roster
 
-    async def call_once(self, arguments: ShutdownRequestInput, key: str) -> str:
+    async def call(self, arguments: ShutdownRequestInput, key: str) -> str:
         """Have it asked, by a request whose id follows from the call."""
         member = self._roster.read().get(arguments.teammate)
         if member.status is Status.SHUTDOWN:
@@ -152,3 +123,138 @@ class ShutdownRequest(Tool[ShutdownRequestInput]):
         facts = {"name": member.name, "seconds": _ANSWER_SECONDS, "by_mail": True}
         self._asking.begin("shutdown", facts, key=key, seconds=_BEGIN_SECONDS)
         return f"{member.name} is asked; the answer comes as mail"
+
+
+class TaskInput(Input):
+    """What `task` takes."""
+
+    prompt: str = Field(description="the whole task: whoever does it sees nothing else")
+    background: bool = Field(
+        default=False, description="go on at once; you are told when the subagent is done"
+    )
+    name: str | None = Field(
+        default=None, description="a teammate of this name does it, and stays; else a subagent"
+    )
+    team: str | None = Field(default=None, description="with a name: another team than this one")
+    role: str | None = Field(default=None, description="in a word or two, such as researcher")
+
+
+@dataclass
+class Task(Tool[TaskInput]):
+    """Has a task done in one of three ways.
+
+    Attributes:
+        delegate: runs a subagent; the call's key names its conversation.
+        jobs: where one in the background runs.
+        spawn: the tool that starts a teammate.
+    """
+
+    delegate: Callable[..., Awaitable[str]]
+    jobs: Jobs
+    spawn: SpawnTeammate
+
+    name: ClassVar[str] = "task"
+    description: ClassVar[str] = (
+        "Have a task done. By a subagent, which has its own short conversation and the tools of "
+        "the workspace, and of which you get only its summary: in the foreground, or in the "
+        "background with a job_id for check_background and stop_background. Or, with a name, by "
+        "a teammate that is spawned, keeps its memory and reports by mail."
+    )
+    Input = TaskInput
+    acts: ClassVar[bool] = False
+
+    async def call(self, arguments: TaskInput, key: str) -> str:
+        """Have it done; the call's key names the subagent's conversation."""
+        if arguments.name is not None:
+            if arguments.background:
+                raise ToolError("a teammate always works in the background; leave `background` out")
+            teammate = SpawnTeammateInput(
+                name=arguments.name,
+                role=arguments.role or TEAMMATE,
+                prompt=arguments.prompt,
+                team=arguments.team,
+            )
+            return await self.spawn.call(teammate, key)
+        if arguments.team is not None:
+            raise ToolError("only a teammate with a `name` can be in another team")
+        role = arguments.role or SUBAGENT
+        if not arguments.background:
+            return await self.delegate(arguments.prompt, role, key, background=False)
+
+        async def work(output: Sink) -> str:
+            summary = await self.delegate(arguments.prompt, role, key, background=True)
+            output(summary.encode())
+            return "done"
+
+        return f"job_id: {self.jobs.start(f'task: {arguments.prompt}', work).id}"
+
+
+class TeamInput(Input):
+    """What `create_team` and `delete_team` take."""
+
+    name: str = Field(description="up to 64 of A-Z a-z 0-9 _ -")
+
+
+class CreateTeam(Tool[TeamInput]):
+    """Makes a team and starts its supervisor.
+
+    Args:
+        project: the folder whose `.teams/` gets it.
+    """
+
+    name: ClassVar[str] = "create_team"
+    description: ClassVar[str] = (
+        "Make another team, with limits of its own. spawn_teammate with `team` puts somebody into "
+        "it, and mail reaches its members as name@team."
+    )
+    Input = TeamInput
+    acts: ClassVar[bool] = False
+
+    def __init__(self, project: Path) -> None:
+        self._project = project
+
+    async def call(self, arguments: TeamInput, _key: str) -> str:
+        """Make it."""
+        await teams.start(teams.make(self._project, arguments.name))
+        return f"the team {arguments.name} is there"
+
+
+class DeleteTeam(Tool[TeamInput]):
+    """Asks a team's members to shut down and removes it.
+
+    Args:
+        own: the team of whoever asks; the other one is of the same project.
+        sender: who asks.
+    """
+
+    name: ClassVar[str] = "delete_team"
+    description: ClassVar[str] = (
+        "Ask everybody in a team to shut down, then remove it with all that it has written. While "
+        "somebody rejects, it stays."
+    )
+    Input = TeamInput
+    acts: ClassVar[bool] = False
+
+    def __init__(self, own: TeamPaths, sender: str) -> None:
+        self._own = own
+        self._sender = sender
+
+    async def call(self, arguments: TeamInput, key: str) -> str:
+        """Ask, wait, remove; the request has an id that follows from the call."""
+        team = teams.deletable(teams.found(self._own.home, arguments.name))
+        if team.paths.root == self._own.root:
+            raise ToolError(
+                f"you are in this team; the person deletes it with `teamctl delete {team.name}`"
+            )
+        if teams.must_be_asked(team):
+            await Asking(team.paths, self._sender).ask(
+                "shutdown",
+                {"all": True, "seconds": _ANSWER_SECONDS},
+                key=key,
+                timeout_seconds=_ANSWER_SECONDS + _MARGIN_SECONDS,
+                # Who did not answer in time has been ended: nobody is there for whom it stays.
+                enough=(ExitCode.DONE, ExitCode.DEADLINE),
+            )
+        await teams.stop(team.paths)
+        teams.remove(team.paths)
+        return f"the team {team.name} is deleted"

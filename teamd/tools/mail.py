@@ -1,4 +1,4 @@
-"""Tools that reach others: the mail."""
+"""Tools of mail: send it, to one or to all, and see whether some waits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from pydantic import Field
 
 from teamd.messages import Message
-from teamd.tools import Input, Tool, ToolError
+from teamd.tools import Input, RepeatableTool, ToolError
 
 if TYPE_CHECKING:
     from teamd.mail.mailbox import Mailbox
@@ -25,7 +25,7 @@ class SendMessageInput(Input):
     summary: str | None = Field(default=None, description="what it is about, in a few words")
 
 
-class SendMessage(Tool[SendMessageInput]):
+class SendMessage(RepeatableTool[SendMessageInput]):
     """Puts a message into somebody's inbox."""
 
     name = "send_message"
@@ -35,13 +35,12 @@ class SendMessage(Tool[SendMessageInput]):
     )
     Input = SendMessageInput
     acts: ClassVar[bool] = False
-    repeatable: ClassVar[bool] = True  # under the same id, which the receiver takes once
 
     def __init__(self, post: Post, sender: str) -> None:
         self._post = post
         self._sender = sender
 
-    async def call_once(self, arguments: SendMessageInput, key: str) -> str:
+    async def call(self, arguments: SendMessageInput, key: str) -> str:
         """Send it under an id that follows from the call."""
         to = self._post.address(arguments.to)
         if to.lower() == self._sender.lower():
@@ -61,7 +60,7 @@ class ReadInboxInput(Input):
     """What `read_inbox` takes: nothing."""
 
 
-class ReadInbox(Tool[ReadInboxInput]):
+class ReadInbox(RepeatableTool[ReadInboxInput]):
     """Says whether mail waits.
 
     It takes none: mail has one way into the conversation, the delivery before each model call.
@@ -73,12 +72,11 @@ class ReadInbox(Tool[ReadInboxInput]):
     )
     Input = ReadInboxInput
     acts: ClassVar[bool] = False
-    repeatable: ClassVar[bool] = True
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
 
-    async def call(self, arguments: ReadInboxInput) -> str:  # noqa: ARG002 -- there are none
+    async def call(self, _: ReadInboxInput, _key: str) -> str:
         """Count what waits; it follows with the next request."""
         waiting = len(self._mailbox.peek(_MOST_COUNTED + 1))
         if not waiting:
@@ -86,3 +84,36 @@ class ReadInbox(Tool[ReadInboxInput]):
         if waiting > _MOST_COUNTED:
             return f"more than {_MOST_COUNTED} new messages; the first are delivered right below"
         return f"{waiting} new message{'s' if waiting > 1 else ''}, delivered right below"
+
+
+class BroadcastInput(Input):
+    """What `broadcast` takes."""
+
+    content: str
+
+
+class Broadcast(RepeatableTool[BroadcastInput]):
+    """One message to everybody."""
+
+    name: ClassVar[str] = "broadcast"
+    description: ClassVar[str] = "Send one message to every teammate that is not shut down."
+    Input = BroadcastInput
+    acts: ClassVar[bool] = False
+
+    def __init__(self, post: Post, own: str) -> None:
+        self._post = post
+        self._own = own
+
+    async def call(self, arguments: BroadcastInput, key: str) -> str:
+        """Send it under an id that follows from the call."""
+        message = Message(
+            id=key,
+            type="broadcast",
+            sender=self._own,
+            to="all",
+            content=arguments.content,
+        )
+        sent = self._post.broadcast(message)
+        if not sent:
+            raise ToolError("there is nobody to send to; list_teammates shows who is in the team")
+        return f"sent to {', '.join(one.to for one in sent)}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from teamd.programs.reaped import Ended, Reaped
 from teamd.tools import Input, Tool, ToolError
-from teamd.tools.clip import Clip
+from teamd.tools.output import Clip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,15 +30,21 @@ class BashInput(Input):
     timeout: Annotated[int, Field(gt=0, le=_DAY_SECONDS, description="seconds")] | None = None
 
 
+@dataclass(kw_only=True)
 class Bash(Tool[BashInput]):
     """Runs commands.
 
-    Args:
+    Attributes:
         workspace: where they run.
         environment: all they get of it; no secrets.
         timeout_seconds: how long one may take that asks for nothing else.
         output_bytes: how much of its output the model sees.
     """
+
+    workspace: Path
+    environment: Mapping[str, str]
+    timeout_seconds: float
+    output_bytes: int
 
     name: ClassVar[str] = "bash"
     description: ClassVar[str] = (
@@ -49,23 +56,10 @@ class Bash(Tool[BashInput]):
     acts: ClassVar[bool] = True
     grantable: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        workspace: Path,
-        environment: Mapping[str, str],
-        timeout_seconds: float,
-        output_bytes: int,
-    ) -> None:
-        self._workspace = workspace
-        self._environment = dict(environment)
-        self._timeout_seconds = timeout_seconds
-        self._output_bytes = output_bytes
-
-    async def call(self, arguments: BashInput) -> str:
+    async def call(self, arguments: BashInput, _key: str) -> str:
         """Run it and return what it wrote, then in brackets what else is to be known."""
-        seconds = arguments.timeout or self._timeout_seconds
-        clip = Clip(self._output_bytes)
+        seconds = arguments.timeout or self.timeout_seconds
+        clip = Clip(self.output_bytes)
         try:
             with self.start(arguments.command, clip.take) as program:
                 status = await _wait(program, seconds)
@@ -90,8 +84,8 @@ class Bash(Tool[BashInput]):
             return Reaped(
                 ["bash", "-c", "--", command],  # "--": a command may begin with a dash
                 output=output,
-                cwd=self._workspace,
-                env=self._environment,
+                cwd=self.workspace,
+                env=self.environment,
             )
         except ValueError as error:
             raise ToolError("a command cannot hold NULs or lone surrogates") from error
@@ -102,7 +96,7 @@ class Bash(Tool[BashInput]):
                 f"the command is too long ({len(command)} characters); put it into a file "
                 "with write_file and run that"
             )
-        return ToolError(f"bash could not be started in {self._workspace}: {error.strerror}")
+        return ToolError(f"bash could not be started in {self.workspace}: {error.strerror}")
 
 
 async def _wait(program: Reaped, seconds: float) -> int | None:

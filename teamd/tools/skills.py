@@ -8,8 +8,8 @@ from pydantic import Field
 
 from teamd.errors import SettingsError
 from teamd.settings.skills import FILE_NAME
-from teamd.tools import Input, Tool, ToolError
-from teamd.tools.clip import Clip
+from teamd.tools import Input, RepeatableTool, ToolError
+from teamd.tools.output import clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ class LoadSkillInput(Input):
     name: str = Field(description="the skill's name; NAME/FILE for a file that belongs to it")
 
 
-class LoadSkill(Tool[LoadSkillInput]):
+class LoadSkill(RepeatableTool[LoadSkillInput]):
     """Gives the text of a skill, or of a file in its folder.
 
     Args:
@@ -38,13 +38,12 @@ class LoadSkill(Tool[LoadSkillInput]):
     )
     Input = LoadSkillInput
     acts: ClassVar[bool] = False
-    repeatable: ClassVar[bool] = True
 
     def __init__(self, skills: Callable[[], Sequence[Skill]], *, output_bytes: int) -> None:
         self._skills = skills
         self._output_bytes = output_bytes
 
-    async def call(self, arguments: LoadSkillInput) -> str:
+    async def call(self, arguments: LoadSkillInput, _key: str) -> str:
         """Its text, and which other files it has."""
         skills = self._skills()
         wanted = arguments.name
@@ -56,7 +55,7 @@ class LoadSkill(Tool[LoadSkillInput]):
         skill = max(meant, key=lambda one: len(one.name))  # a name may hold a slash
         file = wanted[len(skill.name) + 1 :]
         try:
-            text = self._clip(skill.read(file or FILE_NAME))
+            text = clip(skill.read(file or FILE_NAME).encode(), self._output_bytes)
         except SettingsError as error:
             raise ToolError(str(error)) from error
         files = [] if file else [f"{skill.name}/{other}" for other in skill.files()]
@@ -65,8 +64,3 @@ class LoadSkill(Tool[LoadSkillInput]):
         return "\n".join(
             (text, "", "Other files of this skill, to be read with load_skill:", *files)
         )
-
-    def _clip(self, text: str) -> str:
-        clip = Clip(self._output_bytes)
-        clip.take(text.encode())
-        return clip.text()

@@ -16,7 +16,7 @@ import pytest
 from teamd import control
 from teamd.errors import ExitCode, TeamError
 from teamd.files.paths import TeamPaths
-from teamd.tools.teams import DeleteTeam, TeamInput
+from teamd.tools.lead import DeleteTeam, TeamInput
 from tests.strict.replies import decline, say, use
 from tests.waiting import wait_until
 
@@ -150,7 +150,7 @@ def test_the_leads_tool_removes_a_team_one_of_which_had_to_be_ended(
 ) -> None:
     """As `teamctl delete` does. The answer stands there already: the real one takes a minute."""
     control.reply(web(two), "k", control.ControlReply(text="what became of w", exit_code=code))
-    deleting = DeleteTeam(two.paths, "lead").call_once(TeamInput(name="web"), "k")
+    deleting = DeleteTeam(two.paths, "lead").call(TeamInput(name="web"), "k")
     if stays:
         with pytest.raises(TeamError, match="what became of w"):
             asyncio.run(deleting)

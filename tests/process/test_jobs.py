@@ -11,8 +11,17 @@ import pytest
 
 from teamd.process_id import Identity
 from teamd.tools import Result, Toolbox
-from teamd.tools.background import INTERRUPTED, LOST, MOST_RUNNING, STOPPED, Jobs, Spool
-from teamd.tools.jobs import BackgroundRun, CheckBackground, StopBackground
+from teamd.tools.background import (
+    INTERRUPTED,
+    LOST,
+    MOST_RUNNING,
+    STOPPED,
+    BackgroundRun,
+    CheckBackground,
+    Jobs,
+    StopBackground,
+)
+from teamd.tools.output import Spool
 from teamd.tools.shell import Bash
 from tests.waiting import until
 

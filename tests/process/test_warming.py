@@ -40,7 +40,7 @@ from pathlib import Path
 from teamd import daemon
 from teamd.files.paths import TeamPaths
 from teamd.team.roster import Roster
-from teamd.supervisor.context import ChildProgram
+from teamd.supervisor.fork import ChildProgram
 
 paths = TeamPaths(Path(sys.argv[1]) / ".team")
 supervisor = os.getpid()

@@ -7,16 +7,15 @@ import os
 from collections import deque
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from teamd.agent.build import Environment, Equipment, build_loop
-from teamd.agent.call_budget import CallBudget
-from teamd.agent.conversation.context import ContextLimits
+from teamd.agent.approvals import Plans
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.plans import Plans
-from teamd.agent.pulse import Pulse
-from teamd.agent.wakeup import Wakeup
+from teamd.agent.environment import Environment, Equipment
+from teamd.agent.loop import build_loop
+from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
 from teamd.heartbeat import Heartbeat
@@ -153,7 +152,7 @@ class Do(Tool[Nothing]):
         self.done: list[str] = []
         self._action = action
 
-    async def call(self, arguments: Nothing) -> str:
+    async def call(self, arguments: Nothing, _key: str) -> str:
         """Do it."""
         if self._action is not None:
             await self._action(arguments.word)
@@ -170,7 +169,7 @@ class Life:
         *plays: Play,
         do: Do | None = None,
         calls: int = 50,
-        room: ContextLimits | None = None,
+        room: Model | None = None,
         open_work: OpenWork = tuple,
     ) -> None:
         self.paths = TeamPaths(folder / ".team")
@@ -182,7 +181,7 @@ class Life:
         self.do = do or Do()
         self.calls = calls
         self.allowance = CallBudget(calls)
-        self.room = room or ContextLimits()
+        self.room = room or Model()
         self.open_work = open_work
         self.fetch: Callable[[], bool] = lambda: False
         self.opening = Opened(system=SYSTEM)
@@ -274,17 +273,12 @@ class Life:
         asyncio.run(life())
 
     def _environment(self, bell: int, journal: Journal) -> Environment:
-        room = self.room
-        model = Model(
-            max_tokens=1000,
-            context_tokens=room.context_tokens,
-            clear_at=room.clear_at,
-            compact_at=room.compact_at,
-        )
         return Environment(
             name="alice",
             paths=self.paths,
-            settings=Settings(model=model, mail=Mail(durability="os")),
+            settings=Settings(
+                model=replace(self.room, max_tokens=1000), mail=Mail(durability="os")
+            ),
             journal=journal,
             wakeup=Wakeup(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             check=lambda: None,

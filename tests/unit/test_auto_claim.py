@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.auto_claim import AutoClaim
+from teamd.agent.work import claim_next
 from teamd.board.board import Board
 from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
@@ -30,7 +31,7 @@ def life(tmp_path: Path) -> Iterator[Life]:
     made = Life(tmp_path, *[say("Done.")] * 5)
     made.paths.create()
     journal = Journal(made.paths.log("alice"), "alice")
-    made.fetch = AutoClaim(on_board(made, "alice"), lambda: "coder", journal).claim_next
+    made.fetch = partial(claim_next, on_board(made, "alice"), lambda: "coder", journal)
     yield made
     journal.close()
 

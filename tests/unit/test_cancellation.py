@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from teamd.agent.cancellation import Cancellation, TurnCancelled
+from teamd.agent.loop import Cancellation, TurnCancelled
 
 
 async def never() -> None:

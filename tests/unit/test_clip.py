@@ -8,7 +8,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.tools.clip import Clip
+from teamd.tools.output import Clip
 
 CUT = re.compile("\n\\[… (\\d+) bytes cut …\\]\n")
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from teamd.tools import Result, Toolbox
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
-from teamd.tools.paging import read_page
+from teamd.tools.text_file import read_page
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:

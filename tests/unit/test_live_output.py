@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from teamd.agent.live_output import LiveOutput
+from teamd.agent.model_stack import LiveOutput
 from teamd.models import Ask, Reply
 from tests.strict.replies import say
 from tests.unit.life import MODEL, replied

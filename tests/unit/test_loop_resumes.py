@@ -28,10 +28,10 @@ class Look(Do):
         super().__init__()
         self.keys: list[str] = []
 
-    async def call_once(self, arguments: Nothing, key: str) -> str:
+    async def call(self, arguments: Nothing, key: str) -> str:
         """Do it."""
         self.keys.append(key)
-        return await self.call(arguments)
+        return await super().call(arguments, key)
 
 
 def killed(life: Life, reply: Answer) -> Conversation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from teamd.agent.conversation.pause import pause_reason
+from teamd.agent.loop import pause_reason
 from teamd.models import UnusableError
 
 

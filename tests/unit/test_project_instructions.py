@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.project_instructions import FILE_NAME, MAX_BYTES, read_project_instructions
+from teamd.agent.equipment import FILE_NAME, MAX_BYTES, read_project_instructions
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.throttle import Throttle
+from teamd.agent.model_stack import Throttle
 from teamd.files import locks
 from teamd.models import Ask, Reply, TransientError
 from tests.strict.replies import say

@@ -79,7 +79,7 @@ class Desk:
             process=Identity.own(),
             free=True,
             server=place,
-            known=self.talk.counted_requests,
+            known=self.talk.counts.requests(self.talk.context),
         )
 
     def asks(self, model: str = MODEL) -> Ask:

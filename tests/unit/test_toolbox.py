@@ -34,7 +34,7 @@ class Echo(Tool[Words]):
     def __init__(self, fail: Callable[[str], Exception] | None = None) -> None:
         self._fail = fail
 
-    async def call(self, arguments: Words) -> str:
+    async def call(self, arguments: Words, _key: str) -> str:
         """Say it."""
         if self._fail:
             raise self._fail(arguments.words)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.pulse import Pulse
-from teamd.agent.wakeup import SupervisorGone, Wakeup
+from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup
 from teamd.heartbeat import Heartbeat
 from tests.unit.life import NEVER_SECONDS, quiet_pulse
 from tests.waiting import until

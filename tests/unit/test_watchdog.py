@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from teamd import clocks
-from teamd.agent.pulse import Pulse
+from teamd.agent.wakeup import Pulse
 from teamd.heartbeat import Heartbeat
-from teamd.supervisor.watchdog import LONGEST_BEAT_SECONDS, HeartbeatPolicy, Watchdog
+from teamd.supervisor.life import LONGEST_BEAT_SECONDS, HeartbeatPolicy, Watchdog
 from tests.waiting import until
 
 TEN = HeartbeatPolicy(seconds=10.0, restart=False)

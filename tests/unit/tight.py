@@ -66,9 +66,9 @@ class Tight(Player):
 class Big(Do):
     """Gives long results."""
 
-    async def call(self, arguments: Nothing) -> str:
+    async def call(self, arguments: Nothing, key: str) -> str:
         """Do it."""
-        done = await super().call(arguments)
+        done = await super().call(arguments, key)
         return done + " " + "x" * OUTPUT_BYTES
 
 

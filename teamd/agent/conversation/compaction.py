@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation import summary
 from teamd.agent.conversation.context import BYTES_PER_TOKEN
 from teamd.agent.conversation.state import CONTEXT_FULL
 from teamd.hints import again
-from teamd.models import TooLongError, UnusableError
+from teamd.models import Ask, TooLongError, UnusableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from teamd.agent.conversation.context import ContextLimits
     from teamd.agent.conversation.conversation import Conversation
     from teamd.agent.conversation.summary import OpenWork
-    from teamd.models import Ask, Model, Reply
+    from teamd.models import Model, Reply
+    from teamd.settings.schema import Model as ModelSettings
+    from teamd.tools import Toolbox
 
 _KEPT: Final = 3  # the last replies keep the results of their calls: they are being worked with
 _WORTH_SHARE: Final = 0.1  # of the context; clearing less would cost more in caching than it saves
@@ -40,49 +41,43 @@ _FULL: Final = (
 )
 
 
+@dataclass(kw_only=True, slots=True)
 class Compaction:
     """Asks a model, and makes room for the answer.
 
-    Args:
-        ask: makes the request of the conversation of the moment.
-        limits: how long the conversation may become.
+    Attributes:
+        settings: how long the conversation and a reply may become.
+        model_name: returns the model to ask; gets the one that the role asks for.
+        asker: whose conversation a person begins anew where nothing helps.
         open_work: what a summary restates of it.
     """
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        model: Model,
-        *,
-        ask: Callable[[], Ask],
-        limits: ContextLimits,
-        open_work: OpenWork = tuple,
-    ) -> None:
-        self._conversation = conversation
-        self._model = model
-        self._ask = ask
-        self._limits = limits
-        self._open_work = open_work
-        self._fills = 0
-        self._requested = False
+    conversation: Conversation
+    model: Model
+    toolbox: Toolbox
+    settings: ModelSettings
+    model_name: Callable[[str | None], str]
+    asker: str = ""
+    open_work: OpenWork = tuple
+    _fills: int = 0
+    _requested: bool = False
 
     def request(self) -> None:
         """Have the conversation summarised before its next reply, however short it is."""
         self._requested = True
 
-    async def reply(self, deliver: Callable[[], None] | None = None) -> Reply:
+    async def reply(self, deliver: Callable[[], object] = lambda: None) -> Reply:
         """Have the conversation answered, as a request that the model has room for.
 
         Every request here ends: each step makes the next one shorter, and there are few.
 
         Args:
             deliver: puts the mail of the moment into it; called once before each request, so that
-                a flood does not come all at once.
+                a flood does not come all at once. Nobody writes to a subagent.
 
         Raises:
             UnusableError: a person has to do something; also where nothing is left to shorten.
         """
-        deliver = deliver or _nothing_comes
         deliver()
         if await self._make_room():
             deliver()
@@ -90,12 +85,24 @@ class Compaction:
         async with aclosing(self._shortened()) as attempts:
             async for _ in attempts:
                 try:
-                    return await self._model.reply(self._ask())
+                    return await self.model.reply(self._ask())
                 except TooLongError as error:
                     self._learn(error.limit_tokens)
                     refused = error
         hint = _HOPELESS.format(command=again(self._ask().asker, "--fresh"))
         raise UnusableError(f"{refused}; {hint}") from refused
+
+    def _ask(self) -> Ask:
+        """Return the request of the conversation as it is now."""
+        opened = self.conversation.opened
+        return Ask(
+            model=self.model_name(opened.model),
+            system=opened.system,
+            tools=self.toolbox.schemas(opened.tools),
+            messages=self.conversation.messages(),
+            max_tokens=self.settings.max_tokens,
+            asker=self.asker,
+        )
 
     async def _make_room(self) -> bool:
         """Clear or summarise where the context is filling up, or the last reply has filled it.
@@ -103,19 +110,19 @@ class Compaction:
         Returns:
             Whether it took a request.
         """
-        conversation = self._conversation
+        conversation = self.conversation
         if conversation.stop_reason == CONTEXT_FULL:
             await self._answer_full()
             return True
         self._fills = 0
         requested, self._requested = self._requested, False
         if not (requested and conversation.context.length):
-            if self._fill() < self._limits.clear_at:
+            if self._fill() < self.settings.clear_at:
                 return False
-            worth = _WORTH_SHARE * self._limits.context_tokens * BYTES_PER_TOKEN
+            worth = _WORTH_SHARE * self.settings.context_tokens * BYTES_PER_TOKEN
             conversation.clear(kept=_KEPT, least_bytes=int(worth))
             long = conversation.context.length >= _LEAST_EXCHANGES
-            if not long or self._fill() < self._limits.compact_at:
+            if not long or self._fill() < self.settings.compact_at:
                 return False
         await self._summarise()
         return True
@@ -128,15 +135,15 @@ class Compaction:
             ask = self._ask()
             command = again(ask.asker, "--fresh")
             raise UnusableError(_FULL.format(model=ask.model, command=command))
-        self._learn(self._conversation.size.measured)
+        self._learn(self.conversation.size.measured)
         await self._summarise()
 
     async def _shortened(self) -> AsyncGenerator[None]:
         """Leave the conversation as it is, then make it shorter step by step."""
         yield
-        if self._conversation.clear(kept=_KEPT, least_bytes=1):
+        if self.conversation.clear(kept=_KEPT, least_bytes=1):
             yield
-        if self._conversation.context.length:
+        if self.conversation.context.length:
             await self._summarise()
             yield
         for halvings in range(_HALVINGS):
@@ -145,11 +152,11 @@ class Compaction:
 
     async def _summarise(self) -> None:
         """Have the model summarise the conversation, or as much of it as it takes."""
-        context, texts, skipped, failed = self._conversation.context, True, 0, 0
+        context, texts, skipped, failed = self.conversation.context, True, 0, 0
         while skipped < context.length and failed < _ATTEMPTS:
             messages = context.messages_with(summary.DEMAND, skipped=skipped, texts=texts)
             try:
-                reply = await self._model.reply(replace(self._ask(), messages=messages, aside=True))
+                reply = await self.model.reply(replace(self._ask(), messages=messages, aside=True))
             except TooLongError as error:
                 self._learn(error.limit_tokens)
                 texts, skipped = self._show_less(skipped, texts=texts)
@@ -157,52 +164,48 @@ class Compaction:
             text = reply.text.strip()
             if text and reply.stop_reason not in _NO_SUMMARY:
                 restated = self._restate(0)
-                self._conversation.summarise(restated, text=text, reply=reply, skipped=skipped)
+                self.conversation.summarise(restated, text=text, reply=reply, skipped=skipped)
                 return
-            self._conversation.add_failed_summary(reply)
+            self.conversation.add_failed_summary(reply)
             failed += 1
         self._fall_back(0)
 
     def _fall_back(self, step: int) -> None:
         """Do with what the program itself knows, the shorter the higher the step."""
-        skipped = self._conversation.context.length
-        text = summary.clip_text(self._conversation.summary, self._limit_bytes(step))
-        self._conversation.summarise(self._restate(step), text=text, reply=None, skipped=skipped)
+        skipped = self.conversation.context.length
+        text = summary.clip_text(self.conversation.summary, self._limit_bytes(step))
+        self.conversation.summarise(self._restate(step), text=text, reply=None, skipped=skipped)
 
     def _restate(self, step: int) -> str:
         return summary.restate(
-            self._conversation.identity,
-            self._open_work,
-            self._conversation.open_items,
+            self.conversation.identity,
+            self.open_work,
+            self.conversation.open_items,
             limit_bytes=self._limit_bytes(step),
         )
 
     def _limit_bytes(self, step: int) -> int:
         """Return how much is kept word for word: at first about a quarter of the context."""
-        return self._limits.context_tokens >> step
+        return self.settings.context_tokens >> step
 
     def _show_less(self, skipped: int, *, texts: bool) -> tuple[bool, int]:
         """Return what to show of a conversation of which so much was too long to be summarised."""
         if texts:  # what no reply followed stands beside the summary, word for word
             return False, skipped
-        length = self._conversation.context.length
+        length = self.conversation.context.length
         skipped += (length - skipped) // _PART + 1
-        if skipped >= length and self._conversation.clear(kept=0, least_bytes=1):
+        if skipped >= length and self.conversation.clear(kept=0, least_bytes=1):
             return False, 0  # it is the newest results that are too long, not the old exchanges
         return False, skipped
 
     def _fill(self) -> float:
         """Return the share of the context that the next request takes."""
-        ask, conversation = self._ask(), self._conversation
+        ask, conversation = self._ask(), self.conversation
         fixed = len(ask.system.encode()) + len(json.dumps(ask.tools))
         tokens = conversation.size.estimate(conversation.context.bytes, fixed)
-        return tokens / self._limits.context_tokens
+        return tokens / self.settings.context_tokens
 
     def _learn(self, limit_tokens: int | None) -> None:
         """Believe the server about its model, so that it need not refuse the next time."""
-        if limit_tokens is not None and _PLAUSIBLE <= limit_tokens < self._limits.context_tokens:
-            self._limits = replace(self._limits, context_tokens=limit_tokens)
-
-
-def _nothing_comes() -> None:
-    """Do nothing: nobody writes to a subagent."""
+        if limit_tokens is not None and _PLAUSIBLE <= limit_tokens < self.settings.context_tokens:
+            self.settings = replace(self.settings, context_tokens=limit_tokens)

@@ -19,21 +19,6 @@ _WORTH_BYTES: Final = 100  # clearing less than that would hide more than it sav
 _Message = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextLimits:
-    """The size of a model's context, and from which share of it on room is made.
-
-    Attributes:
-        context_tokens: what the model takes.
-        clear_at: the share from which old results of tools are cleared.
-        compact_at: the share from which a summary is made.
-    """
-
-    context_tokens: int = 200_000
-    clear_at: float = 0.6
-    compact_at: float = 0.8
-
-
 @dataclass(slots=True)
 class ContextSize:
     """The tokens of a context: what the server counted last, and an estimate of what came since.

@@ -18,7 +18,6 @@ from teamd.transcript.decoding import decode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from teamd.agent.conversation.token_counts import CountedRequest
     from teamd.messages import Message
     from teamd.models import Block, Reply
     from teamd.tools import Result
@@ -37,17 +36,17 @@ class Conversation(ConversationState):
 
     def open(self, opened: records.Opened) -> None:
         """Begin anew; what was before stays on disk only."""
-        self._record(replace(opened, nonce=os.urandom(8).hex()))
+        self.record(replace(opened, nonce=os.urandom(8).hex()))
 
     def deliver(
         self, messages: Iterable[Message], *, taken: float | None = None, new_task: bool = False
     ) -> None:
         """Put mail into the conversation."""
-        self._record(records.Delivered(messages=tuple(messages), taken=taken, new_task=new_task))
+        self.record(records.Delivered(messages=tuple(messages), taken=taken, new_task=new_task))
 
     def add_reply(self, reply: Reply) -> None:
         """Put a whole reply of the model into it."""
-        self._record(records.Replied(content=reply.content, **_facts(reply)))
+        self.record(records.Replied(content=reply.content, **_facts(reply)))
 
     def begin_call(self, call: Block) -> str:
         """Note that a tool call of the last reply is begun.
@@ -57,13 +56,13 @@ class Conversation(ConversationState):
             call's: servers give the same call id twice.
         """
         if call["id"] not in self.begun:
-            self._record(records.CallStarted(tool_use_id=call["id"]))
+            self.record(records.CallStarted(tool_use_id=call["id"]))
         index = [block["id"] for block in self.context.calls].index(call["id"])
         return f"{self.opened.nonce}-{self._reply_number}-{index}"
 
     def add_result(self, call: Block, result: Result) -> None:
         """Answer one tool call of the last reply."""
-        self._record(
+        self.record(
             records.CallAnswered(
                 tool_use_id=call["id"], content=result.text, is_error=result.is_error
             )
@@ -71,25 +70,13 @@ class Conversation(ConversationState):
 
     def add_note(self, text: str, *, task: bool = False, closes: Sequence[str] = ()) -> None:
         """Tell the model something that is nobody's mail, see `NoteAdded`."""
-        self._record(records.NoteAdded(text=text, task=task, closes=tuple(closes)))
-
-    def begin_task(self) -> None:
-        """Note that what follows is another task."""
-        self._record(records.TaskBegun())
-
-    def add_news(self, news: records.NewsAdded) -> None:
-        """Tell the model what happened beside it; `told` holds it through every restart."""
-        self._record(news)
+        self.record(records.NoteAdded(text=text, task=task, closes=tuple(closes)))
 
     def end_turn(
         self, outcome: str, text: str, *, notice: str = "", about: str | None = None
     ) -> None:
         """Note how a turn ended, see `TurnEnded`."""
-        self._record(records.TurnEnded(outcome=outcome, text=text, about=about, notice=notice))
-
-    def note_sent(self, notice: str) -> None:
-        """Note that a notice was sent, by its id in `unsent`."""
-        self._record(records.NoticeSent(id=notice))
+        self.record(records.TurnEnded(outcome=outcome, text=text, about=about, notice=notice))
 
     def clear(self, *, kept: int, least_bytes: int) -> bool:
         """Take old results of tools out of the model's sight, if that saves so many bytes.
@@ -101,28 +88,24 @@ class Conversation(ConversationState):
         through, saved = self.context.find_clearable(kept=kept)
         if saved < max(1, least_bytes):
             return False
-        self._record(records.ResultsCleared(through=through))
+        self.record(records.ResultsCleared(through=through))
         return True
 
     def summarise(self, restated: str, *, text: str, reply: Reply | None, skipped: int = 0) -> None:
         """Put a summary in the place of all that the model has seen, see `Summarised`."""
         facts = {} if reply is None else _facts(reply)
-        self._record(records.Summarised(text=text, restated=restated, skipped=skipped, **facts))
+        self.record(records.Summarised(text=text, restated=restated, skipped=skipped, **facts))
 
     def add_failed_summary(self, reply: Reply) -> None:
         """Note what a reply cost that was to be a summary and is of no use."""
-        self._record(records.SummaryFailed(content=reply.content, **_facts(reply)))
-
-    @property
-    def counted_requests(self) -> list[CountedRequest]:
-        """The last requests whose tokens the records tell, the newest first."""
-        return self.counts.requests(self.context)
+        self.record(records.SummaryFailed(content=reply.content, **_facts(reply)))
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the conversation as the Messages API takes it."""
         return self.context.messages()
 
-    def _record(self, record: records.Record) -> None:
+    def record(self, record: records.Record) -> None:
+        """Write a record down, then apply it."""
         # Applied as it will be read again, without the half surrogate pairs that UTF-8 cannot hold.
         written = decode(replace(record, time=time.time()).encode()) or records.Unknown()
         self._transcript.append(written)

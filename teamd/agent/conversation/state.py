@@ -172,7 +172,13 @@ class ConversationState:
         self.owes_reply = reply.stop_reason == "pause_turn"
         self.unfollowed = True
         self.open_items = [item for item in self.open_items if not item.passing]
-        self.counts.add_reply(reply, self.context)
+        self.counts.add(
+            reply.frame,
+            reply.usage,
+            length=self.context.length,
+            pending=self.context.pending,
+            said=reply.content,
+        )
         content = _returnable(reply.content)
         if content and reply.stop_reason != "refusal":
             self.context.add_reply(self.turns, content)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from teamd.agent.conversation.context import Context
     from teamd.models import Ask, Block
     from teamd.tokens import Usage
-    from teamd.transcript.records import Replied
 
 REMEMBERED: Final = 4  # requests; the very last may have been one for a summary, or refused
 
@@ -81,19 +80,12 @@ class TokenCounts:
         self._last: deque[_Count] = deque(maxlen=REMEMBERED)
 
     def add(self, frame: str, usage: Usage, **seen: Any) -> None:
-        """Take note of a request; without a frame an earlier version or another server made it."""
+        """Take note of a request, and of what of the conversation was in it.
+
+        Without a frame an earlier version or another server made it.
+        """
         if frame and usage.total_tokens:
             self._last.append(_Count(frame=frame, tokens=usage.total_tokens, **seen))
-
-    def add_reply(self, reply: Replied, context: Context) -> None:
-        """Take note of the request that the context was, before the reply stands in it."""
-        self.add(
-            reply.frame,
-            reply.usage,
-            length=context.length,
-            pending=context.pending,
-            said=reply.content,
-        )
 
     def forget_messages(self) -> None:
         """Keep only the frames, since other messages stand in the place of the earlier ones."""

@@ -14,7 +14,7 @@ from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD
-from teamd.supervisor.context import ChildProgram
+from teamd.supervisor.fork import ChildProgram
 from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered

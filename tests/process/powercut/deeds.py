@@ -7,8 +7,8 @@ import os
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from teamd.agent.approvals import Plans
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.plans import Plans
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board

@@ -1,15 +1,36 @@
-"""The open work of a teammate, as the board and the store of requests have it on record."""
+"""A teammate's work on record: the next task of the board, and what is open."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from teamd.errors import StoreError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from teamd.approvals.store import Approvals
     from teamd.board.board import Board
+    from teamd.journal import Journal
     from teamd.team.roster import Roster
+
+
+def claim_next(board: Board, role: Callable[[], str], journal: Journal) -> bool:
+    """Claim the next free task for an idle teammate; return whether there is mail about one now.
+
+    A claim and its mail are one write of the task's file, see `Board`: a process that is killed
+    after it finds its mail again.
+    """
+    try:
+        told = board.flush()
+        task = board.take_next(role())
+    except StoreError as error:  # the next look finds it again; nothing else is in its way
+        journal.error("no look at the board", error)
+        return False
+    if task is None:
+        return told
+    journal.note("task claimed", task=task.id)
+    return not task.untold
 
 
 def list_open_work(

@@ -1,4 +1,4 @@
-"""Puts a teammate together: its conversation, its way to others and its loop."""
+"""What one teammate has: its conversation, its way to others, and the means it works with."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from teamd.agent.conversation.compaction import Compaction
-from teamd.agent.conversation.context import ContextLimits
+from teamd.agent.approvals import Plans, Shutdown
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.delivery import Delivery
-from teamd.agent.loop import Loop
-from teamd.agent.plans import Plans
 from teamd.agent.reporting import Reporter
-from teamd.agent.shutdown import Shutdown
 from teamd.approvals.store import Approvals
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, TEAMD
-from teamd.models import Ask
 from teamd.process_id import Identity
 from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
@@ -26,9 +20,8 @@ from teamd.transcript.file import Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from teamd.agent.call_budget import CallBudget
     from teamd.agent.conversation.summary import OpenWork
-    from teamd.agent.wakeup import Wakeup
+    from teamd.agent.wakeup import CallBudget, Wakeup
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
     from teamd.models import Model
@@ -119,6 +112,16 @@ class Environment:
             team=self.roster.read,
         )
 
+    @cached_property
+    def shutdown(self) -> Shutdown:
+        """The teammate's part in being shut down."""
+        return Shutdown(
+            name=self.name,
+            conversation=self.conversation,
+            approvals=self.approvals,
+            reporter=self.reporter,
+        )
+
     def post_in(self, paths: TeamPaths) -> Post:
         """Return what sends mail in a team."""
         limit = self.settings.mail.max_message_bytes
@@ -146,72 +149,3 @@ class Equipment:
     claim: Callable[[], bool]
     open_work: OpenWork
     calls: CallBudget
-
-
-def build_loop(env: Environment, equipment: Equipment) -> Loop:
-    """Put a teammate together; nothing of it runs yet."""
-    shutdown = Shutdown(
-        name=env.name,
-        conversation=env.conversation,
-        approvals=env.approvals,
-        reporter=env.reporter,
-    )
-    delivery = Delivery(
-        conversation=env.conversation,
-        mailbox=env.mailbox,
-        shutdown=shutdown,
-        plans=env.plans,
-        opening=equipment.opening,
-        news=equipment.news,
-        claim=equipment.claim,
-    )
-    compaction = build_compaction(
-        env.conversation,
-        equipment.model,
-        equipment.toolbox,
-        settings=env.settings,
-        model_name=equipment.model_name,
-        asker=env.name,
-        open_work=equipment.open_work,
-    )
-    return Loop(
-        conversation=env.conversation,
-        compaction=compaction,
-        toolbox=equipment.toolbox,
-        delivery=delivery,
-        shutdown=shutdown,
-        reporter=env.reporter,
-        wakeup=env.wakeup,
-        calls=equipment.calls,
-    )
-
-
-def build_compaction(
-    conversation: Conversation,
-    model: Model,
-    toolbox: Toolbox,
-    *,
-    settings: Settings,
-    model_name: Callable[[str | None], str],
-    asker: str = "",
-    open_work: OpenWork = tuple,
-) -> Compaction:
-    """Put together what asks a model for the replies of one conversation."""
-
-    def ask() -> Ask:
-        opened = conversation.opened
-        return Ask(
-            model=model_name(opened.model),
-            system=opened.system,
-            tools=toolbox.schemas(opened.tools),
-            messages=conversation.messages(),
-            max_tokens=settings.model.max_tokens,
-            asker=asker,
-        )
-
-    limits = ContextLimits(
-        context_tokens=settings.model.context_tokens,
-        clear_at=settings.model.clear_at,
-        compact_at=settings.model.compact_at,
-    )
-    return Compaction(conversation, model, ask=ask, limits=limits, open_work=open_work)

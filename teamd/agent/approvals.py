@@ -1,0 +1,233 @@
+"""A teammate's side of approvals: its plans, and the shutdowns that it is asked for.
+
+Whether it may act, and whether it is asked to end, is decided by the store and its own records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from teamd.agent.conversation import prompts
+from teamd.approvals.approval import Kind, Verdict
+from teamd.errors import TeamError
+from teamd.messages import (
+    COMPACT_TYPE,
+    LEAD,
+    PLAN_ANSWER_TYPE,
+    PROMPT_KEY,
+    SHUTDOWN_ANSWER_TYPE,
+    SHUTDOWN_TYPE,
+    TEAMD,
+)
+from teamd.states import Status
+from teamd.transcript.records import TaskBegun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from teamd.agent.conversation.conversation import Conversation
+    from teamd.agent.reporting import Reporter
+    from teamd.approvals.approval import Approval
+    from teamd.approvals.store import Approvals
+    from teamd.messages import Message
+    from teamd.team.roster import Team
+
+# Mail that asks for no work.
+_NO_TASK: Final = frozenset({COMPACT_TYPE, PLAN_ANSWER_TYPE, SHUTDOWN_ANSWER_TYPE, SHUTDOWN_TYPE})
+
+
+@dataclass(kw_only=True, slots=True)
+class Plans:
+    """One teammate's plans: an approval opens the task that the plan was submitted for.
+
+    Attributes:
+        team: the roster, read at each call: it says who works by plan, and who is of the team.
+    """
+
+    name: str
+    conversation: Conversation
+    approvals: Approvals
+    team: Callable[[], Team]
+    # The last task that was found approved; an approval is never taken back.
+    _opened: str = ""
+
+    def task(self) -> str:
+        """Return the name of the task at hand, for a plan to be submitted for."""
+        return self.conversation.task
+
+    def refusal(self, tool: str) -> str | None:
+        """Return why a tool that acts may not be used now, in a sentence; `None` where it may.
+
+        Mail has no say in it: what counts is the question's own file, and whose task it is for.
+        """
+        if self.task() == self._opened or not self._planned:
+            return None
+        mine = [question for question in self._mine() if question.task == self.task()]
+        approved = next((q for q in mine if q.status is Verdict.APPROVED), None)
+        if approved is not None:
+            self.approvals.make_durable(approved)
+            self._opened = self.task()
+            return None
+        return f"{tool} is refused until your plan is approved; {_hint(mine)}"
+
+    def is_new_task(self, messages: Iterable[Message]) -> bool:
+        """Return whether mail that is about to be read begins another task.
+
+        A spawn's prompt does, and a task that was claimed for it while it was idle. Once a turn has
+        ended after the approval, so does what the lead writes, or anybody outside the team; with
+        its fellows it talks about the task at hand.
+        """
+        messages = list(messages)
+        if any(m.extra.get(PROMPT_KEY) is True or _tells_of_a_claim(m) for m in messages):
+            return True
+        if not self._planned or not any(self._may_set_task(message) for message in messages):
+            return False
+        finished = self.conversation.finished_plans
+        return bool(finished) and any(
+            question.id in finished and question.task == self.task()
+            for question in self._mine()
+            if question.status is Verdict.APPROVED
+        )
+
+    def begin_task(self) -> None:
+        """Begin another task, such as one claimed from the board: it needs a plan of its own."""
+        self.conversation.record(TaskBegun())
+        self.withdraw()
+
+    def withdraw(self) -> None:
+        """Take back what was submitted for an earlier task: its approval would open nothing."""
+        for question in self._mine():
+            if question.is_open and question.task != self.task():
+                self.approvals.expire(question.id)
+
+    @property
+    def _planned(self) -> bool:
+        return self.team().get(self.name).plan
+
+    def _may_set_task(self, message: Message) -> bool:
+        sender = message.sender.lower()
+        if message.type in _NO_TASK or sender == TEAMD:
+            return False
+        return sender == LEAD or self.team().find(sender) is None
+
+    def _mine(self) -> list[Approval]:
+        return [
+            question
+            for question in self.approvals.all()
+            if question.type == Kind.PLAN and question.asker == self.name
+        ]
+
+
+@dataclass(kw_only=True, slots=True)
+class Shutdown:
+    """One teammate's part in being shut down.
+
+    What counts is the store, never what a message says: a forged request is mail like any other.
+    """
+
+    name: str
+    conversation: Conversation
+    approvals: Approvals
+    reporter: Reporter
+    _over: set[str] = field(default_factory=set)  # known to be of no more interest: not read again
+
+    def agreed(self) -> bool:
+        """Return whether it has agreed to shut down, and has not done so since."""
+        return bool(self._approved())
+
+    def requested(self) -> bool:
+        """Return whether it is asked to, though the request may still lie in its inbox."""
+        return any(
+            question.is_open and question.type == Kind.SHUTDOWN and question.to == self.name
+            for question in self.approvals.all()
+        )
+
+    def due(self, *, more_mail: bool) -> bool:
+        """Return whether it shuts down now: it has agreed, or there is nothing to stay for.
+
+        Args:
+            more_mail: whether mail waits that it has not read.
+        """
+        conversation = self.conversation
+        if conversation.unfollowed:
+            return False  # what its last reply asks for is done first
+        if self.agreed():
+            return True
+        asked = {question.id for question in self._open()}
+        if not asked or not conversation.resting:
+            return False
+        only_that = all(
+            mail.type == SHUTDOWN_TYPE and mail.extra.get("request_id") in asked
+            for mail in conversation.new_mail
+        )
+        return conversation.paused or (only_that and not more_mail)
+
+    def carry_out(self) -> None:
+        """Agree if need be, write down that it shuts down, and let the supervisor know.
+
+        Every step may be the last of this process: the next one does what is left.
+        """
+        conversation = self.conversation
+        why = prompts.PAUSED_SO_LEFT if conversation.paused else prompts.IDLE_SO_LEFT
+        for question in self._open():
+            try:
+                self.approvals.answer(question.id, by=self.name, approve=True, reason=why)
+            except TeamError:  # its deadline came first: then it is being ended
+                return
+        approved = [question.id for question in self._approved()]
+        self._close(approved, prompts.LEFT)
+        if conversation.owes_reply:
+            conversation.end_turn("shutdown", conversation.said)
+        self.reporter.report(Status.IDLE)
+        for request in approved:
+            self.reporter.report_answer(request)
+
+    def close_old_requests(self) -> None:
+        """Tell the model which requests that it has read are nobody's any more."""
+        if self.conversation.unfollowed:
+            return  # its calls are answered first; there is time for this with the next mail
+        old = [
+            question.id
+            for question in self._questions()
+            if question.status is Verdict.EXPIRED
+            or (question.status is Verdict.APPROVED and not question.owes_end)
+        ]
+        self._close(old, prompts.CLOSED)
+        self._over.update(old)
+
+    def _close(self, requests: list[str], words: str) -> None:
+        fresh = [one for one in requests if one not in self.conversation.closed_requests]
+        if fresh:
+            self.conversation.add_note(words.format(ids=", ".join(fresh)), closes=fresh)
+
+    def _open(self) -> list[Approval]:
+        return [question for question in self._questions() if question.is_open]
+
+    def _approved(self) -> list[Approval]:
+        return [question for question in self._questions() if question.owes_end]
+
+    def _questions(self) -> list[Approval]:
+        """Return the real ones among the requests that it has read."""
+        found = []
+        for request in self.conversation.shutdown_requests:
+            question = None if request in self._over else self.approvals.find(request)
+            if question is None or question.type != Kind.SHUTDOWN or question.to != self.name:
+                self._over.add(request)
+            else:
+                found.append(question)
+        return found
+
+
+def _tells_of_a_claim(message: Message) -> bool:
+    return message.sender == TEAMD and "task_id" in message.extra
+
+
+def _hint(plans: list[Approval]) -> str:
+    if not plans:
+        return "read what you need, then call submit_plan"
+    last = plans[-1]
+    if last.is_open:
+        return f"plan {last.id} waits for its approval, which comes as mail: end your turn"
+    why = f": {last.reason}" if last.reason else ""
+    return f"plan {last.id} was {last.status}{why}; call submit_plan with a better one"
