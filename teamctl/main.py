@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from teamd.cli import run, team_options, version_option
+from teamd.cli import Choice, run, team_options, version_option
 
 # In the order of a day's work. The help is shown without loading any of them.
 COMMANDS: Final = {
@@ -38,6 +38,19 @@ COMMANDS: Final = {
     "prune": "Remove old logs, and the files of names that left the team.",
 }
 
+# Commands that stand in another one's file, under their own names; others are its `command`.
+HOMES: Final = {
+    "approve": "requests",
+    "broadcast": "send",
+    "create": "teams",
+    "delete": "teams",
+    "reject": "requests",
+    "resume": "spawn",
+    "shutdown": "spawn",
+    "task": "tasks",
+    "transcript": "logs",
+}
+
 
 class LazyGroup(click.Group):
     """Loads a command's module only when that command is called."""
@@ -50,7 +63,9 @@ class LazyGroup(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"teamctl.commands.{cmd_name}").command
+        home = HOMES.get(cmd_name, cmd_name)
+        module = import_module(f"teamctl.commands.{home}")
+        command: click.Command = getattr(module, "command" if home == cmd_name else cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -75,7 +90,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @version_option
 @team_options
-def cli() -> None:
+def cli(_: Choice) -> None:
     """Talk to a team of agents: spawn, send, look, shut down.
 
     `teamctl COMMAND --help` explains a command, `teamctl help TOPIC` a topic.

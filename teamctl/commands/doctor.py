@@ -13,7 +13,7 @@ from teamctl.doctor.files import files
 from teamctl.doctor.machine import machine
 from teamctl.doctor.model import model
 from teamctl.doctor.texts import texts
-from teamd.cli import Choice, pass_choice, team_options
+from teamd.cli import Choice, team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _MARKS = {
 @click.command()
 @output.json_option
 @team_options
-@pass_choice
 def command(choice: Choice, *, as_json: bool) -> int:
     """Check the machine, the settings and the key, and say how to fix what is wrong.
 

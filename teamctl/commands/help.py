@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from teamctl import output, topics
-from teamd.errors import ExitCode, TeamError
+from teamd.errors import TeamError
 
 _WIDEST: Final = 100  # columns; longer lines are hard to read
 _GAP: Final = 3
@@ -28,7 +28,7 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
 @click.argument("topic", required=False, shell_complete=_complete)
 @output.json_option
 @click.pass_context
-def command(context: click.Context, topic: str | None, *, as_json: bool) -> int:
+def command(context: click.Context, topic: str | None, *, as_json: bool) -> None:
     """Explain TOPIC; without one, list the topics.
 
     With the name of a command as TOPIC, show the help of that command.
@@ -39,7 +39,6 @@ def command(context: click.Context, topic: str | None, *, as_json: bool) -> int:
         _show(topic, topics.read(topic), as_json=as_json, markdown=True)
     else:
         _show(topic, _help_of_command(context, topic), as_json=as_json, markdown=False)
-    return ExitCode.DONE
 
 
 def _list(*, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from teamctl import output
-from teamctl.completion import boxes
+from teamctl.arguments import boxes, team_post
 from teamctl.tail import GrowingFile
-from teamctl.unseen import Unseen
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode, LockTimeout, TeamError
+from teamd.cli import Choice, team_options
+from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
-from teamd.files.watch import watch
-from teamd.mail.routing import Post
-from teamd.messages import USER, moment_of
+from teamd.files.watch import wait_for
+from teamd.messages import USER, Message, moment_of
 from teamd.transcript.decoding import decode
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, mail_in
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.mailbox import Mailbox
-    from teamd.messages import Message
 
     # Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
     Boxes = Callable[[], Sequence[Mailbox]]
@@ -40,17 +37,15 @@ if TYPE_CHECKING:
 @click.option("--follow", "-f", is_flag=True, help="Keep showing mail as it arrives.")
 @output.json_option
 @team_options
-@pass_choice
-def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_json: bool) -> int:
+def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_json: bool) -> None:
     """Read your own mail, or look at the mail of teammate NAME.
 
     Mail that you have read moves to transcripts/user.jsonl. A teammate's mail stays where it is.
     """
     if follow and as_json:
         raise click.UsageError("--follow never ends and --json is one document: take one of them")
-    paths = choice.existing()
-    mail = choice.settings(paths).mail
-    post = Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
+    post = team_post(choice)
+    paths = post.paths
     person = post.person()
     box = post.inbox(name or person)
     own = box.owner == person
@@ -60,7 +55,46 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
         _follow(reader, paths)
     elif not reader.read(as_json=as_json) and not as_json:
         click.echo("no new mail")
-    return ExitCode.DONE
+
+
+class Unseen:
+    """Mail goes in at its end and out at its front, and keeps its order in between."""
+
+    def __init__(self) -> None:
+        self._last: Sequence[Message] = ()
+        self._seen: set[tuple[str, str, str]] = set()
+
+    def among(self, now: Sequence[Message]) -> list[Message]:
+        """Those that have come since the last look; a repeated send is one message.
+
+        A foreign line without an id gets another one at each look, until it is taken. Such lines
+        are known by their place: what has stayed is where the queue of the last look ends.
+        """
+        stayed = next(k for k in range(len(self._last) + 1) if _begins(now, self._last[k:]))
+        known = len(self._last) - stayed
+        self._last = tuple(now)
+        self._seen.update(map(_identity, now[:known]))
+        fresh = []
+        for message in now[known:]:
+            if _identity(message) not in self._seen:
+                self._seen.add(_identity(message))
+                fresh.append(message)
+        return fresh
+
+
+def _begins(now: Sequence[Message], rest: Sequence[Message]) -> bool:
+    return len(rest) <= len(now) and all(map(_may_be, rest, now))
+
+
+def _may_be(before: Message, now: Message) -> bool:
+    """Whether a message may be the one that was seen before."""
+    if before.id_given:
+        return before.is_same_as(now)
+    return (before.sender, before.type, before.content) == (now.sender, now.type, now.content)
+
+
+def _identity(message: Message) -> tuple[str, str, str]:
+    return message.id, message.sender, message.content
 
 
 class _Looker:
@@ -140,11 +174,7 @@ def _show(messages: Sequence[Message], *, as_json: bool) -> None:
 
 
 def _follow(reader: _Looker | _Taker, paths: TeamPaths) -> None:
-    watching = watch(paths.inboxes)
-    try:
-        while True:
-            reader.read(as_json=False)
-            select.select([watching.fileno()], [], [], watching.recheck_seconds)
-            watching.changed()
-    finally:
-        watching.close()
+    def look() -> None:
+        reader.read(as_json=False)
+
+    wait_for(paths.inboxes, look, timeout_seconds=math.inf)

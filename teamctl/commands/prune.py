@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from teamctl import output
-from teamd.cli import Choice, pass_choice, team_options
+from teamd.cli import Choice, team_options
 from teamd.control import KEPT_SECONDS
-from teamd.errors import ExitCode, TeamError
+from teamd.errors import TeamError
 from teamd.files import locks, temp_files
 from teamd.files.os_errors import translate_os_errors
 from teamd.messages import NAME, RESERVED
@@ -40,8 +40,7 @@ _ROTATED: Final = re.compile(r"\.log\.\d+")
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @team_options
-@pass_choice
-def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> int:
+def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> None:
     """Remove rotated logs, and the logs, conversations and jobs of names not in the team.
 
     It also removes debris that is more than an hour old: answers that nobody fetched and files
@@ -65,7 +64,6 @@ def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_r
         _tell("would remove" if dry_run else "removed", paths, removed)
     if not removed:
         click.echo("nothing to remove")
-    return ExitCode.DONE
 
 
 def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""`teamctl spawn`: start or wake a teammate, and on request wait for what it says."""
+"""The life of a teammate, by requests to teamd: `teamctl spawn`, `resume` and `shutdown`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl import output
-from teamctl.completion import teammates
-from teamctl.input import text_or_stdin
+from teamctl.arguments import fresh_option, grace_option, teammates, text_or_stdin
 from teamctl.wait import timeout_option, wait_for_last_words
 from teamd import control
-from teamd.cli import Choice, pass_choice, team_options
+from teamd.cli import INTERRUPTED, Choice, team_options
 from teamd.errors import ExitCode
 from teamd.files import files
 from teamd.messages import check_name
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 REQUEST_SECONDS: Final = 30.0
+_MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
 
 
 @click.command()
@@ -29,9 +29,7 @@ REQUEST_SECONDS: Final = 30.0
 @click.argument("role")
 @click.argument("prompt")
 @click.option("--model", help="Use this model instead of the one in the settings.")
-@click.option(
-    "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."
-)
+@fresh_option
 @click.option(
     "--plan/--no-plan",
     default=None,
@@ -42,7 +40,6 @@ REQUEST_SECONDS: Final = 30.0
 @click.option("--save", is_flag=True, help="Also write it into the team's team.toml.")
 @output.json_option
 @team_options
-@pass_choice
 def command(
     choice: Choice,
     name: str,
@@ -56,7 +53,7 @@ def command(
     timeout: float | None,
     save: bool,
     as_json: bool,
-) -> int:
+) -> None:
     """Start or wake NAME as ROLE, with PROMPT as its next task.
 
     If PROMPT is -, the command reads it from standard input. A teammate that is idle or shut down
@@ -86,7 +83,61 @@ def command(
         output.print_json({**reply.data, "text": said})
     else:
         click.echo(reply.text if said is None else output.plain(said))
-    return ExitCode.DONE
+
+
+@click.command()
+@click.argument("name", shell_complete=teammates)
+@output.json_option
+@team_options
+def resume(choice: Choice, name: str, *, as_json: bool) -> None:
+    """Read team.toml again, then let NAME go on where it was paused."""
+    reply = control.ask(
+        choice.existing(), "resume", {"name": name}, timeout_seconds=REQUEST_SECONDS
+    )
+    reply.raise_unless_done()
+    if as_json:
+        output.print_json(dict(reply.data))
+    else:
+        click.echo(reply.text)
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=teammates)
+@click.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
+@click.option("--force", is_flag=True, help="Kill at once, without asking.")
+@grace_option(help="How many seconds a teammate has to answer before it is ended.")
+@team_options
+def shutdown(
+    choice: Choice, name: str | None, *, everybody: bool, force: bool, timeout: float
+) -> int:
+    """Ask NAME to end. It keeps its conversation, and `teamctl spawn NAME …` continues it.
+
+    A working teammate approves, or rejects with a reason and goes on. An idle one approves. The
+    exit status is 0 if it approved, 1 if it rejected, and 4 if the deadline or force ended it.
+    With --all, one rejection makes it 1; otherwise one deadline makes it 4.
+    """
+    if (name is None) == (not everybody):
+        raise click.UsageError("name a teammate, or give --all")
+    arguments = {"all": True} if everybody else {"name": name}
+    try:
+        reply = control.ask(
+            choice.existing(),
+            "shutdown",
+            {**arguments, "seconds": timeout, "force": force},
+            timeout_seconds=(0.0 if force else timeout) + _MARGIN_SECONDS,
+        )
+    except KeyboardInterrupt:
+        click.echo(
+            choice.addressed(
+                "teamctl: the request stands: who does not reject it is shut down, at the deadline "
+                "at the latest; `teamctl team` shows it"
+            ),
+            err=True,
+        )
+        return INTERRUPTED
+    choice.done = "the shutdown is done" if reply.exit_code == ExitCode.DONE else ""
+    _show_ends(reply)
+    return reply.exit_code
 
 
 def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
@@ -101,3 +152,17 @@ def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
 def _declaring(choice: Choice, paths: TeamPaths) -> Path:
     """Return the file that declares this team's teammates; a team by name has its own."""
     return paths.own_settings if choice.config is None else choice.settings_file(paths)
+
+
+def _show_ends(reply: control.ControlReply) -> None:
+    """Print a line for each teammate: on standard error unless it shut down as asked.
+
+    Raises:
+        TeamError: the request itself was refused.
+    """
+    members = reply.data.get("members")
+    if members is None:
+        click.echo(reply.raise_unless_done().text)
+        return
+    for member in members:
+        click.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)

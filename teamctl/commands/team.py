@@ -10,8 +10,7 @@ import click
 
 from teamctl import output
 from teamctl.roster_table import costs, drawn, rows
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
+from teamd.cli import Choice, team_options
 from teamd.files.watch import watch
 from teamd.team.roster import Roster
 
@@ -25,8 +24,7 @@ REFRESH_SECONDS: Final = 1.0
 @click.option("--watch", "watched", is_flag=True, help="Keep showing it as it changes.")
 @output.json_option
 @team_options
-@pass_choice
-def command(choice: Choice, *, watched: bool, as_json: bool) -> int:
+def command(choice: Choice, *, watched: bool, as_json: bool) -> None:
     """Show the members of the team and their states.
 
     UP is how long the process has run, CPU its computing time, MAIL the number of messages in the
@@ -46,7 +44,6 @@ def command(choice: Choice, *, watched: bool, as_json: bool) -> int:
         _watch(paths)
     else:
         output.console().print(drawn(paths))
-    return ExitCode.DONE
 
 
 def _watch(paths: TeamPaths) -> None:

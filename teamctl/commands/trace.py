@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from teamctl import output
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
+from teamd.cli import Choice, team_options
 from teamd.mail.trace import Stage, trace
 from teamd.messages import USER
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 @click.argument("message_id", metavar="ID")
 @output.json_option
 @team_options
-@pass_choice
-def command(choice: Choice, message_id: str, *, as_json: bool) -> int:
+def command(choice: Choice, message_id: str, *, as_json: bool) -> None:
     """Show when the message ID was sent, taken and put into a conversation, or where it is now.
 
     The first characters of an id are enough if no other id begins with them. A broadcast has a
@@ -31,11 +29,10 @@ def command(choice: Choice, message_id: str, *, as_json: bool) -> int:
     ways = trace(choice.existing(), message_id)
     if as_json:
         output.print_json({"id": ways[0].id, "receivers": [way.to_json() for way in ways]})
-        return ExitCode.DONE
+        return
     for way in ways:
         whose = click.style(output.plain(f"{way.id} to {way.to}"), bold=True)
         click.echo(f"{whose}: {'; '.join(_steps(way))}")
-    return ExitCode.DONE
 
 
 def _steps(way: Way) -> list[str]:

@@ -10,8 +10,7 @@ import click
 from teamctl import output
 from teamd.budget.ledger import Ledger
 from teamd.budget.records import NOTHING, Account, Reservation
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
+from teamd.cli import Choice, team_options
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -95,8 +94,7 @@ class Row:
 @click.command()
 @output.json_option
 @team_options
-@pass_choice
-def command(choice: Choice, *, as_json: bool) -> int:
+def command(choice: Choice, *, as_json: bool) -> None:
     """Show the tokens and the cost of each teammate and of the team, since the team began.
 
     IN counts all tokens sent; READ and WRITTEN count those of them that came from the prompt
@@ -109,14 +107,13 @@ def command(choice: Choice, *, as_json: bool) -> int:
     if as_json:
         named = [{"name": row.name, **row.to_json()} for row in members]
         output.print_json({"members": named, "total": total.to_json()})
-        return ExitCode.DONE
+        return
     table = output.table(HEADINGS, numbers=HEADINGS[1:])
     for row in (*members, total):
         table.add_row(*row.cells())
     output.console().print(table)
     for note in _notes(total.account):
         click.echo(note)
-    return ExitCode.DONE
 
 
 def _members(paths: TeamPaths, accounts: Accounts) -> list[Row]:

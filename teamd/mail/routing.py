@@ -57,7 +57,7 @@ class Post:
     ) -> None:
         self.paths = paths
         self._roster = Roster(paths)
-        self._durable = durable
+        self.durable = durable
         self._max_bytes = max_bytes
         self._patience_seconds = patience_seconds
 
@@ -90,7 +90,7 @@ class Post:
         """
         own = Post(
             self.paths,
-            durable=self._durable,
+            durable=self.durable,
             max_bytes=max(self._max_bytes, MAX_MESSAGE_BYTES),
             patience_seconds=_NOTICE_SECONDS,
         )
@@ -116,7 +116,7 @@ class Post:
             raise UnknownTeam(place, teams)
         post = Post(
             finish(there),
-            durable=self._durable,
+            durable=self.durable,
             max_bytes=self._max_bytes,
             patience_seconds=self._patience_seconds,
         )
@@ -186,7 +186,7 @@ class Post:
         return Mailbox(
             self.paths,
             name,
-            durable=self._durable,
+            durable=self.durable,
             max_bytes=self._max_bytes,
             patience_seconds=self._patience_seconds,
             granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
