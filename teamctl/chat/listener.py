@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from teamctl import output, render
-from teamctl.chat.live_reply import LiveReply
-from teamctl.chat.mark import Mark
 from teamctl.tail import GrowingFile
+from teamd.errors import StoreError
+from teamd.files import files
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD, USER
+from teamd.messages import LEAD, USER, Message
 from teamd.transcript import records
 from teamd.transcript.decoding import decode_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from teamd.files.paths import TeamPaths
-    from teamd.messages import Message
 
 _REPLY: Final = b'"reply"'
 _LAST: Final = 3  # replies that a person is shown of those that were missed
@@ -153,3 +154,71 @@ class Listener:
 
     def _line(self, text: str, **style: Any) -> None:
         self._write(click.style(text, **style) + "\n")
+
+
+class LiveReply:
+    """The words of a reply that is under way, and how many of them have been shown.
+
+    Attributes:
+        open_line: whether what was shown last did not end its line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._attempt = b""
+        self._shown = ""
+        self.open_line = False
+
+    def more(self) -> str:
+        """Return what came since the last look."""
+        attempt, newline, said = (files.read(self._path) or b"").partition(b"\n")
+        if not newline:
+            return ""
+        again = ""
+        if attempt != self._attempt:
+            again = "\n" if self.open_line else ""  # it broke off, and is said anew
+            self._attempt, self._shown = attempt, ""
+        whole = output.plain(said.decode(errors="ignore"))  # a character may be half there
+        return again + self._show(whole[len(self._shown) :])
+
+    def rest(self, whole: str) -> str:
+        """Return what is left to show of a reply that stands in the conversation now."""
+        if whole.startswith(self._shown):
+            left = whole[len(self._shown) :]
+        else:
+            left = ("\n" if self.open_line else "") + whole
+        left = self._show(left)
+        self._shown = ""
+        return left
+
+    def _show(self, text: str) -> str:
+        self._shown += text
+        if text:
+            self.open_line = not text.endswith("\n")
+        return text
+
+
+class Mark:
+    """A place in a conversation's file, in bytes, that is kept on disk.
+
+    It need not be safe there: what is lost of it is shown once more.
+    """
+
+    def __init__(self, path: Path, conversation: Path) -> None:
+        self._path = path
+        self._conversation = conversation
+
+    def read(self) -> int:
+        """Up to where the conversation has been shown; 0 where that is not known.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        said = (files.read(self._path) or b"").strip()
+        place = int(said) if said.isdigit() else 0
+        return place if place <= files.size(self._conversation) else 0  # of a file that is gone
+
+    def move(self, to: int) -> None:
+        """Note that it has been shown up to there."""
+        with suppress(StoreError):  # a full disk keeps nobody from talking
+            files.replace(self._path, b"%d\n" % to, durable=False)
