@@ -11,10 +11,8 @@ import click
 from teamctl import output
 from teamctl.demo.facts import PROGRAM, Evidence, missing
 from teamctl.demo.interruption import Interrupted, Interruption
-from teamctl.demo.onlooker import Onlooker
-from teamctl.demo.stage import opened
-from teamctl.demo.story import Story
-from teamctl.demo.telling import Teller
+from teamctl.demo.onlooker import Onlooker, Teller
+from teamctl.demo.stage import Stage, Story, opened
 from teamctl.roster_table import drawn
 from teamd import control
 from teamd.errors import ExitCode, TeamError
@@ -24,8 +22,6 @@ from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from teamctl.demo.stage import Stage
 
 FIRST_LINE: Final = (
     "Only the model's words are scripted; processes, mail, tools and files are real."

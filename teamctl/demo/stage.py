@@ -1,14 +1,18 @@
-"""Where the demo plays: a temporary folder with a team of its own, and nothing of the person's."""
+"""The demo's story, and where it plays: a temporary folder with a team of its own."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import tempfile
+import tomllib
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from teamd import programs
 from teamd.errors import TeamError
@@ -20,7 +24,6 @@ from teamd.team.roster import Roster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from teamd.process_id import Identity
     from teamd.programs import Captured
 
 SETTINGS: Final = """\
@@ -36,6 +39,47 @@ _STOP_SECONDS: Final = 60.0  # more than `teamd stop` itself takes
 _RUN_SECONDS: Final = 30.0
 # What names another team, another service or a key has no business here.
 _FOREIGN: Final = ("TEAMD_DIR", "ANTHROPIC_", "CREDENTIALS_", "NOTIFY_", "WATCHDOG_")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Somebody in it: what the lead spawns, and the turns of the model, as the script has them."""
+
+    name: str
+    role: str
+    prompt: str
+    turns: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """All of it, in the order of the spawns."""
+
+    parts: tuple[Part, ...]
+    pace_seconds: float
+
+    @classmethod
+    def read(cls, file: Path | None) -> Self:
+        """Read the story that comes with the program, or another one.
+
+        Raises:
+            TeamError: it cannot be read.
+        """
+        source = files("teamctl.demo") / "story.toml" if file is None else file
+        try:
+            told = tomllib.loads(source.read_text(encoding="utf-8"))
+            parts = [
+                Part(one["name"], one["role"], one["prompt"], one["turn"])
+                for one in told["teammate"]
+            ]
+            return cls(tuple(parts), float(told["pace_seconds"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise TeamError(f"{source} holds no story for the demo: {error}") from error
+
+    def script(self, *, paced: bool) -> str:
+        """What `[model] script` plays, see teamd/models/scripted.py."""
+        turns = {part.name: part.turns for part in self.parts}
+        return json.dumps({"pace_seconds": self.pace_seconds if paced else 0, "turns": turns})
 
 
 class Stage:
@@ -56,14 +100,13 @@ class Stage:
             (folder / "script.json").write_text(script, encoding="utf-8")
             self.paths.settings.write_text(SETTINGS, encoding="utf-8")
 
-    def start(self) -> Identity:
+    def start(self) -> None:
         """Start teamd; it serves requests when this returns.
 
         Raises:
             TeamError: it did not start.
         """
         self._teamd("start", _START_SECONDS)
-        return pidfile.check(self.paths)
 
     def stop(self) -> None:
         """Stop teamd, if it runs; no process is left.
