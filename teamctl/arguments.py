@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
 from teamd.board.files import ids_in
-from teamd.cli import Seconds
+from teamd.cli import Choice, Seconds
 from teamd.errors import TeamError
 from teamd.files import find_team
 from teamd.mail.routing import Post
@@ -19,25 +19,22 @@ from teamd.team.roster import Roster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
 
     Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
-STDIN: Final = "-"
-GRACE_SECONDS: Final = 10.0
 
 fresh_option = click.option(
     "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."
 )
 grace_option = partial(
-    click.option, "--timeout", type=Seconds(zero=True), default=GRACE_SECONDS, show_default=True
+    click.option, "--timeout", type=Seconds(zero=True), default=10.0, show_default=True
 )
 
 
 def text_or_stdin(argument: str) -> str:
     """The argument itself, or all of standard input where it is `-`."""
-    if argument != STDIN:
+    if argument != "-":
         return argument
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 

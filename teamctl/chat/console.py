@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from teamctl.chat.listener import Listener
+from teamctl.wait import GONE, explain_wait
 from teamd.errors import TeamError
 from teamd.files import files, pidfile
-from teamd.files.watch import watch
+from teamd.files.watch import Watch, watch
 from teamd.messages import COMPACT_TYPE, LEAD
-from teamd.states import Status
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from teamctl.chat.lead import Lead
-    from teamd.files.watch import Watch
 
     Run = Callable[[Sequence[str]], None]
 
@@ -124,11 +123,11 @@ class _Chat:
         """
         pidfile.check(self._lead.paths)
         member = Roster(self._lead.paths).read().get(LEAD)
-        why_waiting = self._lead.explain_wait()
+        why_waiting = explain_wait(self._lead.paths, member)
         self._listener.look()  # after the roster: what it wrote before it went, it wrote
         if self._listener.ended is not None:
             return True
-        if member.status in (Status.FAILED, Status.SHUTDOWN):
+        if member.status in GONE:
             why = f": {member.reason}" if member.reason else ""
             raise TeamError(f"lead is {member.status}{why}; `teamctl chat` calls it again")
         if why_waiting is None or self._listener.arrived:

@@ -44,7 +44,6 @@ class Listener:
         self._write = write
         self._paths = paths
         self._growing = GrowingFile(paths.transcript(LEAD))
-        self._mark = Mark(paths.chat_mark, paths.transcript(LEAD))
         self._marks = False
         self._place = 0
         self._reply_shown = LiveReply(paths.partial(LEAD))
@@ -61,7 +60,7 @@ class Listener:
 
     def catch_up(self) -> None:
         """Tell what the lead has said while no person listened; from now on somebody does."""
-        before = self._mark.read()
+        before = self._read_mark()
         missed = [line for line in self._lines() if self._place > before and _REPLY in line]
         replies = [record for record in decode_lines(missed) if isinstance(record, records.Replied)]
         said = [reply.text for reply in replies if reply.text.strip()]
@@ -70,13 +69,12 @@ class Listener:
         if len(said) > _LAST:
             earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
             self._line(self._paths.addressed(earlier), dim=True)
+        rest = self._paths.addressed(_WHOLE)
         for text in said[-_LAST:]:
-            shown = render.clip_beginning(
-                text, lines=_REPLY_LINES, rest=self._paths.addressed(_WHOLE)
-            )
+            shown = render.clip_beginning(text, lines=_REPLY_LINES, rest=rest)
             self._line("  " + shown.replace("\n", "\n  "))
         self._marks = True
-        self._mark.move(self._place)
+        self._move_mark()
 
     def wait_for(self, message_id: str) -> None:
         """Look for the end of the turn in which this message is read; `ended` tells of it."""
@@ -90,7 +88,7 @@ class Listener:
         for record in decode_lines(self._lines()):
             self._tell(record)
         if self._marks and self._place != before:
-            self._mark.move(self._place)
+            self._move_mark()
         self._write(self._reply_shown.more())
         for message in self._own.peek():
             identity = (message.id, message.sender, message.content)
@@ -102,6 +100,23 @@ class Listener:
         """Tell the person something that nobody has said."""
         self._end_line()
         self._line(output.plain(self._paths.addressed(text)), fg="yellow")
+
+    def _read_mark(self) -> int:
+        """Up to where the conversation has been shown, in bytes; 0 where that is not known.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        said = (files.read(self._paths.chat_mark) or b"").strip()
+        place = int(said) if said.isdigit() else 0
+        return (
+            place if place <= files.size(self._paths.transcript(LEAD)) else 0
+        )  # that file is gone
+
+    def _move_mark(self) -> None:
+        """Note up to where it has been shown; what is lost of that is shown once more."""
+        with suppress(StoreError):  # a full disk keeps nobody from talking
+            files.replace(self._paths.chat_mark, b"%d\n" % self._place, durable=False)
 
     def _lines(self) -> Iterator[bytes]:
         for line in self._growing.lines():
@@ -196,29 +211,3 @@ class LiveReply:
         if text:
             self.open_line = not text.endswith("\n")
         return text
-
-
-class Mark:
-    """A place in a conversation's file, in bytes, that is kept on disk.
-
-    It need not be safe there: what is lost of it is shown once more.
-    """
-
-    def __init__(self, path: Path, conversation: Path) -> None:
-        self._path = path
-        self._conversation = conversation
-
-    def read(self) -> int:
-        """Up to where the conversation has been shown; 0 where that is not known.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
-        said = (files.read(self._path) or b"").strip()
-        place = int(said) if said.isdigit() else 0
-        return place if place <= files.size(self._conversation) else 0  # of a file that is gone
-
-    def move(self, to: int) -> None:
-        """Note that it has been shown up to there."""
-        with suppress(StoreError):  # a full disk keeps nobody from talking
-            files.replace(self._path, b"%d\n" % to, durable=False)

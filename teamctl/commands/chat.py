@@ -52,7 +52,7 @@ def command(
         prompt = text_or_stdin(prompt)
         if not prompt.strip():
             raise TeamError("a prompt is needed, as a text that is not empty")
-    lead = Lead(choice, paths, fresh=fresh, model=model)
+    lead = Lead(choice, fresh=fresh, model=model)
     if warning := lead.call(scripted=prompt is not None or not sys.stdin.isatty()):
         output.warn(paths.addressed(warning))
     if prompt is None:
@@ -64,10 +64,7 @@ def command(
     except KeyboardInterrupt:
         lead.interrupt()
         raise
-    if as_json:
-        output.print_json({"text": said})
-    else:
-        click.echo(output.plain(said))
+    output.print_either(output.plain(said), {"text": said}, as_json=as_json)
 
 
 def _talk(lead: Lead) -> None:
