@@ -12,6 +12,7 @@ import click
 
 from teamctl import output
 from teamctl.tail import GrowingFile
+from teamctl.wait import GONE
 from teamd.files import pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 REST_SECONDS: Final = 60.0  # takes 6 where nothing else runs
 AGREE_SECONDS: Final = 10.0
-_GONE: Final = (Status.FAILED, Status.SHUTDOWN)
 _VERBS: Final = {
     "write_file": ("writes", "path"),
     "edit_file": ("edits", "path"),
@@ -146,8 +146,7 @@ class Onlooker:
 
     def follow(self) -> None:
         """Return when nobody works any more and no mail is under way, or on trouble."""
-        folder = self._paths.transcript(LEAD).parent
-        if not wait_for(folder, self._look, timeout_seconds=REST_SECONDS):
+        if not wait_for(self._paths.transcripts, self._look, timeout_seconds=REST_SECONDS):
             self.trouble = f"the team was not done within {REST_SECONDS:g} s"
         for growing in self._growing.values():
             growing.close()
@@ -196,7 +195,7 @@ class Onlooker:
             return "teamd has ended"
         members = self._roster.read().members
         return next(
-            (f"{m.name} is {m.status}: {m.reason}" for m in members if m.status in _GONE), ""
+            (f"{m.name} is {m.status}: {m.reason}" for m in members if m.status in GONE), ""
         )
 
     def _agrees(self) -> bool | None:

@@ -1,10 +1,14 @@
-"""The demo's story, and where it plays: a temporary folder with a team of its own."""
+"""The demo's story, where it plays, and what breaks it off.
+
+It plays in a temporary folder, with a team of its own.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import tomllib
@@ -23,6 +27,7 @@ from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     from teamd.programs import Captured
 
@@ -39,6 +44,8 @@ _STOP_SECONDS: Final = 60.0  # more than `teamd stop` itself takes
 _RUN_SECONDS: Final = 30.0
 # What names another team, another service or a key has no business here.
 _FOREIGN: Final = ("TEAMD_DIR", "ANTHROPIC_", "CREDENTIALS_", "NOTIFY_", "WATCHDOG_")
+_ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SHELL_BASE: Final = 128  # as shells tell the end by a signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +133,8 @@ class Stage:
 
     def run(self, *arguments: str) -> Captured:
         """Run Python on what the team has made."""
-        return programs.run(
-            [sys.executable, *arguments],
-            timeout_seconds=_RUN_SECONDS,
-            cwd=self.workspace,
-            env={"PATH": _path()},
-        )
+        argv, environment = [sys.executable, *arguments], {"PATH": _path()}
+        return programs.run(argv, timeout_seconds=_RUN_SECONDS, cwd=self.workspace, env=environment)
 
     def _teamd(self, command: str, seconds: float) -> None:
         # -P: nothing is imported from the current folder.
@@ -145,6 +148,48 @@ class Stage:
         if ended.status:
             said = ended.stderr.decode("utf-8", "replace").split()
             raise TeamError(f"the demo failed: `teamd {command}` said: {' '.join(said)}")
+
+
+class Interrupted(Exception):
+    """The person, or the system, wants the demo to end.
+
+    Attributes:
+        exit_status: what to end with.
+    """
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(f"the demo was ended by {number.name}")
+        self.exit_status: Final = _SHELL_BASE + number
+
+
+class Interruption:
+    """Catches the signals inside its `with` block; one that is ignored, as by nohup, stays so."""
+
+    def __init__(self) -> None:
+        self._came: signal.Signals | None = None
+        self._before: dict[signal.Signals, object] = {}
+
+    def check(self) -> None:
+        """Go on unless such a signal has come.
+
+        Raises:
+            Interrupted: one has.
+        """
+        if self._came is not None:
+            raise Interrupted(self._came)
+
+    def __enter__(self) -> Self:
+        for number in _ENDINGS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._remember)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)  # type: ignore[arg-type] # what `signal` gave
+
+    def _remember(self, number: int, _: FrameType | None) -> None:
+        self._came = self._came or signal.Signals(number)
 
 
 @contextmanager
