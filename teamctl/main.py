@@ -38,17 +38,15 @@ COMMANDS: Final = {
     "prune": "Remove old logs, and the files of names that left the team.",
 }
 
-# Commands that stand in another one's file, under their own names; others are its `command`.
-HOMES: Final = {
-    "approve": "requests",
-    "broadcast": "send",
-    "create": "teams",
-    "delete": "teams",
-    "reject": "requests",
-    "resume": "spawn",
-    "shutdown": "spawn",
-    "task": "tasks",
-    "transcript": "logs",
+# Files that hold more commands than the one they are named after, which is their `command`.
+SHARED: Final = {
+    "logs": ("transcript", "prune"),
+    "requests": ("approve", "reject"),
+    "send": ("broadcast", "trace"),
+    "spawn": ("resume", "shutdown"),
+    "tasks": ("task",),
+    "team": ("usage",),
+    "teams": ("create", "delete"),
 }
 
 
@@ -63,9 +61,9 @@ class LazyGroup(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        home = HOMES.get(cmd_name, cmd_name)
-        module = import_module(f"teamctl.commands.{home}")
-        command: click.Command = getattr(module, "command" if home == cmd_name else cmd_name)
+        home = next((file for file, others in SHARED.items() if cmd_name in others), None)
+        module = import_module(f"teamctl.commands.{home or cmd_name}")
+        command: click.Command = getattr(module, cmd_name if home else "command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -51,8 +51,12 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
     own = box.owner == person
     boxes = post.persons if own else lambda: [box]
     reader = _Looker(boxes) if peek or not own else _Taker(boxes, paths)
+
+    def look() -> None:
+        reader.read(as_json=False)
+
     if follow:
-        _follow(reader, paths)
+        wait_for(paths.inboxes, look, timeout_seconds=math.inf)
     elif not reader.read(as_json=as_json) and not as_json:
         click.echo("no new mail")
 
@@ -93,7 +97,7 @@ def _may_be(before: Message, now: Message) -> bool:
     return (before.sender, before.type, before.content) == (now.sender, now.type, now.content)
 
 
-def _identity(message: Message) -> tuple[str, str, str]:
+def _identity(message: Message) -> tuple[str, str, str]:  # as `is_same_as` compares
     return message.id, message.sender, message.content
 
 
@@ -118,7 +122,7 @@ class _Taker:
         self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
         self._growing = GrowingFile(self._kept.path)
-        self._known: set[tuple[Any, ...]] = set()
+        self._known: set[tuple[str, str, str]] = set()
 
     def read(self, *, as_json: bool) -> int:
         # What a killed reader had in hand comes alone, and the rest only once that is done with:
@@ -155,13 +159,11 @@ class _Taker:
         """Those that were not read before; a repeated send is one message."""
         if messages:
             for line in self._growing.lines():
-                kept = mail_in(decode(line))
-                self._known.update((m.id, m.sender, m.content) for m in kept)
-        fresh: dict[tuple[Any, ...], Message] = {}
+                self._known.update(map(_identity, mail_in(decode(line))))
+        fresh: dict[tuple[str, str, str], Message] = {}
         for message in messages:
-            identity = (message.id, message.sender, message.content)  # as `is_same_as` compares
-            if identity not in self._known:
-                fresh.setdefault(identity, message)
+            if _identity(message) not in self._known:
+                fresh.setdefault(_identity(message), message)
         return list(fresh.values())
 
 
@@ -171,10 +173,3 @@ def _show(messages: Sequence[Message], *, as_json: bool) -> None:
         return
     for message in messages:
         output.show_message(message)
-
-
-def _follow(reader: _Looker | _Taker, paths: TeamPaths) -> None:
-    def look() -> None:
-        reader.read(as_json=False)
-
-    wait_for(paths.inboxes, look, timeout_seconds=math.inf)

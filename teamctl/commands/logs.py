@@ -1,9 +1,12 @@
-"""What a process says of itself, and a conversation: `teamctl logs` and `transcript`."""
+"""Logs and conversations: `teamctl logs` and `transcript` show them, `prune` removes old ones."""
 
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -11,13 +14,24 @@ from teamctl import arguments, output
 from teamctl.render import render_record
 from teamctl.tail import lines
 from teamd.cli import Choice, team_options
+from teamd.control import KEPT_SECONDS
 from teamd.errors import TeamError
-from teamd.messages import TEAMD, USER
+from teamd.files import locks, temp_files
+from teamd.files.os_errors import translate_os_errors
+from teamd.messages import NAME, RESERVED, TEAMD, USER
 from teamd.team.roster import Roster
 from teamd.transcript.decoding import decode_lines, parse
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+
 _OWN = ("time", "level", "event", "who", "traceback")
 _COLOURS = {"warning": "yellow", "error": "red"}
+_DAY_SECONDS: Final = 86_400.0
+_ROTATED: Final = re.compile(r"\.log\.\d+")
 
 
 @click.command()
@@ -63,6 +77,45 @@ def transcript(choice: Choice, name: str, *, follow: bool, full: bool, as_json: 
             click.echo(line)
 
 
+@click.command()
+@click.option("--logs", is_flag=True, help="Remove only logs.")
+@click.option("--transcripts", is_flag=True, help="Remove only conversations.")
+@click.option(
+    "--older-than",
+    "days",
+    metavar="DAYS",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Keep files that changed within this many days.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@team_options
+def prune(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> None:
+    """Remove rotated logs, and the logs, conversations and jobs of names not in the team.
+
+    It also removes debris that is more than an hour old: answers that nobody fetched and files
+    that a killed process left unfinished. It keeps all mail, your own conversation, and the files
+    of every member, whatever its status.
+    """
+    paths = choice.existing()
+    removed: list[tuple[Path, int]] = []
+    try:
+        # Under the roster's lock nobody joins the team whose old conversation is being removed.
+        with locks.locked(paths.config_lock):
+            found = _found(paths, logs=logs, transcripts=transcripts)
+            for path in temp_files.older(found, seconds=days * _DAY_SECONDS):
+                # a log that rotates just now
+                with translate_os_errors(path), suppress(FileNotFoundError):
+                    size = path.lstat().st_size
+                    if not dry_run:
+                        path.unlink()
+                    removed.append((path, size))
+    finally:  # whatever came in between, what is gone is told
+        _tell("would remove" if dry_run else "removed", paths, removed)
+    if not removed:
+        click.echo("nothing to remove")
+
+
 def _readable(line: bytes) -> str:
     try:
         entry = json.loads(line)
@@ -75,3 +128,52 @@ def _readable(line: bytes) -> str:
     shown = f"{click.style(when, dim=True)} {said}  {output.plain(facts)}"
     trace = entry.get("traceback")
     return shown.rstrip() + (f"\n{output.plain(trace)}" if trace else "")
+
+
+def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]:
+    everything = not (logs or transcripts)
+    members = _members(paths)
+    if logs or everything:
+        yield from _logs(paths, members)
+    if transcripts or everything:
+        conversations = sorted(paths.transcripts.glob("*.jsonl"))
+        yield from (path for path in conversations if _is_gone(path.stem, members))
+    if everything:
+        jobs = sorted(paths.all_jobs.glob("*/*"))
+        yield from (path for path in jobs if _is_gone(path.parent.name, members))
+        yield from temp_files.older(sorted(paths.replies.glob("*.json")), seconds=KEPT_SECONDS)
+        yield from sorted(temp_files.aside(paths))
+
+
+def _members(paths: TeamPaths) -> set[str]:
+    """The names of the team in lower case; without a roster nobody knows what may go."""
+    if not paths.config.exists():
+        raise TeamError(
+            f"there is no roster {paths.config}, so nothing tells what may go; "
+            "`teamd start` makes one"
+        )
+    return {member.name.lower() for member in Roster(paths).read().members} | RESERVED
+
+
+def _logs(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
+    """Rotated ones of anybody, and those of names that are gone."""
+    for path in sorted(paths.logs.glob("*.log*")):
+        name, dot, rest = path.name.partition(".")
+        if NAME.fullmatch(name) and (
+            _ROTATED.fullmatch(dot + rest) or (rest == "log" and name.lower() not in members)
+        ):
+            yield path
+
+
+def _is_gone(name: str, members: set[str]) -> bool:
+    return NAME.fullmatch(name) is not None and name.lower() not in members
+
+
+def _tell(verb: str, paths: TeamPaths, removed: list[tuple[Path, int]]) -> None:
+    for path, size in removed:
+        shown = output.plain(str(path.relative_to(paths.root)))
+        click.echo(f"{verb} {shown} ({output.count(size)}B)")
+    if removed:
+        total = sum(size for _, size in removed)
+        number = "1 file" if len(removed) == 1 else f"{len(removed)} files"
+        click.echo(f"{verb} {number}, {output.count(total)}B in all")

@@ -1,8 +1,9 @@
-"""Messages that a person sends, whether or not teamd runs: `teamctl send` and `broadcast`."""
+"""Messages on their way, whether or not teamd runs: `teamctl send`, `broadcast` and `trace`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
@@ -11,7 +12,8 @@ from teamctl.arguments import boxes, team_post, text_or_stdin
 from teamctl.wait import Receipt, timeout_option, wait_for_conversation
 from teamd.cli import Choice, team_options
 from teamd.errors import DeadlinePassed, TeamError
-from teamd.messages import Message, new_id
+from teamd.mail import trace as tracing
+from teamd.messages import USER, Message, new_id
 
 _sender_option = click.option("--from", "sender", help="The sender  [default: you].")
 
@@ -94,3 +96,42 @@ def broadcast(choice: Choice, text: str, sender: str | None) -> None:
     if not sent:
         raise TeamError("there is nobody to send to; `teamctl team` shows who is in the team")
     click.echo(f"sent to {', '.join(one.to for one in sent)}")
+
+
+@click.command()
+@click.argument("message_id", metavar="ID")
+@output.json_option
+@team_options
+def trace(choice: Choice, message_id: str, *, as_json: bool) -> None:
+    """Show when the message ID was sent, taken and put into a conversation, or where it is now.
+
+    The first characters of an id are enough if no other id begins with them. A broadcast has a
+    line for each receiver.
+    """
+    ways = tracing.trace(choice.existing(), message_id)
+    if as_json:
+        output.print_json({"id": ways[0].id, "receivers": [way.to_json() for way in ways]})
+        return
+    for way in ways:
+        whose = click.style(output.plain(f"{way.id} to {way.to}"), bold=True)
+        click.echo(f"{whose}: {'; '.join(_steps(way))}")
+
+
+def _steps(way: tracing.Way) -> list[str]:
+    """What has happened to it so far, and what has not."""
+    sent = "" if way.sent is None else f" {output.moment(way.sent)}"
+    steps = [f"sent{sent} by {output.plain(way.sender)}"]
+    if way.taken is not None:
+        steps.append(f"taken {output.moment(way.taken)}")
+    match way.stage:
+        case tracing.Stage.QUEUED:
+            steps.append(f"queued at position {way.position} in {way.file}")
+        case tracing.Stage.TAKEN:
+            steps.append(f"under way in {way.file}")
+        case tracing.Stage.REJECTED:
+            steps.append(f"rejected, and kept in {way.file}")
+        case tracing.Stage.DELIVERED:
+            what = "shown to you" if Path(way.file).stem == USER else "in the conversation"
+            when = "" if way.delivered is None else f" {output.moment(way.delivered)}"
+            steps.append(f"{what}{when}")
+    return steps

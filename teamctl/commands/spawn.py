@@ -64,25 +64,22 @@ def command(
     prompt = text_or_stdin(prompt)
     facts = {"name": name, "role": role, "prompt": prompt, "model": model}
     arguments = {**facts, "fresh": fresh, "plan": plan}
-    saved = _saved(choice, paths, **facts, plan=plan or False) if save else b""
+    saved = _saved(choice, paths, **facts, plan=plan or False) if save else None
     reply = control.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
     reply.raise_unless_done()
     choice.done = reply.text
     if reply.data["warning"]:
         output.warn(paths.addressed(reply.data["warning"]))
-    if saved:
-        file = _declaring(choice, paths)
+    if saved is not None:
+        file, text = saved
         mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE
-        files.replace(file, saved, mode=mode)
+        files.replace(file, text, mode=mode)
     said = None
     if wait:
-        said = wait_for_last_words(
-            paths, reply.data["member"]["name"], reply.data["message_id"], timeout
-        )
-    if as_json:
-        output.print_json({**reply.data, "text": said})
-    else:
-        click.echo(reply.text if said is None else output.plain(said))
+        name = reply.data["member"]["name"]
+        said = wait_for_last_words(paths, name, reply.data["message_id"], timeout)
+    shown = reply.text if said is None else output.plain(said)
+    output.print_either(shown, {**reply.data, "text": said}, as_json=as_json)
 
 
 @click.command()
@@ -91,14 +88,10 @@ def command(
 @team_options
 def resume(choice: Choice, name: str, *, as_json: bool) -> None:
     """Read team.toml again, then let NAME go on where it was paused."""
-    reply = control.ask(
-        choice.existing(), "resume", {"name": name}, timeout_seconds=REQUEST_SECONDS
-    )
+    paths = choice.existing()
+    reply = control.ask(paths, "resume", {"name": name}, timeout_seconds=REQUEST_SECONDS)
     reply.raise_unless_done()
-    if as_json:
-        output.print_json(dict(reply.data))
-    else:
-        click.echo(reply.text)
+    output.print_either(reply.text, reply.data, as_json=as_json)
 
 
 @click.command()
@@ -118,40 +111,33 @@ def shutdown(
     """
     if (name is None) == (not everybody):
         raise click.UsageError("name a teammate, or give --all")
-    arguments = {"all": True} if everybody else {"name": name}
+    whom = {"all": True} if everybody else {"name": name}
+    asked = {**whom, "seconds": timeout, "force": force}
+    limit = (0.0 if force else timeout) + _MARGIN_SECONDS
     try:
-        reply = control.ask(
-            choice.existing(),
-            "shutdown",
-            {**arguments, "seconds": timeout, "force": force},
-            timeout_seconds=(0.0 if force else timeout) + _MARGIN_SECONDS,
-        )
+        reply = control.ask(choice.existing(), "shutdown", asked, timeout_seconds=limit)
     except KeyboardInterrupt:
-        click.echo(
-            choice.addressed(
-                "teamctl: the request stands: who does not reject it is shut down, at the deadline "
-                "at the latest; `teamctl team` shows it"
-            ),
-            err=True,
+        standing = (
+            "teamctl: the request stands: who does not reject it is shut down, at the deadline "
+            "at the latest; `teamctl team` shows it"
         )
+        click.echo(choice.addressed(standing), err=True)
         return INTERRUPTED
     choice.done = "the shutdown is done" if reply.exit_code == ExitCode.DONE else ""
     _show_ends(reply)
     return reply.exit_code
 
 
-def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
-    """Return the new team.toml; made before the spawn, so that a mistake costs nothing."""
+def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> tuple[Path, bytes]:
+    """Return the file that declares this team's teammates, and its text with one more.
+
+    A team by name has its own file. It is made before the spawn, so that a mistake costs nothing.
+    """
     from teamd.settings import Teammate, read_file  # noqa: PLC0415 -- only for --save
     from teamd.settings.write import with_teammate  # noqa: PLC0415 -- the same
 
-    file = _declaring(choice, paths)
-    return with_teammate(read_file(file) or b"", Teammate(**facts), path=file)
-
-
-def _declaring(choice: Choice, paths: TeamPaths) -> Path:
-    """Return the file that declares this team's teammates; a team by name has its own."""
-    return paths.own_settings if choice.config is None else choice.settings_file(paths)
+    file = paths.own_settings if choice.config is None else choice.settings_file(paths)
+    return file, with_teammate(read_file(file) or b"", Teammate(**facts), path=file)
 
 
 def _show_ends(reply: control.ControlReply) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from teamctl import arguments, output
-from teamctl.arguments import text_or_stdin
 from teamd.board.board import Board, Changed
 from teamd.board.files import read_all
 from teamd.board.rules import Change
@@ -73,11 +72,8 @@ def task(_: Choice) -> None:
 @team_options
 def add(choice: Choice, subject: str, *, description: str, as_json: bool, **facts: Any) -> None:
     """Put a task on the board and print its id."""
-    task = _board(choice).add(subject, description=text_or_stdin(description), **facts)
-    if as_json:
-        output.print_json(task.to_json())
-    else:
-        click.echo(f"task {task.id} is made")
+    made = _board(choice).add(subject, description=arguments.text_or_stdin(description), **facts)
+    output.print_either(f"task {made.id} is made", made.to_json(), as_json=as_json)
 
 
 @task.command()
@@ -135,7 +131,7 @@ def update(
 ) -> None:
     """Change a task, also one that a teammate owns."""
     change = Change(
-        description=None if description is None else text_or_stdin(description),
+        description=None if description is None else arguments.text_or_stdin(description),
         status=None if status is None else TaskStatus(status),
         **facts,
     )

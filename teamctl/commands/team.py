@@ -1,23 +1,27 @@
-"""`teamctl team`: who there is, and how they are."""
+"""The members of the team, how they are and what they use: `teamctl team` and `usage`."""
 
 from __future__ import annotations
 
-import select
+import math
 import sys
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from teamctl import output
-from teamctl.roster_table import costs, drawn, rows
+from teamctl.roster_table import drawn, measure
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import NOTHING, Account, Reservation
 from teamd.cli import Choice, team_options
-from teamd.files.watch import watch
+from teamd.files.watch import wait_for
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
+    from teamd.budget.accounts import Accounts
     from teamd.files.paths import TeamPaths
 
-REFRESH_SECONDS: Final = 1.0
+_HEADINGS = ("NAME", "CALLS", "IN", "READ", "WRITTEN", "OUT", "COST", "LIMIT", "USED")
 
 
 @click.command()
@@ -35,15 +39,102 @@ def command(choice: Choice, *, watched: bool, as_json: bool) -> None:
     paths = choice.existing()
     if as_json:
         team = Roster(paths).read()
-        used, trouble = costs(paths)
+        measured, trouble = measure(paths, team)
         if trouble:
             output.warn(trouble)
-        members = [row.to_json() for row in rows(paths, team, used)]
+        members = [row.to_json() for row in measured]
         output.print_json({"team_name": team.name, "members": members})
     elif watched:
         _watch(paths)
     else:
         output.console().print(drawn(paths))
+
+
+@click.command()
+@output.json_option
+@team_options
+def usage(choice: Choice, *, as_json: bool) -> None:
+    """Show the tokens and the cost of each teammate and of the team, since the team began.
+
+    IN counts all tokens sent; READ and WRITTEN count those of them that came from the prompt
+    cache or went into it. LIMIT is the limit that is nearer, of tokens and money, and USED how
+    much of it is used. The command works without teamd.
+    """
+    paths = choice.existing()
+    accounts = Ledger(paths.ledger).read()
+    *members, total = _uses(paths, accounts)
+    if as_json:
+        named = [{"name": row.name, **row.to_json()} for row in members]
+        output.print_json({"members": named, "total": total.to_json()})
+        return
+    table = output.table(_HEADINGS, numbers=_HEADINGS[1:])
+    for row in (*members, total):
+        table.add_row(*row.cells())
+    output.console().print(table)
+    _print_notes(total.account)
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One line: what was used, what is kept back for calls under way, and how much there may be.
+
+    Attributes:
+        tokens_limit: 0 for none.
+        usd_limit: 0 for none.
+    """
+
+    name: str
+    account: Account
+    held: tuple[Reservation, ...]
+    tokens_limit: int
+    usd_limit: float
+
+    @property
+    def shares(self) -> list[tuple[float, str]]:
+        """Of each limit the share that is used, from 0 to 1, and the limit in words."""
+        used, found = self.account, []
+        if self.tokens_limit:
+            words = f"{output.count(self.tokens_limit)} tokens"
+            found.append((used.tokens / self.tokens_limit, words))
+        if self.usd_limit:
+            found.append((float(used.usd) / self.usd_limit, f"${self.usd_limit:.2f}"))
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as `--json` shows it; 0 calls of unknown price leave the cost known."""
+        used = self.account
+        return {
+            "calls": used.calls,
+            "input_tokens": used.input_tokens,
+            "cache_read_tokens": used.cache_read_tokens,
+            "cache_write_tokens": used.cache_write_tokens,
+            "output_tokens": used.output_tokens,
+            "tokens": used.tokens,
+            "usd": output.known_usd(used),
+            "unpriced_calls": used.unpriced_calls,
+            "assumed_calls": used.assumed_calls,
+            "reserved_tokens": sum(kept.tokens for kept in self.held),
+            "reserved_usd": float(sum(kept.usd or 0 for kept in self.held)),
+            "tokens_limit": self.tokens_limit or None,
+            "usd_limit": self.usd_limit or None,
+            "share": max((share for share, _ in self.shares), default=None),
+        }
+
+    def cells(self) -> list[str]:
+        """The line of the table; of two limits the one that is nearer."""
+        used = self.account
+        share, limit = max(self.shares, default=(None, "-"))
+        return [
+            self.name,
+            str(used.calls),
+            output.count(used.input_tokens),
+            output.count(used.cache_read_tokens),
+            output.count(used.cache_write_tokens),
+            output.count(used.output_tokens),
+            output.cost(used),
+            limit,
+            "-" if share is None else f"{share:.1%}",
+        ]
 
 
 def _watch(paths: TeamPaths) -> None:
@@ -52,12 +143,36 @@ def _watch(paths: TeamPaths) -> None:
     console = output.console()
     if not sys.stdout.isatty():
         raise click.UsageError("--watch needs a terminal; `teamctl team --json` is for programs")
-    watching = watch(paths.root)
-    try:
-        with Live(console=console, auto_refresh=False, screen=True) as live:
-            while True:
-                live.update(drawn(paths), refresh=True)
-                select.select([watching.fileno()], [], [], REFRESH_SECONDS)
-                watching.changed()
-    finally:
-        watching.close()
+    with Live(console=console, auto_refresh=False, screen=True) as live:
+
+        def look() -> None:
+            live.update(drawn(paths), refresh=True)
+
+        wait_for(paths.root, look, timeout_seconds=math.inf)
+
+
+def _uses(paths: TeamPaths, accounts: Accounts) -> list[_Use]:
+    """Return the use of each member, of those who once were in the team, and last of all."""
+    roster = [member.name for member in Roster(paths).read().members]
+    held, terms = tuple(accounts.held.values()), accounts.terms
+    names = dict.fromkeys([*roster, *accounts.used, *(kept.teammate for kept in held)])
+    members = []
+    for name in names:
+        own = tuple(kept for kept in held if kept.teammate == name)
+        used = accounts.used.get(name, NOTHING)
+        members.append(_Use(name, used, own, terms.teammate_tokens, float(terms.teammate_usd)))
+    total = _Use("total", accounts.total(), held, terms.team_tokens, float(terms.team_usd))
+    return [*members, total]
+
+
+def _print_notes(total: Account) -> None:
+    if total.unpriced_calls:
+        click.echo(
+            f"the price of {total.unpriced_calls} calls is not known; "
+            '[prices."model-name"] in team.toml tells it for calls to come'
+        )
+    if total.assumed_calls:
+        click.echo(
+            f"{total.assumed_calls} calls were cut off, or their server did not tell what they "
+            "took: they count with the most that they may have taken"
+        )

@@ -83,12 +83,8 @@ def _project(choice: Choice) -> Path:
 
 
 def _ask(paths: TeamPaths, seconds: float) -> None:
-    reply = control.ask(
-        paths,
-        "shutdown",
-        {"all": True, "seconds": seconds},
-        timeout_seconds=seconds + _MARGIN_SECONDS,
-    )
+    asked = {"all": True, "seconds": seconds}
+    reply = control.ask(paths, "shutdown", asked, timeout_seconds=seconds + _MARGIN_SECONDS)
     if reply.exit_code == ExitCode.REFUSED:
         raise TeamError(f"{reply.text}; the team stays, or --force")
     click.echo(reply.text)
