@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from teamd.cli import run, team_options, version_option
+from teamd.cli import Choice, run, team_options, version_option
 
 # In the order of a day's work. The help is shown without loading any of them.
 COMMANDS: Final = {
@@ -38,6 +38,16 @@ COMMANDS: Final = {
     "prune": "Remove old logs, and the files of names that left the team.",
 }
 
+# Files that hold more commands than the one they are named after, which is their `command`.
+SHARED: Final = {
+    "logs": ("transcript",),
+    "requests": ("approve", "reject"),
+    "send": ("broadcast",),
+    "spawn": ("resume", "shutdown"),
+    "tasks": ("task",),
+    "teams": ("create", "delete"),
+}
+
 
 class LazyGroup(click.Group):
     """Loads a command's module only when that command is called."""
@@ -50,7 +60,9 @@ class LazyGroup(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"teamctl.commands.{cmd_name}").command
+        home = next((file for file, others in SHARED.items() if cmd_name in others), None)
+        module = import_module(f"teamctl.commands.{home or cmd_name}")
+        command: click.Command = getattr(module, cmd_name if home else "command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -75,7 +87,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @version_option
 @team_options
-def cli() -> None:
+def cli(_: Choice) -> None:
     """Talk to a team of agents: spawn, send, look, shut down.
 
     `teamctl COMMAND --help` explains a command, `teamctl help TOPIC` a topic.

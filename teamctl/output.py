@@ -28,9 +28,6 @@ STATUS_COLOURS: Final = {
     "shutdown": "bright_black",
 }
 _WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
-_MINUTE: Final = 60
-_HOUR: Final = 3600
-_DAY: Final = 86_400
 _THOUSAND: Final = 1000
 _TEN: Final = 10
 
@@ -40,6 +37,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def print_json(document: Any) -> None:
     """Print one document on standard output, and nothing else."""
     click.echo(json.dumps(document, ensure_ascii=False, indent=1))
+
+
+def print_either(text: str, document: Any, *, as_json: bool) -> None:
+    """Print a text for a person, or a document for a program."""
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(text)
 
 
 def warn(text: str) -> None:
@@ -77,11 +82,11 @@ def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
 
 def show_message(message: Message) -> None:
     """Print one message of the mail, as a person reads it."""
-    when = datetime.fromtimestamp(message.timestamp).astimezone().strftime("%H:%M:%S")
+    when = click.style(clock(message.timestamp), dim=True)
     kind = "" if message.type == "message" else f" [{plain(message.type)}]"
     about = f" — {plain(message.summary)}" if message.summary else ""
     click.echo(
-        click.style(when, dim=True) + " " + click.style(plain(message.sender), bold=True)
+        f"{when} " + click.style(plain(message.sender), bold=True)
         + f"{kind}{_of_request(message)}{about}"
     )  # fmt: skip
     for line in plain(message.content).splitlines() or [""]:
@@ -99,6 +104,11 @@ def _of_request(message: Message) -> str:
     return f"{verdict} {plain(request)}" + (elsewhere if approve is None else "")
 
 
+def clock(seconds: float) -> str:
+    """Return the hour, minute and second of a time since the epoch, where the reader is."""
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%H:%M:%S")
+
+
 def moment(seconds: float) -> str:
     """Return a time since the epoch as `2026-03-24 17:05:09.123`, where the reader is."""
     local = datetime.fromtimestamp(seconds).astimezone()
@@ -108,13 +118,14 @@ def moment(seconds: float) -> str:
 def duration(seconds: float) -> str:
     """Return seconds as `42s`, `12m`, `3h05m` or `4d02h`."""
     whole = max(0, int(seconds))
-    if whole < _MINUTE:
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
+    if not minutes:
         return f"{whole}s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE}m"
-    if whole < _DAY:
-        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02d}m"
-    return f"{whole // _DAY}d{whole % _DAY // _HOUR:02d}h"
+    if not hours:
+        return f"{minutes}m"
+    if not days:
+        return f"{hours}h{minutes % 60:02d}m"
+    return f"{days}d{hours % 24:02d}h"
 
 
 def ago(moment: float | None) -> str:

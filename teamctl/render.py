@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -34,7 +33,7 @@ def render_record(record: records.Record, name: str, *, full: bool) -> Iterator[
         name: the teammate's.
         full: whether long results of tools are shown to their end.
     """
-    when = click.style(_time(record.time), dim=True)
+    when = click.style(output.clock(record.time), dim=True)
     match record:
         case records.Opened() | records.ResultsCleared():
             yield f"{when} {click.style(_ASIDES[type(record)], dim=True)}"
@@ -72,16 +71,15 @@ def _render_content(content: list[records.Block]) -> Iterator[str]:
 
 def explain_end(name: str, ended: records.TurnEnded) -> str | None:
     """Return why a turn ended otherwise than by itself, in a sentence; `None` where it did not."""
-    match ended.outcome:
-        case records.PAUSED:
-            return f"{name} is paused: {ended.text}"
-        case records.LIMIT:
-            return f"{name} used up the model calls of one wake; send it a message to let it go on"
-        case "refusal":
-            return f"the model of {name} refused to go on; ask differently"
-        case records.INTERRUPTED:
-            return f"the turn of {name} was interrupted"
-    return None
+    reasons = {
+        records.PAUSED: f"{name} is paused: {ended.text}",
+        records.LIMIT: (
+            f"{name} used up the model calls of one wake; send it a message to let it go on"
+        ),
+        "refusal": f"the model of {name} refused to go on; ask differently",
+        records.INTERRUPTED: f"the turn of {name} was interrupted",
+    }
+    return reasons.get(ended.outcome)
 
 
 def clip_line(text: str) -> str:
@@ -131,7 +129,3 @@ def _arguments(given: dict[str, Any]) -> str:
 def _indent(text: str, colour: str | None = None, indent: str = "  ") -> Iterator[str]:
     for line in output.plain(text).splitlines():
         yield indent + click.style(line, fg=colour)
-
-
-def _time(moment: float) -> str:
-    return datetime.fromtimestamp(moment).astimezone().strftime("%H:%M:%S")

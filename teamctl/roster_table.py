@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import NOTHING
+from teamd.budget.records import NOTHING, Account
 from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.mail.mailbox import Mailbox
-from teamd.team.roster import Roster
+from teamd.team.roster import Member, Roster, Team
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from rich.console import Console, ConsoleOptions, Group
     from rich.table import Table
-    from rich.text import Text
 
-    from teamd.budget.records import Account
     from teamd.files.paths import TeamPaths
-    from teamd.team.roster import Member, Team
 
 HEADINGS: Final = (
     "NAME", "ROLE", "STATUS", "PID", "UP", "CPU", "MEM", "MAIL", "TURNS", "IN", "OUT", "COST",
@@ -34,22 +30,22 @@ DISPENSABLE: Final = ("OUT", "IN", "CPU", "MEM", "PID", "UP", "TURNS", "COST", "
 _GAP: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A member and what can be measured of it right now.
+
+    Args:
+        account: what it has used; `None` where that is not known.
 
     Attributes:
         trouble: why its mail cannot be counted.
     """
 
-    member: Member
-    alive: bool
-    cpu_seconds: float | None
-    memory_bytes: int | None
-    queued: int | None
-    rejected: int
-    account: Account | None
-    trouble: str | None = None
+    def __init__(self, paths: TeamPaths, member: Member, account: Account | None) -> None:
+        self.member = member
+        self.account = account
+        self.alive = member.process is not None and member.process.alive
+        self.cpu_seconds, self.memory_bytes = _usage(member) if self.alive else (None, None)
+        self.queued, self.rejected, self.trouble = _count_mail(paths, member)
 
     def to_json(self) -> dict[str, Any]:
         """The member as `--json` shows it."""
@@ -67,20 +63,13 @@ class Row:
         }
 
 
-def costs(paths: TeamPaths) -> tuple[Mapping[str, Account] | None, str]:
-    """What each member has used, or `None` and why it is not known."""
+def measure(paths: TeamPaths, team: Team) -> tuple[list[Row], str]:
+    """Measure every member; also return why the costs are not known, or nothing."""
     try:
-        return Ledger(paths.ledger).read().used, ""
+        used = Ledger(paths.ledger).read().used
     except StoreError as error:
-        return None, f"no costs are known: {error}"
-
-
-def rows(paths: TeamPaths, team: Team, used: Mapping[str, Account] | None) -> list[Row]:
-    """Measure every member."""
-    return [
-        _measured(paths, member, None if used is None else used.get(member.name, NOTHING))
-        for member in team.members
-    ]
+        return [Row(paths, member, None) for member in team.members], f"no costs are known: {error}"
+    return [Row(paths, member, used.get(member.name, NOTHING)) for member in team.members], ""
 
 
 def drawn(paths: TeamPaths) -> Group:
@@ -91,19 +80,14 @@ def drawn(paths: TeamPaths) -> Group:
     team = Roster(paths).read()
     notes = []
     if pidfile.supervisor(paths) is None:
-        notes.append(
-            Text(
-                paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it"),
-                style="yellow",
-            )
-        )
+        idle = paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it")
+        notes.append(Text(idle, style="yellow"))
     if not team.members:
         empty = "nobody is in the team yet; `teamctl spawn NAME ROLE PROMPT` adds someone"
         return Group(Text(paths.addressed(empty)), *notes)
-    used, trouble = costs(paths)
+    measured, trouble = measure(paths, team)
     if trouble:
         notes.append(Text(trouble, style="red"))
-    measured = rows(paths, team, used)
     for row in measured:
         if row.member.reason:
             reason = output.plain(" ".join(row.member.reason.split()))
@@ -124,7 +108,9 @@ class _RosterTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         """Draw it: rich's protocol for things that depend on the width."""
-        widths = {h: max(len(h), *(_width(row[h]) for row in self._rows)) for h in HEADINGS}
+        from rich.cells import cell_len  # noqa: PLC0415 -- only where something is drawn
+
+        widths = {h: max(len(h), *(cell_len(str(row[h])) for row in self._rows)) for h in HEADINGS}
         for heading in DISPENSABLE:
             least = sum(min(wide, ELASTIC.get(h, wide)) + _GAP for h, wide in widths.items())
             if least <= options.max_width:
@@ -143,31 +129,13 @@ class _RosterTable:
         yield table
 
 
-def _width(cell: Text | str) -> int:
-    from rich.cells import cell_len  # noqa: PLC0415 -- only where something is drawn
-
-    return cell_len(str(cell))
-
-
-def _measured(paths: TeamPaths, member: Member, account: Account | None) -> Row:
+def _count_mail(paths: TeamPaths, member: Member) -> tuple[int | None, int, str | None]:
+    """Return how much is queued and how much was rejected, or why that cannot be told."""
     box = Mailbox(paths, member.name)
-    queued, rejected, trouble = None, 0, None
     try:
-        queued, rejected = box.queued(), box.rejected()
+        return box.queued(), box.rejected(), None
     except StoreError as error:  # one file of one member hides nobody
-        trouble = str(error)
-    alive = member.process is not None and member.process.alive
-    cpu, memory = _usage(member) if alive else (None, None)
-    return Row(
-        member=member,
-        alive=alive,
-        cpu_seconds=cpu,
-        memory_bytes=memory,
-        queued=queued,
-        rejected=rejected,
-        account=account,
-        trouble=trouble,
-    )
+        return None, 0, str(error)
 
 
 def _usage(member: Member) -> tuple[float | None, int | None]:

@@ -18,9 +18,9 @@ from teamd.files import pidfile
 from teamd.files.watch import wait_for
 from teamd.messages import Message
 from teamd.states import Status
-from teamd.team.roster import Roster
+from teamd.team.roster import Member, Roster
 from teamd.transcript.decoding import decode, message_in, parse
-from teamd.transcript.records import TurnEnded, mail_in
+from teamd.transcript.records import Record, TurnEnded, mail_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
-    from teamd.team.roster import Member
-    from teamd.transcript.records import Record
 
 T = TypeVar("T")
 
 _MAIL: Final = b'"mail"'
-_GONE: Final = (Status.FAILED, Status.SHUTDOWN)
+GONE: Final = (Status.FAILED, Status.SHUTDOWN)
 _BEGINNING_SECONDS: Final = 2.0  # a new process takes its mail before it meets the limit again
 
 timeout_option = click.option(
@@ -63,12 +61,10 @@ class Arrival:
         is_it: recognises the message.
 
     Attributes:
-        path: of the conversation.
         arrived: whether the message has been found.
     """
 
     def __init__(self, transcript: Path, is_it: Callable[[Message], bool]) -> None:
-        self.path = transcript
         self._growing = GrowingFile(transcript)
         self._is_it = is_it
         self.arrived = False
@@ -117,7 +113,10 @@ class Receipt:
                 self._paths.addressed(f"{to} rejected the message; `teamctl logs {to}` says why, ")
                 + f"and it is kept in {self._paths.rejected(to)}"
             )
-        self._tell(self._obstacle())
+        obstacle = self._obstacle()
+        if obstacle is not None and obstacle != self._told:
+            output.warn(obstacle)
+        self._told = obstacle
         return None
 
     def _is_it(self, mail: Message) -> bool:
@@ -137,11 +136,6 @@ class Receipt:
             )
         return self._post.obstacle(self._message.to)
 
-    def _tell(self, obstacle: str | None) -> None:
-        if obstacle is not None and obstacle != self._told:
-            output.warn(obstacle)
-        self._told = obstacle
-
 
 def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: float | None) -> str:
     """Wait for the end of the turn in which the message was read; return its final text.
@@ -150,8 +144,8 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
         DeadlinePassed: it did not end within `seconds`.
         TeamError: it ended otherwise than by itself, the teammate has gone, or does not read.
     """
-    turn = Turn(paths, name, message)
-    ended = wait_for_conversation(paths, turn.find_end, seconds=seconds)
+    arrival = Arrival(paths.transcript(name), lambda mail: mail.id == message)
+    ended = wait_for_conversation(paths, lambda: _find_end(paths, name, arrival), seconds=seconds)
     if ended is None:
         raise DeadlinePassed(
             f"{name} is still at work after {seconds:g} s; `teamctl transcript {name} --follow` "
@@ -176,29 +170,20 @@ def explain_wait(paths: TeamPaths, member: Member) -> str | None:
     return f"{member.name} is paused: {member.reason}; the message waits in its inbox until then"
 
 
-class Turn:
-    """The turn of a teammate in which it reads one message."""
+def _find_end(paths: TeamPaths, name: str, arrival: Arrival) -> TurnEnded | None:
+    """Return the record that ends the turn in which a teammate reads a message, if it has ended.
 
-    def __init__(self, paths: TeamPaths, name: str, message: str) -> None:
-        self._arrival = Arrival(paths.transcript(name), lambda mail: mail.id == message)
-        self._paths = paths
-        self._roster = Roster(paths)
-        self._name = name
-
-    def find_end(self) -> TurnEnded | None:
-        """Return the record that ends it, if it has ended.
-
-        Raises:
-            TeamError: the teammate has gone, or does not read.
-        """
-        member = self._roster.read().get(self._name)  # before the look: what it wrote, it wrote
-        why_waiting = explain_wait(self._paths, member)
-        for record in self._arrival.records():
-            if isinstance(record, TurnEnded):
-                return record
-        if member.status in _GONE:
-            why = f": {member.reason}" if member.reason else ""
-            raise TeamError(f"{self._name} is {member.status}{why}; `teamctl logs {self._name}`")
-        if why_waiting is not None and not self._arrival.arrived:
-            raise TeamError(why_waiting)
-        return None
+    Raises:
+        TeamError: the teammate has gone, or does not read.
+    """
+    member = Roster(paths).read().get(name)  # before the look: what it wrote, it wrote
+    why_waiting = explain_wait(paths, member)
+    for record in arrival.records():
+        if isinstance(record, TurnEnded):
+            return record
+    if member.status in GONE:
+        why = f": {member.reason}" if member.reason else ""
+        raise TeamError(f"{name} is {member.status}{why}; `teamctl logs {name}`")
+    if why_waiting is not None and not arrival.arrived:
+        raise TeamError(why_waiting)
+    return None

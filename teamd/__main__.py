@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from teamd import control
-from teamd.cli import Choice, Seconds, pass_choice, run, team_options, version_option
+from teamd.cli import Choice, Seconds, run, team_options, version_option
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import directories, pidfile
 from teamd.service import READY, leave_terminal, notify, start_in_background
@@ -35,7 +35,7 @@ timeout_option = click.option(
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @version_option
 @team_options
-def cli() -> None:
+def cli(_: Choice) -> None:
     """Supervise a team of agents: one process for each teammate, mail in files."""
 
 
@@ -43,7 +43,6 @@ def cli() -> None:
 @click.option("--foreground", is_flag=True, help="Stay in the foreground, for service managers.")
 @click.option("--ready-fd", type=int, hidden=True)
 @team_options
-@pass_choice
 def start(choice: Choice, foreground: bool, ready_fd: int | None) -> int:  # noqa: FBT001 -- click's
     """Start the supervisor, and return once it serves requests."""
     team = choice.existing_or_here()
@@ -58,7 +57,6 @@ def start(choice: Choice, foreground: bool, ready_fd: int | None) -> int:  # noq
 @cli.command()
 @timeout_option
 @team_options
-@pass_choice
 def stop(choice: Choice, timeout: float) -> int:
     """End the supervisor and all teammates; the next start resumes them."""
     return _stop(choice.existing(), timeout)
@@ -67,7 +65,6 @@ def stop(choice: Choice, timeout: float) -> int:
 @cli.command()
 @timeout_option
 @team_options
-@pass_choice
 def restart(choice: Choice, timeout: float) -> int:
     """Stop the supervisor if it runs, then start it."""
     team = choice.existing_or_here()
@@ -80,7 +77,6 @@ def restart(choice: Choice, timeout: float) -> int:
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @team_options
-@pass_choice
 def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     """Show whether a supervisor runs, and the states of its team."""
     paths = choice.existing()
@@ -98,7 +94,6 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
 
 @cli.command()
 @team_options
-@pass_choice
 def reload(choice: Choice) -> int:
     """Read team.toml again, and say what changed and what waits for a restart."""
     reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)

@@ -84,7 +84,10 @@ class Choice:
 
 
 def team_options(command: F) -> F:
-    """Add the options that name a team; they may stand before or behind the command's name."""
+    """Add the options that name a team, and pass the `Choice` that they make.
+
+    They may stand before or behind the command's name.
+    """
 
     @functools.wraps(command)
     def with_choice(
@@ -97,7 +100,7 @@ def team_options(command: F) -> F:
         choice.config = config or choice.config
         if choice.team_dir and choice.team:
             raise click.UsageError("--team and --team-dir name a team each: take one of them")
-        return command(*args, **kwargs)
+        return command(choice, *args, **kwargs)
 
     directory = click.option(
         "--team-dir",
@@ -132,9 +135,6 @@ class Seconds(click.ParamType[float]):
         if not 0 <= seconds <= LONGEST_SECONDS or (seconds == 0 and not self._zero):
             self.fail(f"{value!r} is no time; give up to {LONGEST_SECONDS} seconds", param, ctx)
         return seconds
-
-
-pass_choice = click.make_pass_decorator(Choice, ensure=True)
 
 
 version_option = click.version_option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,25 +11,33 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from teamctl.chat import words
-from teamctl.chat.lines import lines
 from teamctl.chat.listener import Listener
+from teamctl.wait import GONE, explain_wait
 from teamd.errors import TeamError
 from teamd.files import files, pidfile
-from teamd.files.watch import watch
+from teamd.files.watch import Watch, watch
 from teamd.messages import COMPACT_TYPE, LEAD
-from teamd.states import Status
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from teamctl.chat.lead import Lead
-    from teamd.files.watch import Watch
 
     Run = Callable[[Sequence[str]], None]
 
 _PROMPT: Final = "> "
+_PART_BYTES: Final = 1 << 16
+COMPACT: Final = "/compact"
+HELP: Final = {
+    "/team": "show the members of the team and their states",
+    "/inbox": "read your mail",
+    "/tasks": "show the task board",
+    COMPACT: "have the lead summarize its conversation",
+    "/help": "list these commands",
+    "/quit": "leave; the team goes on (also Ctrl-D)",
+}
+_COMMANDS: Final = {"/team": ("team",), "/inbox": ("inbox",), "/tasks": ("tasks",)}
 _LOOK_SECONDS: Final = 1.0  # whatever a watch may miss; also how soon a dead team is noticed
 
 
@@ -63,17 +72,17 @@ class _Chat:
         else:
             self._listener.skip()
         with self._listened():
-            async for line in self._typed() if drawn else lines(sys.stdin.fileno()):
+            async for line in self._typed() if drawn else _lines(sys.stdin.fileno()):
                 if not await self._take(line.strip()):
                     return
 
     async def _take(self, line: str) -> bool:
         """Do what a line says, or have the lead do it; returns whether the chat goes on."""
-        command = words.command(line)
-        if command == words.COMPACT:
+        command = line.split(maxsplit=1)[0].lower() if line.startswith("/") else None
+        if command == COMPACT:
             await self._say("Sum up our conversation.", kind=COMPACT_TYPE)
         elif command is not None:
-            return words.obey(command, self._run)
+            return _obey(command, self._run)
         elif line:
             await self._say(line)
         return True
@@ -114,11 +123,11 @@ class _Chat:
         """
         pidfile.check(self._lead.paths)
         member = Roster(self._lead.paths).read().get(LEAD)
-        why_waiting = self._lead.explain_wait()
+        why_waiting = explain_wait(self._lead.paths, member)
         self._listener.look()  # after the roster: what it wrote before it went, it wrote
         if self._listener.ended is not None:
             return True
-        if member.status in (Status.FAILED, Status.SHUTDOWN):
+        if member.status in GONE:
             why = f": {member.reason}" if member.reason else ""
             raise TeamError(f"lead is {member.status}{why}; `teamctl chat` calls it again")
         if why_waiting is None or self._listener.arrived:
@@ -158,26 +167,70 @@ class _Chat:
         files.append(history, b"", durable=False)  # made here, so that it is private
         session: PromptSession[str] = PromptSession(history=FileHistory(str(history)))
         while True:
+            self._typing = True  # what is told meanwhile stands above the line, in whole lines
             try:
-                with self._line_open(), patch_stdout(raw=True):
+                with patch_stdout(raw=True):
                     line = await session.prompt_async(_PROMPT)
             except KeyboardInterrupt:
                 click.echo("(Ctrl-D or /quit leaves; the team goes on)")
                 continue
             except EOFError:
                 return
+            finally:
+                self._typing = False
             yield line
-
-    @contextmanager
-    def _line_open(self) -> Iterator[None]:
-        """A line is being typed: what is told meanwhile stands above it, whole lines at a time."""
-        self._typing = True
-        try:
-            yield
-        finally:
-            self._typing = False
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text if sys.stdout.isatty() else click.unstyle(text))
         if not self._typing:  # half a line would be drawn over by the one that is typed
             sys.stdout.flush()
+
+
+def _obey(word: str, run: Run) -> bool:
+    """Do what a command says.
+
+    Args:
+        word: with its slash, in lower case.
+        run: runs a `teamctl` command of this team.
+
+    Returns:
+        Whether the chat goes on.
+    """
+    if word == "/quit":
+        return False
+    if word in _COMMANDS:
+        run(_COMMANDS[word])
+    elif word == "/help":
+        width = max(map(len, HELP))
+        for name, what in HELP.items():
+            click.echo(f"{name:{width}}  {what}")
+    else:
+        near = [name for name in HELP if name.startswith(word)]
+        hint = f"did you mean {near[0]}?" if near else "/help lists them"
+        click.echo(f"no command {word!r}; {hint}", err=True)
+    return True
+
+
+async def _lines(fd: int) -> AsyncIterator[str]:
+    """Yield lines as they come; the loop goes on meanwhile. What is not UTF-8 is no crash."""
+    rest = b""
+    while part := await _read(fd):
+        *whole, rest = (rest + part).split(b"\n")
+        for line in whole:
+            yield line.decode("utf-8", "replace")
+    if rest:
+        yield rest.decode("utf-8", "replace")
+
+
+async def _read(fd: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(fd, readable.set)
+    except PermissionError:  # epoll(7) takes no regular file, which lets nobody wait
+        return os.read(fd, _PART_BYTES)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(fd)
+    return os.read(fd, _PART_BYTES)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from teamctl.wait import explain_wait
+from teamctl.arguments import team_post
 from teamd import control
-from teamd.control import ControlRequest
-from teamd.mail.routing import Post
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.states import Status
-from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 _SECONDS: Final = 30.0
 
@@ -27,18 +23,13 @@ class Lead:
         model: its model from now on, where another one is wanted.
     """
 
-    def __init__(
-        self, choice: Choice, paths: TeamPaths, *, fresh: bool = False, model: str | None = None
-    ) -> None:
-        mail = choice.settings(paths).mail
-        self.paths = paths
+    def __init__(self, choice: Choice, *, fresh: bool, model: str | None) -> None:
+        self._post = team_post(choice)
+        self.paths = self._post.paths
         self._fresh = fresh
         self._model = model
-        self._post = Post(
-            paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes
-        )
 
-    def call(self, *, scripted: bool = False) -> str | None:
+    def call(self, *, scripted: bool) -> str | None:
         """Have it there; returns what the person should know of it.
 
         Args:
@@ -56,10 +47,6 @@ class Lead:
             return None
         return None if warning is None else str(warning)
 
-    def explain_wait(self) -> str | None:
-        """Return why what it is told would wait, in a sentence; `None` where it is read."""
-        return explain_wait(self.paths, Roster(self.paths).read().get(LEAD))
-
     def tell(self, text: str, *, kind: str = "message") -> str:
         """Send it what the person says; returns the message's id."""
         extra = {PROMPT_KEY: True, FRESH_KEY: True} if self._fresh else {}
@@ -74,6 +61,5 @@ class Lead:
         Raises:
             NoTeamd: nobody could.
         """
-        control.submit(
-            self.paths, ControlRequest.within(_SECONDS, "interrupt", arguments={"name": LEAD})
-        )
+        request = control.ControlRequest.within(_SECONDS, "interrupt", arguments={"name": LEAD})
+        control.submit(self.paths, request)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from teamctl import output, render
-from teamctl.chat.live_reply import LiveReply
-from teamctl.chat.mark import Mark
 from teamctl.tail import GrowingFile
 from teamctl.unseen import Unseen
+from teamd.errors import StoreError
+from teamd.files import files
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD, USER
+from teamd.messages import LEAD, USER, Message
 from teamd.transcript import records
 from teamd.transcript.decoding import decode_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from teamd.files.paths import TeamPaths
-    from teamd.messages import Message
 
 _REPLY: Final = b'"reply"'
 _LAST: Final = 3  # replies that a person is shown of those that were missed
@@ -44,7 +45,6 @@ class Listener:
         self._write = write
         self._paths = paths
         self._growing = GrowingFile(paths.transcript(LEAD))
-        self._mark = Mark(paths.chat_mark, paths.transcript(LEAD))
         self._marks = False
         self._place = 0
         self._reply_shown = LiveReply(paths.partial(LEAD))
@@ -61,7 +61,7 @@ class Listener:
 
     def catch_up(self) -> None:
         """Tell what the lead has said while no person listened; from now on somebody does."""
-        before = self._mark.read()
+        before = self._read_mark()
         missed = [line for line in self._lines() if self._place > before and _REPLY in line]
         replies = [record for record in decode_lines(missed) if isinstance(record, records.Replied)]
         said = [reply.text for reply in replies if reply.text.strip()]
@@ -70,13 +70,12 @@ class Listener:
         if len(said) > _LAST:
             earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
             self._line(self._paths.addressed(earlier), dim=True)
+        rest = self._paths.addressed(_WHOLE)
         for text in said[-_LAST:]:
-            shown = render.clip_beginning(
-                text, lines=_REPLY_LINES, rest=self._paths.addressed(_WHOLE)
-            )
+            shown = render.clip_beginning(text, lines=_REPLY_LINES, rest=rest)
             self._line("  " + shown.replace("\n", "\n  "))
         self._marks = True
-        self._mark.move(self._place)
+        self._move_mark()
 
     def wait_for(self, message_id: str) -> None:
         """Look for the end of the turn in which this message is read; `ended` tells of it."""
@@ -90,7 +89,7 @@ class Listener:
         for record in decode_lines(self._lines()):
             self._tell(record)
         if self._marks and self._place != before:
-            self._mark.move(self._place)
+            self._move_mark()
         self._write(self._reply_shown.more())
         for message in self._unseen.among(self._own.peek()):
             self._mail(message, "you")
@@ -99,6 +98,23 @@ class Listener:
         """Tell the person something that nobody has said."""
         self._end_line()
         self._line(output.plain(self._paths.addressed(text)), fg="yellow")
+
+    def _read_mark(self) -> int:
+        """Up to where the conversation has been shown, in bytes; 0 where that is not known.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        said = (files.read(self._paths.chat_mark) or b"").strip()
+        place = int(said) if said.isdigit() else 0
+        return (
+            place if place <= files.size(self._paths.transcript(LEAD)) else 0
+        )  # that file is gone
+
+    def _move_mark(self) -> None:
+        """Note up to where it has been shown; what is lost of that is shown once more."""
+        with suppress(StoreError):  # a full disk keeps nobody from talking
+            files.replace(self._paths.chat_mark, b"%d\n" % self._place, durable=False)
 
     def _lines(self) -> Iterator[bytes]:
         for line in self._growing.lines():
@@ -151,3 +167,45 @@ class Listener:
 
     def _line(self, text: str, **style: Any) -> None:
         self._write(click.style(text, **style) + "\n")
+
+
+class LiveReply:
+    """The words of a reply that is under way, and how many of them have been shown.
+
+    Attributes:
+        open_line: whether what was shown last did not end its line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._attempt = b""
+        self._shown = ""
+        self.open_line = False
+
+    def more(self) -> str:
+        """Return what came since the last look."""
+        attempt, newline, said = (files.read(self._path) or b"").partition(b"\n")
+        if not newline:
+            return ""
+        again = ""
+        if attempt != self._attempt:
+            again = "\n" if self.open_line else ""  # it broke off, and is said anew
+            self._attempt, self._shown = attempt, ""
+        whole = output.plain(said.decode(errors="ignore"))  # a character may be half there
+        return again + self._show(whole[len(self._shown) :])
+
+    def rest(self, whole: str) -> str:
+        """Return what is left to show of a reply that stands in the conversation now."""
+        if whole.startswith(self._shown):
+            left = whole[len(self._shown) :]
+        else:
+            left = ("\n" if self.open_line else "") + whole
+        left = self._show(left)
+        self._shown = ""
+        return left
+
+    def _show(self, text: str) -> str:
+        self._shown += text
+        if text:
+            self.open_line = not text.endswith("\n")
+        return text

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from teamctl import output
+from teamctl.arguments import fresh_option, text_or_stdin
 from teamctl.chat.lead import Lead
-from teamctl.input import text_or_stdin
 from teamctl.wait import timeout_option, wait_for_last_words
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode, TeamError
+from teamd.cli import Choice, team_options
+from teamd.errors import TeamError
 from teamd.messages import LEAD
 
 if TYPE_CHECKING:
@@ -25,13 +25,10 @@ if TYPE_CHECKING:
     "--model",
     help="Use this model instead of the one in the settings, until the lead is shut down.",
 )
-@click.option(
-    "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."
-)
+@fresh_option
 @timeout_option
 @output.json_option
 @team_options
-@pass_choice
 def command(
     choice: Choice,
     prompt: str | None,
@@ -40,7 +37,7 @@ def command(
     fresh: bool,
     timeout: float | None,
     as_json: bool,
-) -> int:
+) -> None:
     """Talk to the agent that leads the team. Your first chat starts it.
 
     With a PROMPT, for scripts, the command prints the lead's final answer and ends; if PROMPT is
@@ -55,23 +52,19 @@ def command(
         prompt = text_or_stdin(prompt)
         if not prompt.strip():
             raise TeamError("a prompt is needed, as a text that is not empty")
-    lead = Lead(choice, paths, fresh=fresh, model=model)
+    lead = Lead(choice, fresh=fresh, model=model)
     if warning := lead.call(scripted=prompt is not None or not sys.stdin.isatty()):
         output.warn(paths.addressed(warning))
     if prompt is None:
         _talk(lead)
-        return ExitCode.DONE
+        return
     message = lead.tell(prompt)
     try:
         said = wait_for_last_words(paths, LEAD, message, timeout)
     except KeyboardInterrupt:
         lead.interrupt()
         raise
-    if as_json:
-        output.print_json({"text": said})
-    else:
-        click.echo(output.plain(said))
-    return ExitCode.DONE
+    output.print_either(output.plain(said), {"text": said}, as_json=as_json)
 
 
 def _talk(lead: Lead) -> None:

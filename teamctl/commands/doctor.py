@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
 
 from teamctl import output
-from teamctl.doctor import Finding, Level
-from teamctl.doctor.files import files
-from teamctl.doctor.machine import machine
-from teamctl.doctor.model import model
-from teamctl.doctor.texts import texts
-from teamd.cli import Choice, pass_choice, team_options
+from teamctl.doctor import Finding, Level, files, machine, model, texts
+from teamd.cli import Choice, team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 
 if TYPE_CHECKING:
@@ -31,26 +27,23 @@ _MARKS = {
 @click.command()
 @output.json_option
 @team_options
-@pass_choice
 def command(choice: Choice, *, as_json: bool) -> int:
     """Check the machine, the settings and the key, and say how to fix what is wrong.
 
     The exit status is 1 if something must be fixed.
     """
-    failed = False
     found = []
     for one in _findings(choice):
         what, remedy = choice.addressed(one.what), choice.addressed(one.remedy)
         finding = replace(one, what=what, remedy=remedy)
-        failed |= finding.level is Level.FAIL
         found.append(finding)
         if not as_json:
             click.echo(f"{_MARKS[finding.level]}  {output.plain(finding.what)}")
             if finding.remedy:
                 click.echo(f"      {click.style(output.plain(finding.remedy), dim=True)}")
     if as_json:
-        rows = [{"level": str(f.level), "what": f.what, "remedy": f.remedy} for f in found]
-        output.print_json({"findings": rows})
+        output.print_json({"findings": [asdict(finding) for finding in found]})
+    failed = any(finding.level is Level.FAIL for finding in found)
     return ExitCode.REFUSED if failed else ExitCode.DONE
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from teamctl import output, topics
-from teamd.errors import ExitCode, TeamError
+from teamd.errors import TeamError
 
 _WIDEST: Final = 100  # columns; longer lines are hard to read
 _GAP: Final = 3
@@ -28,7 +28,7 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
 @click.argument("topic", required=False, shell_complete=_complete)
 @output.json_option
 @click.pass_context
-def command(context: click.Context, topic: str | None, *, as_json: bool) -> int:
+def command(context: click.Context, topic: str | None, *, as_json: bool) -> None:
     """Explain TOPIC; without one, list the topics.
 
     With the name of a command as TOPIC, show the help of that command.
@@ -39,28 +39,23 @@ def command(context: click.Context, topic: str | None, *, as_json: bool) -> int:
         _show(topic, topics.read(topic), as_json=as_json, markdown=True)
     else:
         _show(topic, _help_of_command(context, topic), as_json=as_json, markdown=False)
-    return ExitCode.DONE
 
 
 def _list(*, as_json: bool) -> None:
     titles = {name: topics.title(name) for name in topics.names()}
-    if as_json:
-        listed = [{"name": name, "title": title} for name, title in titles.items()]
-        output.print_json({"topics": listed})
-        return
+    listed = [{"name": name, "title": title} for name, title in titles.items()]
     width = max(map(len, titles)) + _GAP
-    for name, title in titles.items():
-        click.echo(f"{name:{width}}{title}")
-    click.echo("\n`teamctl help TOPIC` explains one; `teamctl --help` lists the commands.")
+    lines = [f"{name:{width}}{title}" for name, title in titles.items()]
+    hint = "`teamctl help TOPIC` explains one; `teamctl --help` lists the commands."
+    output.print_either("\n".join([*lines, "", hint]), {"topics": listed}, as_json=as_json)
 
 
 def _show(name: str, text: str, *, as_json: bool, markdown: bool) -> None:
-    if as_json:
-        output.print_json({"name": name, "text": text})
-    elif markdown and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+    styled = markdown and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    if styled and not as_json:
         click.echo_via_pager(_styled(text))
     else:
-        click.echo(text.rstrip("\n"))
+        output.print_either(text.rstrip("\n"), {"name": name, "text": text}, as_json=as_json)
 
 
 def _styled(text: str) -> str:

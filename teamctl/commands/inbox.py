@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import select
+import math
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from teamctl import output
-from teamctl.completion import boxes
+from teamctl.arguments import boxes, team_post
 from teamctl.tail import GrowingFile
-from teamctl.unseen import Unseen
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode, LockTimeout, TeamError
+from teamd.cli import Choice, team_options
+from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
-from teamd.files.watch import watch
-from teamd.mail.routing import Post
-from teamd.messages import USER, moment_of
+from teamd.files.watch import wait_for
+from teamd.messages import USER, Message, moment_of
 from teamd.transcript.decoding import decode
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, mail_in
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.mailbox import Mailbox
-    from teamd.messages import Message
 
     # Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
     Boxes = Callable[[], Sequence[Mailbox]]
@@ -40,27 +37,68 @@ if TYPE_CHECKING:
 @click.option("--follow", "-f", is_flag=True, help="Keep showing mail as it arrives.")
 @output.json_option
 @team_options
-@pass_choice
-def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_json: bool) -> int:
+def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_json: bool) -> None:
     """Read your own mail, or look at the mail of teammate NAME.
 
     Mail that you have read moves to transcripts/user.jsonl. A teammate's mail stays where it is.
     """
     if follow and as_json:
         raise click.UsageError("--follow never ends and --json is one document: take one of them")
-    paths = choice.existing()
-    mail = choice.settings(paths).mail
-    post = Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
+    post = team_post(choice)
+    paths = post.paths
     person = post.person()
     box = post.inbox(name or person)
     own = box.owner == person
     boxes = post.persons if own else lambda: [box]
     reader = _Looker(boxes) if peek or not own else _Taker(boxes, paths)
+
+    def look() -> None:
+        reader.read(as_json=False)
+
     if follow:
-        _follow(reader, paths)
+        wait_for(paths.inboxes, look, timeout_seconds=math.inf)
     elif not reader.read(as_json=as_json) and not as_json:
         click.echo("no new mail")
-    return ExitCode.DONE
+
+
+class Unseen:
+    """Mail goes in at its end and out at its front, and keeps its order in between."""
+
+    def __init__(self) -> None:
+        self._last: Sequence[Message] = ()
+        self._seen: set[tuple[str, str, str]] = set()
+
+    def among(self, now: Sequence[Message]) -> list[Message]:
+        """Those that have come since the last look; a repeated send is one message.
+
+        A foreign line without an id gets another one at each look, until it is taken. Such lines
+        are known by their place: what has stayed is where the queue of the last look ends.
+        """
+        stayed = next(k for k in range(len(self._last) + 1) if _begins(now, self._last[k:]))
+        known = len(self._last) - stayed
+        self._last = tuple(now)
+        self._seen.update(map(_identity, now[:known]))
+        fresh = []
+        for message in now[known:]:
+            if _identity(message) not in self._seen:
+                self._seen.add(_identity(message))
+                fresh.append(message)
+        return fresh
+
+
+def _begins(now: Sequence[Message], rest: Sequence[Message]) -> bool:
+    return len(rest) <= len(now) and all(map(_may_be, rest, now))
+
+
+def _may_be(before: Message, now: Message) -> bool:
+    """Whether a message may be the one that was seen before."""
+    if before.id_given:
+        return before.is_same_as(now)
+    return (before.sender, before.type, before.content) == (now.sender, now.type, now.content)
+
+
+def _identity(message: Message) -> tuple[str, str, str]:  # as `is_same_as` compares
+    return message.id, message.sender, message.content
 
 
 class _Looker:
@@ -84,7 +122,7 @@ class _Taker:
         self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
         self._growing = GrowingFile(self._kept.path)
-        self._known: set[tuple[Any, ...]] = set()
+        self._known: set[tuple[str, str, str]] = set()
 
     def read(self, *, as_json: bool) -> int:
         # What a killed reader had in hand comes alone, and the rest only once that is done with:
@@ -121,13 +159,11 @@ class _Taker:
         """Those that were not read before; a repeated send is one message."""
         if messages:
             for line in self._growing.lines():
-                kept = mail_in(decode(line))
-                self._known.update((m.id, m.sender, m.content) for m in kept)
-        fresh: dict[tuple[Any, ...], Message] = {}
+                self._known.update(map(_identity, mail_in(decode(line))))
+        fresh: dict[tuple[str, str, str], Message] = {}
         for message in messages:
-            identity = (message.id, message.sender, message.content)  # as `is_same_as` compares
-            if identity not in self._known:
-                fresh.setdefault(identity, message)
+            if _identity(message) not in self._known:
+                fresh.setdefault(_identity(message), message)
         return list(fresh.values())
 
 
@@ -137,14 +173,3 @@ def _show(messages: Sequence[Message], *, as_json: bool) -> None:
         return
     for message in messages:
         output.show_message(message)
-
-
-def _follow(reader: _Looker | _Taker, paths: TeamPaths) -> None:
-    watching = watch(paths.inboxes)
-    try:
-        while True:
-            reader.read(as_json=False)
-            select.select([watching.fileno()], [], [], watching.recheck_seconds)
-            watching.changed()
-    finally:
-        watching.close()

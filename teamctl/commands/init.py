@@ -6,18 +6,17 @@ from pathlib import Path
 
 import click
 
-from teamd.errors import ExitCode, TeamError
+from teamd.errors import TeamError
 from teamd.files import files
 from teamd.files.paths import SETTINGS_FILE
 from teamd.settings.write import init_text
 
 
 @click.command()
-def command() -> int:
+def command() -> None:
     """Write a team.toml with every setting, explained, into this folder."""
     file = Path.cwd() / SETTINGS_FILE
     if file.exists():
         raise TeamError(f"{file} is there already; edit it, or move it away first")
     files.replace(file, init_text().encode(), mode=0o644)
     click.echo(f"wrote {file}; everything in it is optional")
-    return ExitCode.DONE

@@ -1,4 +1,4 @@
-"""`teamctl logs`: what a process says of itself."""
+"""`teamctl logs` and `transcript`: what a teammate did, line by line."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from datetime import datetime
 
 import click
 
-from teamctl import completion, output
+from teamctl import arguments, output
+from teamctl.render import render_record
 from teamctl.tail import lines
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
-from teamd.messages import TEAMD
+from teamd.cli import Choice, team_options
+from teamd.errors import TeamError
+from teamd.messages import TEAMD, USER
 from teamd.team.roster import Roster
+from teamd.transcript.decoding import decode_lines, parse
 
 _OWN = ("time", "level", "event", "who", "traceback")
 _COLOURS = {"warning": "yellow", "error": "red"}
 
 
 @click.command()
-@click.argument("name", shell_complete=completion.logs)
+@click.argument("name", shell_complete=arguments.logs)
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new lines.")
 @click.option(
     "--lines", "-n", "last", type=click.IntRange(min=0), default=50, show_default=True,
@@ -29,14 +31,36 @@ _COLOURS = {"warning": "yellow", "error": "red"}
     "--json", "as_json", is_flag=True, help="Print the lines as they are: one JSON object each."
 )
 @team_options
-@pass_choice
-def command(choice: Choice, name: str, *, follow: bool, last: int, as_json: bool) -> int:
+def command(choice: Choice, name: str, *, follow: bool, last: int, as_json: bool) -> None:
     """Show the log of teammate NAME, or with `teamd` that of the supervisor."""
     paths = choice.existing()
     name = TEAMD if name.lower() == TEAMD else Roster(paths).read().get(name).name
     for line in lines(paths.log(name), last=last, follow=follow):
         click.echo(line.decode("utf-8", "replace") if as_json else _readable(line))
-    return ExitCode.DONE
+
+
+@click.command()
+@click.argument("name", shell_complete=arguments.teammates)
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new entries.")
+@click.option("--full", is_flag=True, help="Show long tool results in full.")
+@output.json_option
+@team_options
+def transcript(choice: Choice, name: str, *, follow: bool, full: bool, as_json: bool) -> None:
+    """Show the conversation of NAME, or with `user` the mail that you have read."""
+    if follow and as_json:
+        raise click.UsageError("--follow never ends and --json is one document: take one of them")
+    paths = choice.existing()
+    name = USER if name.lower() == USER else Roster(paths).read().get(name).name
+    path = paths.transcript(name)
+    if not path.exists() and not follow:
+        raise TeamError(f"{name} has no conversation yet")
+    found = lines(path, last=None, follow=follow)
+    if as_json:  # records just as they are, also those of a later version
+        output.print_json({"name": name, "records": [*filter(None, map(parse, found))]})
+        return
+    for record in decode_lines(found):
+        for line in render_record(record, name, full=full):
+            click.echo(line)
 
 
 def _readable(line: bytes) -> str:

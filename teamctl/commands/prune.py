@@ -1,4 +1,4 @@
-"""`teamctl prune`: remove old logs, and the files of names that left the team."""
+"""`teamctl prune`: removes what nobody needs any more, and no mail."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from teamctl import output
-from teamd.cli import Choice, pass_choice, team_options
+from teamd.cli import Choice, team_options
 from teamd.control import KEPT_SECONDS
-from teamd.errors import ExitCode, TeamError
+from teamd.errors import TeamError
 from teamd.files import directories, locks
 from teamd.files.os_errors import translate_os_errors
 from teamd.messages import NAME, RESERVED
@@ -40,8 +40,7 @@ _ROTATED: Final = re.compile(r"\.log\.\d+")
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @team_options
-@pass_choice
-def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> int:
+def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> None:
     """Remove rotated logs, and the logs, conversations and jobs of names not in the team.
 
     It also removes debris that is more than an hour old: answers that nobody fetched and files
@@ -65,7 +64,6 @@ def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_r
         _tell("would remove" if dry_run else "removed", paths, removed)
     if not removed:
         click.echo("nothing to remove")
-    return ExitCode.DONE
 
 
 def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]:
@@ -74,9 +72,11 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
     if logs or everything:
         yield from _logs(paths, members)
     if transcripts or everything:
-        yield from _transcripts(paths, members)
+        conversations = sorted(paths.transcripts.glob("*.jsonl"))
+        yield from (path for path in conversations if _is_gone(path.stem, members))
     if everything:
-        yield from _jobs(paths, members)
+        jobs = sorted(paths.all_jobs.glob("*/*"))
+        yield from (path for path in jobs if _is_gone(path.parent.name, members))
         yield from directories.older(sorted(paths.replies.glob("*.json")), seconds=KEPT_SECONDS)
         yield from sorted(directories.aside(paths))
 
@@ -101,16 +101,8 @@ def _logs(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
             yield path
 
 
-def _transcripts(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
-    for path in sorted(paths.transcripts.glob("*.jsonl")):
-        if NAME.fullmatch(path.stem) and path.stem.lower() not in members:
-            yield path
-
-
-def _jobs(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
-    for path in sorted(paths.all_jobs.glob("*/*")):
-        if NAME.fullmatch(path.parent.name) and path.parent.name.lower() not in members:
-            yield path
+def _is_gone(name: str, members: set[str]) -> bool:
+    return NAME.fullmatch(name) is not None and name.lower() not in members
 
 
 def _tell(verb: str, paths: TeamPaths, removed: list[tuple[Path, int]]) -> None:

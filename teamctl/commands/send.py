@@ -1,4 +1,4 @@
-"""`teamctl send`: put a message into an inbox, whether or not teamd runs."""
+"""`teamctl send` and `broadcast`: a message is sent, whether or not teamd runs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import replace
 import click
 
 from teamctl import output
-from teamctl.completion import boxes
-from teamctl.input import text_or_stdin
+from teamctl.arguments import boxes, team_post, text_or_stdin
 from teamctl.wait import Receipt, timeout_option, wait_for_conversation
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import DeadlinePassed, ExitCode
-from teamd.mail.routing import Post
+from teamd.cli import Choice, team_options
+from teamd.errors import DeadlinePassed, TeamError
 from teamd.messages import Message, new_id
+
+_sender_option = click.option("--from", "sender", help="The sender  [default: you].")
 
 
 @click.command()
 @click.argument("name", shell_complete=boxes)
 @click.argument("text")
-@click.option("--from", "sender", help="The sender  [default: you].")
+@_sender_option
 @click.option("--type", "kind", default="message", show_default=True, help="The message's type.")
 @click.option(
     "--id", "message_id", help="Makes a retry safe: two messages with one id count as one."
@@ -29,7 +29,6 @@ from teamd.messages import Message, new_id
 @timeout_option
 @output.json_option
 @team_options
-@pass_choice
 def command(
     choice: Choice,
     name: str,
@@ -42,16 +41,14 @@ def command(
     wait: bool,
     timeout: float | None,
     as_json: bool,
-) -> int:
+) -> None:
     """Send TEXT to NAME. If TEXT is -, the command reads it from standard input.
 
     The message is safely on disk when the command returns. NAME gets it when it next reads its
     inbox; --wait waits for that. --json prints the message's id, and `teamctl trace ID` shows
     where it is.
     """
-    paths = choice.existing()
-    mail = choice.settings(paths).mail
-    post = Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
+    post = team_post(choice)
     message = Message(
         id=message_id or new_id(),
         type=kind,
@@ -78,4 +75,22 @@ def command(
         output.print_json({"id": message.id, "to": sent.to, "delivered": wait})
     elif wait:
         click.echo(f"delivered to {sent.to}")
-    return ExitCode.DONE
+
+
+@click.command()
+@click.argument("text")
+@_sender_option
+@team_options
+def broadcast(choice: Choice, text: str, sender: str | None) -> None:
+    """Send TEXT to every teammate except the sender and those that are shut down.
+
+    If TEXT is -, the command reads it from standard input.
+    """
+    post = team_post(choice)
+    sender = sender or post.person()
+    content = text_or_stdin(text)
+    sent = post.broadcast(Message(type="broadcast", sender=sender, to="all", content=content))
+    choice.done = "the message is sent"
+    if not sent:
+        raise TeamError("there is nobody to send to; `teamctl team` shows who is in the team")
+    click.echo(f"sent to {', '.join(one.to for one in sent)}")

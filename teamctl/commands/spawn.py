@@ -1,4 +1,4 @@
-"""`teamctl spawn`: start or wake a teammate, and on request wait for what it says."""
+"""The life of a teammate, by requests to teamd: `teamctl spawn`, `resume` and `shutdown`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl import output
-from teamctl.completion import teammates
-from teamctl.input import text_or_stdin
+from teamctl.arguments import fresh_option, grace_option, teammates, text_or_stdin
 from teamctl.wait import timeout_option, wait_for_last_words
 from teamd import control
-from teamd.cli import Choice, pass_choice, team_options
+from teamd.cli import INTERRUPTED, Choice, team_options
 from teamd.errors import ExitCode
 from teamd.files import files
 from teamd.messages import check_name
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 REQUEST_SECONDS: Final = 30.0
+_MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
 
 
 @click.command()
@@ -29,9 +29,7 @@ REQUEST_SECONDS: Final = 30.0
 @click.argument("role")
 @click.argument("prompt")
 @click.option("--model", help="Use this model instead of the one in the settings.")
-@click.option(
-    "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."
-)
+@fresh_option
 @click.option(
     "--plan/--no-plan",
     default=None,
@@ -42,7 +40,6 @@ REQUEST_SECONDS: Final = 30.0
 @click.option("--save", is_flag=True, help="Also write it into the team's team.toml.")
 @output.json_option
 @team_options
-@pass_choice
 def command(
     choice: Choice,
     name: str,
@@ -56,7 +53,7 @@ def command(
     timeout: float | None,
     save: bool,
     as_json: bool,
-) -> int:
+) -> None:
     """Start or wake NAME as ROLE, with PROMPT as its next task.
 
     If PROMPT is -, the command reads it from standard input. A teammate that is idle or shut down
@@ -67,37 +64,91 @@ def command(
     prompt = text_or_stdin(prompt)
     facts = {"name": name, "role": role, "prompt": prompt, "model": model}
     arguments = {**facts, "fresh": fresh, "plan": plan}
-    saved = _saved(choice, paths, **facts, plan=plan or False) if save else b""
+    saved = _saved(choice, paths, **facts, plan=plan or False) if save else None
     reply = control.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
     reply.raise_unless_done()
     choice.done = reply.text
     if reply.data["warning"]:
         output.warn(paths.addressed(reply.data["warning"]))
-    if saved:
-        file = _declaring(choice, paths)
+    if saved is not None:
+        file, text = saved
         mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE
-        files.replace(file, saved, mode=mode)
+        files.replace(file, text, mode=mode)
     said = None
     if wait:
-        said = wait_for_last_words(
-            paths, reply.data["member"]["name"], reply.data["message_id"], timeout
+        name = reply.data["member"]["name"]
+        said = wait_for_last_words(paths, name, reply.data["message_id"], timeout)
+    shown = reply.text if said is None else output.plain(said)
+    output.print_either(shown, {**reply.data, "text": said}, as_json=as_json)
+
+
+@click.command()
+@click.argument("name", shell_complete=teammates)
+@output.json_option
+@team_options
+def resume(choice: Choice, name: str, *, as_json: bool) -> None:
+    """Read team.toml again, then let NAME go on where it was paused."""
+    paths = choice.existing()
+    reply = control.ask(paths, "resume", {"name": name}, timeout_seconds=REQUEST_SECONDS)
+    reply.raise_unless_done()
+    output.print_either(reply.text, reply.data, as_json=as_json)
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=teammates)
+@click.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
+@click.option("--force", is_flag=True, help="Kill at once, without asking.")
+@grace_option(help="How many seconds a teammate has to answer before it is ended.")
+@team_options
+def shutdown(
+    choice: Choice, name: str | None, *, everybody: bool, force: bool, timeout: float
+) -> int:
+    """Ask NAME to end. It keeps its conversation, and `teamctl spawn NAME …` continues it.
+
+    A working teammate approves, or rejects with a reason and goes on. An idle one approves. The
+    exit status is 0 if it approved, 1 if it rejected, and 4 if the deadline or force ended it.
+    With --all, one rejection makes it 1; otherwise one deadline makes it 4.
+    """
+    if (name is None) == (not everybody):
+        raise click.UsageError("name a teammate, or give --all")
+    whom = {"all": True} if everybody else {"name": name}
+    asked = {**whom, "seconds": timeout, "force": force}
+    limit = (0.0 if force else timeout) + _MARGIN_SECONDS
+    try:
+        reply = control.ask(choice.existing(), "shutdown", asked, timeout_seconds=limit)
+    except KeyboardInterrupt:
+        standing = (
+            "teamctl: the request stands: who does not reject it is shut down, at the deadline "
+            "at the latest; `teamctl team` shows it"
         )
-    if as_json:
-        output.print_json({**reply.data, "text": said})
-    else:
-        click.echo(reply.text if said is None else output.plain(said))
-    return ExitCode.DONE
+        click.echo(choice.addressed(standing), err=True)
+        return INTERRUPTED
+    choice.done = "the shutdown is done" if reply.exit_code == ExitCode.DONE else ""
+    _show_ends(reply)
+    return reply.exit_code
 
 
-def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> bytes:
-    """Return the new team.toml; made before the spawn, so that a mistake costs nothing."""
+def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> tuple[Path, bytes]:
+    """Return the file that declares this team's teammates, and its text with one more.
+
+    A team by name has its own file. It is made before the spawn, so that a mistake costs nothing.
+    """
     from teamd.settings import Teammate, read_file  # noqa: PLC0415 -- only for --save
     from teamd.settings.write import with_teammate  # noqa: PLC0415 -- the same
 
-    file = _declaring(choice, paths)
-    return with_teammate(read_file(file) or b"", Teammate(**facts), path=file)
+    file = paths.own_settings if choice.config is None else choice.settings_file(paths)
+    return file, with_teammate(read_file(file) or b"", Teammate(**facts), path=file)
 
 
-def _declaring(choice: Choice, paths: TeamPaths) -> Path:
-    """Return the file that declares this team's teammates; a team by name has its own."""
-    return paths.own_settings if choice.config is None else choice.settings_file(paths)
+def _show_ends(reply: control.ControlReply) -> None:
+    """Print a line for each teammate: on standard error unless it shut down as asked.
+
+    Raises:
+        TeamError: the request itself was refused.
+    """
+    members = reply.data.get("members")
+    if members is None:
+        click.echo(reply.raise_unless_done().text)
+        return
+    for member in members:
+        click.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)

@@ -1,32 +1,28 @@
-"""`teamctl team`: who there is, and how they are."""
+"""`teamctl team`: the members of the team, and how they are."""
 
 from __future__ import annotations
 
-import select
+import math
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from teamctl import output
-from teamctl.roster_table import costs, drawn, rows
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
-from teamd.files.watch import watch
+from teamctl.roster_table import drawn, measure
+from teamd.cli import Choice, team_options
+from teamd.files.watch import wait_for
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
-
-REFRESH_SECONDS: Final = 1.0
 
 
 @click.command()
 @click.option("--watch", "watched", is_flag=True, help="Keep showing it as it changes.")
 @output.json_option
 @team_options
-@pass_choice
-def command(choice: Choice, *, watched: bool, as_json: bool) -> int:
+def command(choice: Choice, *, watched: bool, as_json: bool) -> None:
     """Show the members of the team and their states.
 
     UP is how long the process has run, CPU its computing time, MAIL the number of messages in the
@@ -37,16 +33,15 @@ def command(choice: Choice, *, watched: bool, as_json: bool) -> int:
     paths = choice.existing()
     if as_json:
         team = Roster(paths).read()
-        used, trouble = costs(paths)
+        measured, trouble = measure(paths, team)
         if trouble:
             output.warn(trouble)
-        members = [row.to_json() for row in rows(paths, team, used)]
+        members = [row.to_json() for row in measured]
         output.print_json({"team_name": team.name, "members": members})
     elif watched:
         _watch(paths)
     else:
         output.console().print(drawn(paths))
-    return ExitCode.DONE
 
 
 def _watch(paths: TeamPaths) -> None:
@@ -55,12 +50,9 @@ def _watch(paths: TeamPaths) -> None:
     console = output.console()
     if not sys.stdout.isatty():
         raise click.UsageError("--watch needs a terminal; `teamctl team --json` is for programs")
-    watching = watch(paths.root)
-    try:
-        with Live(console=console, auto_refresh=False, screen=True) as live:
-            while True:
-                live.update(drawn(paths), refresh=True)
-                select.select([watching.fileno()], [], [], REFRESH_SECONDS)
-                watching.changed()
-    finally:
-        watching.close()
+    with Live(console=console, auto_refresh=False, screen=True) as live:
+
+        def look() -> None:
+            live.update(drawn(paths), refresh=True)
+
+        wait_for(paths.root, look, timeout_seconds=math.inf)

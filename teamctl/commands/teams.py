@@ -1,36 +1,90 @@
-"""`teamctl teams`: the teams of this project."""
+"""The teams of this project: `teamctl teams`, `create` and `delete`."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import click
 
 from teamctl import output
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
+from teamctl.arguments import grace_option
+from teamd import control
+from teamd.cli import Choice, team_options
+from teamd.errors import ExitCode, TeamError
+from teamd.files import pidfile
 from teamd.files.find_team import project
-from teamd.team.teams import teams
+from teamd.files.paths import TeamPaths
+from teamd.messages import TEAM_FOLDER
+from teamd.team import teams
+
+_MARGIN_SECONDS = 10.0  # between the kill and the answer
 
 
 @click.command()
 @output.json_option
 @team_options
-@pass_choice
-def command(choice: Choice, *, as_json: bool) -> int:
+def command(choice: Choice, *, as_json: bool) -> None:
     """List the teams of this project: .team/ and those in .teams/."""
-    chosen = choice.team_dir and choice.existing().home
-    found = teams(chosen or project(Path.cwd()))
+    found = teams.teams(_project(choice))
     if as_json:
         output.print_json({"teams": [team.to_json() for team in found]})
-        return ExitCode.DONE
+        return
     if not found:
         click.echo("no teams here; `teamd start` makes one, `teamctl create NAME` one by name")
-        return ExitCode.DONE
+        return
     table = output.table(("TEAM", "TEAMD", "MEMBERS", "STATUS"), numbers=("MEMBERS",))
     for team in found:
         states = ", ".join(f"{number} {status}" for status, number in team.statuses.items())
         runs = "-" if team.pid is None else str(team.pid)
         table.add_row(team.name, runs, str(team.members), states or "-")
     output.console().print(table)
-    return ExitCode.DONE
+
+
+@click.command()
+@click.argument("name")
+@team_options
+def create(choice: Choice, name: str) -> None:
+    """Create the team NAME in .teams/ of this project and start its teamd.
+
+    The team uses the project's team.toml until it has one of its own. Its limits apply to it
+    alone. `teamctl --team NAME …` reaches it.
+    """
+    home = _project(choice)
+    own = choice.settings(TeamPaths(home / TEAM_FOLDER)).team.name
+    if name.lower() == own.lower():  # also while that one is not there yet: mail goes by names
+        raise TeamError(f"the project's own team is called {own!r} already; take another name")
+    paths = teams.make(home, name)
+    asyncio.run(teams.start(paths))
+    pid = pidfile.check(paths).pid
+    click.echo(f"team {name} is there, its teamd (pid {pid}) runs; use `teamctl --team {name} …`")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Do not ask: end every teammate and delete the team.")
+@grace_option(help="How many seconds the teammates have to answer.")
+@team_options
+def delete(choice: Choice, name: str, *, force: bool, timeout: float) -> None:
+    """Ask everyone in the team NAME to shut down, then delete the team and all its files.
+
+    If a teammate rejects the shutdown, the team stays. Only teams in .teams/ can be deleted.
+    """
+    team = teams.deletable(teams.found(_project(choice), name))
+    if not force and teams.must_be_asked(team):
+        _ask(team.paths, timeout)
+    asyncio.run(teams.stop(team.paths))
+    teams.remove(team.paths)
+    click.echo(f"team {team.name} is deleted")
+
+
+def _project(choice: Choice) -> Path:
+    return choice.existing().home if choice.team_dir else project(Path.cwd())
+
+
+def _ask(paths: TeamPaths, seconds: float) -> None:
+    asked = {"all": True, "seconds": seconds}
+    reply = control.ask(paths, "shutdown", asked, timeout_seconds=seconds + _MARGIN_SECONDS)
+    if reply.exit_code == ExitCode.REFUSED:
+        raise TeamError(f"{reply.text}; the team stays, or --force")
+    click.echo(reply.text)

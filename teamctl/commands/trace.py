@@ -1,57 +1,50 @@
-"""`teamctl trace`: how far a message has come."""
+"""`teamctl trace`: where a message is, and when it came there."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from teamctl import output
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
-from teamd.mail.trace import Stage, trace
+from teamd.cli import Choice, team_options
+from teamd.mail import trace as tracing
 from teamd.messages import USER
-
-if TYPE_CHECKING:
-    from teamd.mail.trace import Way
 
 
 @click.command()
 @click.argument("message_id", metavar="ID")
 @output.json_option
 @team_options
-@pass_choice
-def command(choice: Choice, message_id: str, *, as_json: bool) -> int:
+def command(choice: Choice, message_id: str, *, as_json: bool) -> None:
     """Show when the message ID was sent, taken and put into a conversation, or where it is now.
 
     The first characters of an id are enough if no other id begins with them. A broadcast has a
     line for each receiver.
     """
-    ways = trace(choice.existing(), message_id)
+    ways = tracing.trace(choice.existing(), message_id)
     if as_json:
         output.print_json({"id": ways[0].id, "receivers": [way.to_json() for way in ways]})
-        return ExitCode.DONE
+        return
     for way in ways:
         whose = click.style(output.plain(f"{way.id} to {way.to}"), bold=True)
         click.echo(f"{whose}: {'; '.join(_steps(way))}")
-    return ExitCode.DONE
 
 
-def _steps(way: Way) -> list[str]:
+def _steps(way: tracing.Way) -> list[str]:
     """What has happened to it so far, and what has not."""
     sent = "" if way.sent is None else f" {output.moment(way.sent)}"
     steps = [f"sent{sent} by {output.plain(way.sender)}"]
     if way.taken is not None:
         steps.append(f"taken {output.moment(way.taken)}")
     match way.stage:
-        case Stage.QUEUED:
+        case tracing.Stage.QUEUED:
             steps.append(f"queued at position {way.position} in {way.file}")
-        case Stage.TAKEN:
+        case tracing.Stage.TAKEN:
             steps.append(f"under way in {way.file}")
-        case Stage.REJECTED:
+        case tracing.Stage.REJECTED:
             steps.append(f"rejected, and kept in {way.file}")
-        case Stage.DELIVERED:
+        case tracing.Stage.DELIVERED:
             what = "shown to you" if Path(way.file).stem == USER else "in the conversation"
             when = "" if way.delivered is None else f" {output.moment(way.delivered)}"
             steps.append(f"{what}{when}")

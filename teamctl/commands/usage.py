@@ -1,4 +1,4 @@
-"""`teamctl usage`: tokens and cost, of each teammate and of all."""
+"""`teamctl usage`: tokens and cost of each teammate, and how much of the limits is used."""
 
 from __future__ import annotations
 
@@ -10,21 +10,42 @@ import click
 from teamctl import output
 from teamd.budget.ledger import Ledger
 from teamd.budget.records import NOTHING, Account, Reservation
-from teamd.cli import Choice, pass_choice, team_options
-from teamd.errors import ExitCode
+from teamd.cli import Choice, team_options
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from teamd.budget.accounts import Accounts
     from teamd.files.paths import TeamPaths
 
-HEADINGS = ("NAME", "CALLS", "IN", "READ", "WRITTEN", "OUT", "COST", "LIMIT", "USED")
+_HEADINGS = ("NAME", "CALLS", "IN", "READ", "WRITTEN", "OUT", "COST", "LIMIT", "USED")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+@click.command()
+@output.json_option
+@team_options
+def command(choice: Choice, *, as_json: bool) -> None:
+    """Show the tokens and the cost of each teammate and of the team, since the team began.
+
+    IN counts all tokens sent; READ and WRITTEN count those of them that came from the prompt
+    cache or went into it. LIMIT is the limit that is nearer, of tokens and money, and USED how
+    much of it is used. The command works without teamd.
+    """
+    paths = choice.existing()
+    accounts = Ledger(paths.ledger).read()
+    *members, total = _uses(paths, accounts)
+    if as_json:
+        named = [{"name": row.name, **row.to_json()} for row in members]
+        output.print_json({"members": named, "total": total.to_json()})
+        return
+    table = output.table(_HEADINGS, numbers=_HEADINGS[1:])
+    for row in (*members, total):
+        table.add_row(*row.cells())
+    output.console().print(table)
+    _print_notes(total.account)
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
     """One line: what was used, what is kept back for calls under way, and how much there may be.
 
     Attributes:
@@ -41,16 +62,13 @@ class Row:
     @property
     def shares(self) -> list[tuple[float, str]]:
         """Of each limit the share that is used, from 0 to 1, and the limit in words."""
-        tokens = self.tokens_limit and self.account.tokens / self.tokens_limit
-        usd = self.usd_limit and float(self.account.usd) / self.usd_limit
-        return [
-            (share, words)
-            for limit, share, words in (
-                (self.tokens_limit, tokens, f"{output.count(self.tokens_limit)} tokens"),
-                (self.usd_limit, usd, f"${self.usd_limit:.2f}"),
-            )
-            if limit
-        ]
+        used, found = self.account, []
+        if self.tokens_limit:
+            words = f"{output.count(self.tokens_limit)} tokens"
+            found.append((used.tokens / self.tokens_limit, words))
+        if self.usd_limit:
+            found.append((float(used.usd) / self.usd_limit, f"${self.usd_limit:.2f}"))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """The line as `--json` shows it; 0 calls of unknown price leave the cost known."""
@@ -76,90 +94,41 @@ class Row:
         """The line of the table; of two limits the one that is nearer."""
         used = self.account
         share, limit = max(self.shares, default=(None, "-"))
-        counts = (
-            used.input_tokens,
-            used.cache_read_tokens,
-            used.cache_write_tokens,
-            used.output_tokens,
-        )
         return [
             self.name,
             str(used.calls),
-            *map(output.count, counts),
+            output.count(used.input_tokens),
+            output.count(used.cache_read_tokens),
+            output.count(used.cache_write_tokens),
+            output.count(used.output_tokens),
             output.cost(used),
             limit,
             "-" if share is None else f"{share:.1%}",
         ]
 
 
-@click.command()
-@output.json_option
-@team_options
-@pass_choice
-def command(choice: Choice, *, as_json: bool) -> int:
-    """Show the tokens and the cost of each teammate and of the team, since the team began.
-
-    IN counts all tokens sent; READ and WRITTEN count those of them that came from the prompt
-    cache or went into it. LIMIT is the limit that is nearer, of tokens and money, and USED how
-    much of it is used. The command works without teamd.
-    """
-    paths = choice.existing()
-    accounts = Ledger(paths.ledger).read()
-    members, total = _members(paths, accounts), _total(accounts)
-    if as_json:
-        named = [{"name": row.name, **row.to_json()} for row in members]
-        output.print_json({"members": named, "total": total.to_json()})
-        return ExitCode.DONE
-    table = output.table(HEADINGS, numbers=HEADINGS[1:])
-    for row in (*members, total):
-        table.add_row(*row.cells())
-    output.console().print(table)
-    for note in _notes(total.account):
-        click.echo(note)
-    return ExitCode.DONE
-
-
-def _members(paths: TeamPaths, accounts: Accounts) -> list[Row]:
-    """Return a row for each of the roster, in its order, and for those who once were in it."""
+def _uses(paths: TeamPaths, accounts: Accounts) -> list[_Use]:
+    """Return the use of each member, of those who once were in the team, and last of all."""
     roster = [member.name for member in Roster(paths).read().members]
-    names = dict.fromkeys([*roster, *accounts.used, *_bearers(accounts.held.values())])
-    terms = accounts.terms
-    return [
-        Row(
-            name=name,
-            account=accounts.used.get(name, NOTHING),
-            held=tuple(kept for kept in accounts.held.values() if kept.teammate == name),
-            tokens_limit=terms.teammate_tokens,
-            usd_limit=float(terms.teammate_usd),
-        )
-        for name in names
-    ]
+    held, terms = tuple(accounts.held.values()), accounts.terms
+    names = dict.fromkeys([*roster, *accounts.used, *(kept.teammate for kept in held)])
+    members = []
+    for name in names:
+        own = tuple(kept for kept in held if kept.teammate == name)
+        used = accounts.used.get(name, NOTHING)
+        members.append(_Use(name, used, own, terms.teammate_tokens, float(terms.teammate_usd)))
+    total = _Use("total", accounts.total(), held, terms.team_tokens, float(terms.team_usd))
+    return [*members, total]
 
 
-def _bearers(held: Iterable[Reservation]) -> list[str]:
-    return [kept.teammate for kept in held]
-
-
-def _total(accounts: Accounts) -> Row:
-    return Row(
-        name="total",
-        account=accounts.total(),
-        held=tuple(accounts.held.values()),
-        tokens_limit=accounts.terms.team_tokens,
-        usd_limit=float(accounts.terms.team_usd),
-    )
-
-
-def _notes(total: Account) -> list[str]:
-    notes = []
+def _print_notes(total: Account) -> None:
     if total.unpriced_calls:
-        notes.append(
+        click.echo(
             f"the price of {total.unpriced_calls} calls is not known; "
             '[prices."model-name"] in team.toml tells it for calls to come'
         )
     if total.assumed_calls:
-        notes.append(
+        click.echo(
             f"{total.assumed_calls} calls were cut off, or their server did not tell what they "
             "took: they count with the most that they may have taken"
         )
-    return notes

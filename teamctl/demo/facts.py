@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.messages import LEAD
+from teamd.messages import LEAD, Message
 from teamd.states import Status
-from teamd.transcript.records import CallAnswered, Replied, mail_in
+from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from teamd.messages import Message
     from teamd.team.roster import Team
-    from teamd.transcript.records import Record
 
 PROGRAM: Final = "roman.py"
 TESTS: Final = "test_roman.py"
@@ -37,7 +35,10 @@ class Evidence:
     def letters(self, sender: str, receiver: str) -> int:
         """Count the messages of a teammate that have reached the receiver, word for word."""
         sent = [given["content"] for given in self._calls(sender, "send_message").values()]
-        return sum(who == sender and content in sent for who, content in self._got(receiver))
+        got = list(self.mail) if receiver == LEAD else []
+        for record in self.records.get(receiver, ()):
+            got += mail_in(record)
+        return sum(message.sender == sender and message.content in sent for message in got)
 
     def outputs(self, name: str, tool: str) -> list[str]:
         """Return what a tool gave to a teammate, failures left out."""
@@ -54,13 +55,6 @@ class Evidence:
         """The pids of those that live."""
         found = (member.process for member in self.team.members)
         return {process.pid for process in found if process is not None and process.alive}
-
-    def _got(self, receiver: str) -> Iterator[tuple[str, str]]:
-        """Senders and contents of mail: the lead's inbox, a teammate's conversation."""
-        if receiver == LEAD:
-            yield from ((message.sender, message.content) for message in self.mail)
-        for record in self.records.get(receiver, ()):
-            yield from ((message.sender, message.content) for message in mail_in(record))
 
     def _calls(self, name: str, tool: str) -> dict[str, dict[str, Any]]:
         """The input of each call of a tool, by its id."""

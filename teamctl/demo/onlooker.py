@@ -1,31 +1,122 @@
-"""Follows a team at work, by its files alone, until it has come to rest."""
+"""Follows a team at work, by its files alone, and prints a line for each thing that is done."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from teamctl.demo.telling import ConversationEvents, Event
+import click
+
+from teamctl import output
 from teamctl.tail import GrowingFile
+from teamctl.wait import GONE
 from teamd.files import pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD
+from teamd.messages import LEAD, Message
 from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.transcript.decoding import decode_lines
-from teamd.transcript.records import NoticeSent, Replied, TurnEnded
+from teamd.transcript.records import CallAnswered, NoticeSent, Record, Replied, TurnEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from teamctl.demo.telling import Teller
     from teamd.files.paths import TeamPaths
-    from teamd.messages import Message
-    from teamd.transcript.records import Record
 
 REST_SECONDS: Final = 60.0  # takes 6 where nothing else runs
 AGREE_SECONDS: Final = 10.0
-_GONE: Final = (Status.FAILED, Status.SHUTDOWN)
+_VERBS: Final = {
+    "write_file": ("writes", "path"),
+    "edit_file": ("edits", "path"),
+    "read_file": ("reads", "path"),
+    "bash": ("runs", "command"),
+}
+_FAILURES: Final = ("[exit status", "[killed", "[ended after")  # what the bash tool notes of an end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened.
+
+    Attributes:
+        moment: when, in seconds since the epoch.
+        who: whose doing it is.
+        colour: of `what`.
+    """
+
+    moment: float
+    who: str
+    what: str
+    colour: str | None = None
+
+
+class Teller:
+    """Prints events, each on one line, aligned, and cut where the terminal ends.
+
+    Attributes:
+        colours: of the names.
+    """
+
+    def __init__(self) -> None:
+        self.colours: dict[str, str] = {}
+        self._begun = time.time()
+        self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+    @property
+    def seconds(self) -> float:
+        """The time since it began."""
+        return time.time() - self._begun
+
+    def tell(self, event: Event) -> None:
+        """Print it."""
+        when = f"{max(0.0, event.moment - self._begun):4.1f}s "
+        who = f"{event.who:<5} "
+        what = _cut(_one_line(event.what), self._width and self._width - len(when) - len(who))
+        name = click.style(who, fg=self.colours.get(event.who), bold=True)
+        click.echo(click.style(when, dim=True) + name + click.style(what, fg=event.colour))
+
+    def lead(self, what: str) -> None:
+        """Print what the lead, who is the person, does right now."""
+        self.tell(Event(moment=time.time(), who="lead", what=what))
+
+
+class ConversationEvents:
+    """One teammate's transcript, told as events."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._commands: set[str] = set()
+
+    def events(self, record: Record) -> Iterator[Event]:
+        """Yield what happened by a record."""
+        match record:
+            case Replied():
+                for what in map(self._part, record.content):
+                    yield Event(moment=record.time, who=self._name, what=what)
+            case CallAnswered() if record.is_error or record.tool_use_id in self._commands:
+                text = record.content
+                bad = record.is_error or any(note in text for note in _FAILURES)
+                what = f"sees {_excerpt(text)}"
+                colour = "red" if bad else "green"
+                yield Event(moment=record.time, who=self._name, what=what, colour=colour)
+            case TurnEnded() if record.outcome != "end_turn":
+                what = f"{record.outcome}: {record.text}"
+                yield Event(moment=record.time, who=self._name, what=what, colour="red")
+
+    def _part(self, block: dict[str, Any]) -> str:
+        if block["type"] == "text":
+            return f"“{block['text']}”"
+        given = block["input"]
+        if block["name"] == "send_message":
+            return f"→ {given.get('to')}: {given.get('summary') or given.get('content')}"
+        if block["name"] == "bash":
+            self._commands.add(block["id"])
+        verb, key = _VERBS.get(block["name"], (f"uses {block['name']}", ""))
+        return f"{verb} {given.get(key, '')}"
 
 
 class Onlooker:
@@ -55,8 +146,7 @@ class Onlooker:
 
     def follow(self) -> None:
         """Return when nobody works any more and no mail is under way, or on trouble."""
-        folder = self._paths.transcript(LEAD).parent
-        if not wait_for(folder, self._look, timeout_seconds=REST_SECONDS):
+        if not wait_for(self._paths.transcripts, self._look, timeout_seconds=REST_SECONDS):
             self.trouble = f"the team was not done within {REST_SECONDS:g} s"
         for growing in self._growing.values():
             growing.close()
@@ -105,7 +195,7 @@ class Onlooker:
             return "teamd has ended"
         members = self._roster.read().members
         return next(
-            (f"{m.name} is {m.status}: {m.reason}" for m in members if m.status in _GONE), ""
+            (f"{m.name} is {m.status}: {m.reason}" for m in members if m.status in GONE), ""
         )
 
     def _agrees(self) -> bool | None:
@@ -120,3 +210,19 @@ class Onlooker:
 
 def _has_ended(records: list[Record]) -> bool:
     return bool(records) and isinstance(records[-1], TurnEnded | NoticeSent)
+
+
+def _excerpt(text: str) -> str:
+    """The last line of an output, and the first that names an error."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("[")]
+    error = next((line for line in lines if "Error: " in line), "")
+    last = lines[-1] if lines else text
+    return f"{last}: {error}" if error and error != last else last
+
+
+def _one_line(text: str) -> str:
+    return " ".join(output.plain(text).split())
+
+
+def _cut(text: str, room: int | None) -> str:
+    return text if room is None or len(text) <= room else text[: max(0, room - 1)] + "…"

@@ -1,14 +1,22 @@
-"""Where the demo plays: a temporary folder with a team of its own, and nothing of the person's."""
+"""The demo's story, where it plays, and what breaks it off.
+
+It plays in a temporary folder, with a team of its own.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import tomllib
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from teamd import programs
 from teamd.errors import TeamError
@@ -19,8 +27,8 @@ from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
-    from teamd.process_id import Identity
     from teamd.programs import Captured
 
 SETTINGS: Final = """\
@@ -36,6 +44,49 @@ _STOP_SECONDS: Final = 60.0  # more than `teamd stop` itself takes
 _RUN_SECONDS: Final = 30.0
 # What names another team, another service or a key has no business here.
 _FOREIGN: Final = ("TEAMD_DIR", "ANTHROPIC_", "CREDENTIALS_", "NOTIFY_", "WATCHDOG_")
+_ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SHELL_BASE: Final = 128  # as shells tell the end by a signal
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Somebody in it: what the lead spawns, and the turns of the model, as the script has them."""
+
+    name: str
+    role: str
+    prompt: str
+    turns: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """All of it, in the order of the spawns."""
+
+    parts: tuple[Part, ...]
+    pace_seconds: float
+
+    @classmethod
+    def read(cls, file: Path | None) -> Self:
+        """Read the story that comes with the program, or another one.
+
+        Raises:
+            TeamError: it cannot be read.
+        """
+        source = files("teamctl.demo") / "story.toml" if file is None else file
+        try:
+            told = tomllib.loads(source.read_text(encoding="utf-8"))
+            parts = [
+                Part(one["name"], one["role"], one["prompt"], one["turn"])
+                for one in told["teammate"]
+            ]
+            return cls(tuple(parts), float(told["pace_seconds"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise TeamError(f"{source} holds no story for the demo: {error}") from error
+
+    def script(self, *, paced: bool) -> str:
+        """What `[model] script` plays, see teamd/models/scripted.py."""
+        turns = {part.name: part.turns for part in self.parts}
+        return json.dumps({"pace_seconds": self.pace_seconds if paced else 0, "turns": turns})
 
 
 class Stage:
@@ -56,14 +107,13 @@ class Stage:
             (folder / "script.json").write_text(script, encoding="utf-8")
             self.paths.settings.write_text(SETTINGS, encoding="utf-8")
 
-    def start(self) -> Identity:
+    def start(self) -> None:
         """Start teamd; it serves requests when this returns.
 
         Raises:
             TeamError: it did not start.
         """
         self._teamd("start", _START_SECONDS)
-        return pidfile.check(self.paths)
 
     def stop(self) -> None:
         """Stop teamd, if it runs; no process is left.
@@ -83,12 +133,8 @@ class Stage:
 
     def run(self, *arguments: str) -> Captured:
         """Run Python on what the team has made."""
-        return programs.run(
-            [sys.executable, *arguments],
-            timeout_seconds=_RUN_SECONDS,
-            cwd=self.workspace,
-            env={"PATH": _path()},
-        )
+        argv, environment = [sys.executable, *arguments], {"PATH": _path()}
+        return programs.run(argv, timeout_seconds=_RUN_SECONDS, cwd=self.workspace, env=environment)
 
     def _teamd(self, command: str, seconds: float) -> None:
         # -P: nothing is imported from the current folder.
@@ -102,6 +148,48 @@ class Stage:
         if ended.status:
             said = ended.stderr.decode("utf-8", "replace").split()
             raise TeamError(f"the demo failed: `teamd {command}` said: {' '.join(said)}")
+
+
+class Interrupted(Exception):
+    """The person, or the system, wants the demo to end.
+
+    Attributes:
+        exit_status: what to end with.
+    """
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(f"the demo was ended by {number.name}")
+        self.exit_status: Final = _SHELL_BASE + number
+
+
+class Interruption:
+    """Catches the signals inside its `with` block; one that is ignored, as by nohup, stays so."""
+
+    def __init__(self) -> None:
+        self._came: signal.Signals | None = None
+        self._before: dict[signal.Signals, object] = {}
+
+    def check(self) -> None:
+        """Go on unless such a signal has come.
+
+        Raises:
+            Interrupted: one has.
+        """
+        if self._came is not None:
+            raise Interrupted(self._came)
+
+    def __enter__(self) -> Self:
+        for number in _ENDINGS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._remember)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)  # type: ignore[arg-type] # what `signal` gave
+
+    def _remember(self, number: int, _: FrameType | None) -> None:
+        self._came = self._came or signal.Signals(number)
 
 
 @contextmanager

@@ -1,23 +1,49 @@
-"""Names of teammates, and ids of tasks and approvals, for the shell's completion."""
+"""What commands share: options, texts, names that the shell completes, and the team's post."""
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+import click
+
 from teamd.board.files import ids_in
+from teamd.cli import Choice, Seconds
 from teamd.errors import TeamError
 from teamd.files import find_team
+from teamd.mail.routing import Post
 from teamd.messages import LEAD, TEAMD
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import click
-
     from teamd.files.paths import TeamPaths
 
     Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+fresh_option = click.option(
+    "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."
+)
+grace_option = partial(
+    click.option, "--timeout", type=Seconds(zero=True), default=10.0, show_default=True
+)
+
+
+def text_or_stdin(argument: str) -> str:
+    """The argument itself, or all of standard input where it is `-`."""
+    if argument != "-":
+        return argument
+    return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def team_post(choice: Choice) -> Post:
+    """Return the post of the team that is meant, as its settings want mail to be kept."""
+    paths = choice.existing()
+    mail = choice.settings(paths).mail
+    return Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
 
 
 def _completing(find: Callable[[TeamPaths], Iterable[str]]) -> Complete:
@@ -40,7 +66,6 @@ def _members(team: TeamPaths) -> list[str]:
 
 def _open_approvals(team: TeamPaths) -> Iterable[str]:
     from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only for ids of approvals
-    from teamd.mail.routing import Post  # noqa: PLC0415 -- the same
 
     found = Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()
     return (approval.id for approval in found if approval.to == LEAD)
