@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from teamd.budget.records import Account
+    from teamd.budget.accounts import Account
     from teamd.messages import Message
 
 STATUS_COLOURS: Final = {

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
+from teamd.budget.accounts import NOTHING, Account
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import NOTHING, Account
 from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.mail.mailbox import Mailbox

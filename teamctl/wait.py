@@ -19,7 +19,7 @@ from teamd.files.watch import wait_for
 from teamd.messages import Message
 from teamd.states import Status
 from teamd.team.roster import Member, Roster
-from teamd.transcript.decoding import decode, message_in, parse
+from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import Record, TurnEnded, mail_in
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Approval
 from teamd.board.files import read_all
+from teamd.budget.accounts import NOTHING, Account
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import NOTHING, Account
 from teamd.control import ControlReply
 from teamd.errors import StoreError
 from teamd.files import directories, files, locks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from teamd.transcript.decoding import decode
+from teamd.transcript.file import decode
 
 if TYPE_CHECKING:
     from teamd.transcript.records import Record

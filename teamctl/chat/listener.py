@@ -15,7 +15,7 @@ from teamd.files import files
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, USER, Message
 from teamd.transcript import records
-from teamd.transcript.decoding import decode_lines
+from teamd.transcript.file import decode_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

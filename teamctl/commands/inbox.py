@@ -17,8 +17,7 @@ from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
 from teamd.files.watch import wait_for
 from teamd.messages import USER, Message, moment_of
-from teamd.transcript.decoding import decode
-from teamd.transcript.file import Transcript
+from teamd.transcript.file import Transcript, decode
 from teamd.transcript.records import Delivered, mail_in
 
 if TYPE_CHECKING:

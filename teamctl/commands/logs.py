@@ -14,7 +14,7 @@ from teamd.cli import Choice, team_options
 from teamd.errors import TeamError
 from teamd.messages import TEAMD, USER
 from teamd.team.roster import Roster
-from teamd.transcript.decoding import decode_lines, parse
+from teamd.transcript.file import decode_lines, parse
 
 _OWN = ("time", "level", "event", "who", "traceback")
 _COLOURS = {"warning": "yellow", "error": "red"}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from teamctl import output
+from teamd.budget.accounts import NOTHING, Account, Reservation
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import NOTHING, Account, Reservation
 from teamd.cli import Choice, team_options
 from teamd.team.roster import Roster
 

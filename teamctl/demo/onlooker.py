@@ -19,7 +19,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
 from teamd.states import Status
 from teamd.team.roster import Roster
-from teamd.transcript.decoding import decode_lines
+from teamd.transcript.file import decode_lines
 from teamd.transcript.records import CallAnswered, NoticeSent, Record, Replied, TurnEnded
 
 if TYPE_CHECKING:

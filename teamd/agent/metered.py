@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.token_counts import REMEMBERED, CountedRequest, frame_of, size_of
-from teamd.budget.records import NOTHING, Account, Reservation
+from teamd.budget.accounts import NOTHING, Account, Reservation
 from teamd.messages import new_id
 from teamd.models import LimitError, ModelError
 from teamd.models.prices import FREE, Price, Prices

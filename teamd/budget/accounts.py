@@ -1,21 +1,173 @@
-"""Who has used how much, and whether a call still fits under the limits; no file is touched."""
+"""Who has used how much, what is kept back, and whether a call still fits; no file is touched."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from decimal import ROUND_UP, Decimal
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from teamd.budget.records import NOTHING, Account, Reservation, Terms
+from teamd.process_id import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from teamd.process_id import Identity
+    from teamd.settings import Settings
 
 _CENT: Final = Decimal("0.01")
 _FINE: Final = Decimal("0.000001")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What was used, by one teammate or by all.
+
+    Attributes:
+        input_tokens: all of them; those read from and written to the cache are among them.
+        usd: of those calls whose price was known.
+        assumed_calls: those of which nobody told what they took: counted in full.
+        unpriced_calls: those whose model had no known price.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    assumed_calls: int = 0
+    unpriced_calls: int = 0
+    usd: Decimal = Decimal(0)
+
+    @property
+    def tokens(self) -> int:
+        """What the limits on tokens count."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Account) -> Account:
+        sums = {key: getattr(self, key) + getattr(other, key) for key in _COUNTS}
+        return Account(**sums, usd=self.usd + other.usd)
+
+    def encode(self) -> dict[str, Any]:
+        """The account as it stands in the ledger."""
+        return {**{key: getattr(self, key) for key in _COUNTS}, "usd": float(self.usd)}
+
+    @classmethod
+    def decode(cls, record: Mapping[str, Any]) -> Account:
+        """Read an account; what is missing is 0."""
+        counts = {key: int(record.get(key, 0)) for key in _COUNTS}
+        return cls(**counts, usd=Decimal(record.get("usd", 0)))
+
+
+NOTHING: Final = Account()
+_COUNTS: Final = tuple(one.name for one in fields(Account) if one.name != "usd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """The most that a call may take, kept back while it is under way.
+
+    Attributes:
+        process: whose call it is; if that has died, nobody will tell what it took.
+        usd: `None` where the model's price is not known.
+    """
+
+    id: str
+    teammate: str
+    process: Identity
+    model: str
+    input_tokens: int
+    output_tokens: int
+    usd: Decimal | None
+
+    @property
+    def tokens(self) -> int:
+        """What the limits on tokens count."""
+        return self.input_tokens + self.output_tokens
+
+    def in_full(self) -> Account:
+        """All of it, as used."""
+        return Account(
+            calls=1,
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            assumed_calls=1,
+            unpriced_calls=int(self.usd is None),
+            usd=self.usd or Decimal(0),
+        )
+
+    def encode(self) -> dict[str, Any]:
+        """The reservation as it stands in the ledger."""
+        values = asdict(self)
+        process: dict[str, Any] = values.pop("process")
+        return {**values, **process, "usd": None if self.usd is None else float(self.usd)}
+
+    @classmethod
+    def decode(cls, record: Mapping[str, Any]) -> Reservation:
+        """Read a reservation."""
+        usd = record["usd"]
+        return cls(
+            id=str(record["id"]),
+            teammate=str(record["teammate"]),
+            process=Identity(pid=int(record["pid"]), started=float(record["started"])),
+            model=str(record["model"]),
+            input_tokens=int(record["input_tokens"]),
+            output_tokens=int(record["output_tokens"]),
+            usd=None if usd is None else Decimal(usd),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The limits in force, 0 for none, and the prices that the person has set."""
+
+    teammate_tokens: int = 0
+    teammate_usd: Decimal = Decimal(0)
+    team_tokens: int = 0
+    team_usd: Decimal = Decimal(0)
+    prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Terms:
+        """What the settings say of limits and prices."""
+        limits = settings.limits
+        return cls(
+            teammate_tokens=limits.teammate_tokens,
+            teammate_usd=Decimal(str(limits.teammate_usd)),
+            team_tokens=limits.team_tokens,
+            team_usd=Decimal(str(limits.team_usd)),
+            prices={model: asdict(price) for model, price in settings.prices.items()},
+        )
+
+    @property
+    def of_money(self) -> str | None:
+        """A limit on money, if there is one."""
+        named = {"teammate_usd": self.teammate_usd, "team_usd": self.team_usd}
+        return next((f"limits.{key}" for key, most in named.items() if most), None)
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is any limit."""
+        return bool(self.teammate_tokens or self.teammate_usd or self.team_tokens or self.team_usd)
+
+    def encode(self) -> dict[str, Any]:
+        """The terms as they stand in the ledger."""
+        prices = {
+            model: {key: None if value is None else float(value) for key, value in own.items()}
+            for model, own in self.prices.items()
+        }
+        usd = {"teammate_usd": float(self.teammate_usd), "team_usd": float(self.team_usd)}
+        return {**asdict(self), **usd, "prices": prices}
+
+    @classmethod
+    def decode(cls, record: Mapping[str, Any]) -> Terms:
+        """Read terms."""
+        return cls(
+            teammate_tokens=int(record["teammate_tokens"]),
+            teammate_usd=Decimal(record["teammate_usd"]),
+            team_tokens=int(record["team_tokens"]),
+            team_usd=Decimal(record["team_usd"]),
+            prices=dict(record["prices"]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

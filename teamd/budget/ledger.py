@@ -18,8 +18,7 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.budget.accounts import Accounts
-from teamd.budget.records import Account, Reservation, Terms
+from teamd.budget.accounts import Account, Accounts, Reservation, Terms
 from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.errors import TeamError
 from teamd.files import files
 from teamd.messages import LEAD, TEAMD, USER, is_moment, moment_of
-from teamd.transcript.decoding import message_in, parse
-from teamd.transcript.file import Transcript
+from teamd.transcript.file import Transcript, message_in, parse
 from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:

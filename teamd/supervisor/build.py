@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from teamd import damaged
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
+from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import Terms
 from teamd.errors import StoreError
 from teamd.files.watch import watch
 from teamd.mail.mailbox import Mailbox

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import settings
-from teamd.budget.records import Terms
+from teamd.budget.accounts import Terms
 from teamd.control import ControlReply
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER

@@ -14,7 +14,7 @@ from teamd.models.prices import Prices
 from teamd.states import Status
 
 if TYPE_CHECKING:
-    from teamd.budget.records import Reservation, Terms
+    from teamd.budget.accounts import Reservation, Terms
     from teamd.control import ControlRequest
     from teamd.files.paths import TeamPaths
     from teamd.settings import Teammate

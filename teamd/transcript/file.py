@@ -1,34 +1,40 @@
-"""A transcript on disk: records are only ever appended."""
+"""A transcript on disk: records are only ever appended, and what is torn is passed over."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.files import files
-from teamd.transcript.decoding import decode_lines
+from teamd.messages import Message, is_moment
+from teamd.tokens import Usage
+from teamd.transcript.records import KINDS, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from teamd.transcript.records import Record
 
+_UNDATED: Final = -1.0  # no moment
+_BY_NAME: Final = {kind.kind: kind for kind in KINDS}
 
+
+@dataclass(frozen=True, slots=True)
 class Transcript:
     """The records of one conversation.
 
-    Args:
+    Attributes:
         path: the file.
         durable: whether `append` waits for the disk itself.
         check: called before anything is written; what it raises forbids it.
     """
 
-    def __init__(
-        self, path: Path, *, durable: bool = True, check: Callable[[], None] | None = None
-    ) -> None:
-        self.path = path
-        self._durable = durable
-        self._check = check
+    path: Path
+    _: KW_ONLY
+    durable: bool = True
+    check: Callable[[], None] | None = None
 
     def append(self, *records: Record) -> None:
         """Add records, all or none; they are on disk when this returns.
@@ -37,15 +43,107 @@ class Transcript:
             StoreError: the file cannot be written; it is as it was.
         """
         lines = b"".join(record.encode() for record in records)
-        if self._check is not None:
-            self._check()
-        files.append_alone(self.path, lines, durable=self._durable)
+        if self.check is not None:
+            self.check()
+        files.append_alone(self.path, lines, durable=self.durable)
 
     def make_durable(self) -> None:
         """Make what was read safe from a power cut, before anything is built on it, see `files`."""
-        if self._durable:
+        if self.durable:
             files.make_durable(self.path)
 
     def records(self) -> Iterator[Record]:
         """Yield what was written, oldest first; a line that a killed writer tore is passed over."""
         yield from decode_lines((files.read(self.path) or b"").split(b"\n"))
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that a line holds; `None` where it is torn or something else."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def decode(line: bytes) -> Record | None:
+    """Return the record that a line holds; `None` where it is torn or no record."""
+    found = parse(line)
+    if found is None:
+        return None
+    try:
+        kind = _BY_NAME[found["record"]]
+        return kind(
+            **{name: _DECODERS.get(name, _as_is)(found[name]) for name in _known(kind, found)}
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return Unknown()
+
+
+def decode_lines(lines: Iterable[bytes]) -> Iterator[Record]:
+    """Yield the records that lines hold; what is torn or no record is passed over."""
+    for line in lines:
+        record = decode(line)
+        if record is not None:
+            yield record
+
+
+def message_in(value: object) -> Message | None:
+    """Return the message that a JSON object of a transcript or inbox is, if it has a text."""
+    if not isinstance(value, dict) or not isinstance(value.get("content"), str):
+        return None
+    extra = dict(value)
+    return Message(
+        id=_text(extra.pop("id", None)),
+        type=_text(extra.pop("type", None), "message"),
+        sender=_text(extra.pop("from", None), "unknown"),
+        to=_text(extra.pop("to", None)),
+        content=extra.pop("content"),
+        timestamp=extra.pop("timestamp", _UNDATED),
+        extra=extra,
+    )
+
+
+def _known(kind: Any, found: dict[str, Any]) -> list[str]:
+    return [one.name for one in fields(kind) if one.name in found]
+
+
+def _text(value: object, otherwise: str = "") -> str:
+    return value if isinstance(value, str) else otherwise
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _messages(value: object) -> tuple[Message, ...]:
+    found = value if isinstance(value, list) else []
+    return tuple(filter(None, map(message_in, found)))
+
+
+def _usage(value: dict[str, Any] | None) -> Usage | None:
+    if value is None:
+        return None
+    return Usage(**{name: int(value[name]) for name in _known(Usage, value)})
+
+
+def _names(value: list[str] | None) -> frozenset[str] | None:
+    return None if value is None else frozenset(value)
+
+
+def _moment(value: object) -> float:
+    return float(value) if is_moment(value) else 0.0
+
+
+def _moment_or_none(value: object) -> float | None:
+    return float(value) if is_moment(value) else None
+
+
+_DECODERS: Final[dict[str, Any]] = {
+    "messages": _messages,
+    "usage": _usage,
+    "tools": _names,
+    "closes": tuple,
+    "time": _moment,
+    "taken": _moment_or_none,
+}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 from teamd.messages import Message
 from teamd.tokens import Usage
@@ -245,25 +245,10 @@ class NoticeSent(_Record):
 
 
 Record: TypeAlias = (
-    Opened
-    | Delivered
-    | NoteAdded
-    | NewsAdded
-    | TaskBegun
-    | Replied
-    | CallStarted
-    | CallAnswered
-    | ResultsCleared
-    | Summarised
-    | SummaryFailed
-    | TurnEnded
-    | NoticeSent
-    | Unknown
-)
-KINDS: Final[tuple[type[Record], ...]] = (
-    Opened, Delivered, NoteAdded, NewsAdded, TaskBegun, Replied, CallStarted, CallAnswered,
-    ResultsCleared, Summarised, SummaryFailed, TurnEnded, NoticeSent,
+    Opened | Delivered | NoteAdded | NewsAdded | TaskBegun | Replied | CallStarted | CallAnswered
+    | ResultsCleared | Summarised | SummaryFailed | TurnEnded | NoticeSent | Unknown
 )  # fmt: skip
+KINDS: Final[tuple[type[Record], ...]] = tuple(kind for kind in get_args(Record) if kind.kind)
 
 
 def mail_in(record: Record | None) -> tuple[Message, ...]:

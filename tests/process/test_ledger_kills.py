@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING
 
+from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import Terms
 from tests.children import child
 from tests.waiting import wait_until
 
@@ -29,7 +29,7 @@ from decimal import Decimal
 from pathlib import Path
 from teamd.process_id import Identity
 from teamd.messages import new_id
-from teamd.budget.records import Account, Reservation
+from teamd.budget.accounts import Account, Reservation
 from teamd.budget.ledger import Ledger
 
 ledger = Ledger(Path(sys.argv[1]), longest_bytes=20_000)
@@ -96,7 +96,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 from teamd.process_id import Identity
-from teamd.budget.records import Reservation
+from teamd.budget.accounts import Reservation
 from teamd.budget.ledger import Ledger
 
 kept = Reservation(
@@ -132,7 +132,7 @@ from decimal import Decimal
 from pathlib import Path
 from teamd.process_id import Identity
 from teamd.messages import new_id
-from teamd.budget.records import Reservation
+from teamd.budget.accounts import Reservation
 from teamd.budget.ledger import Ledger
 
 ledger, me = Ledger(Path(sys.argv[1])), Identity.own()

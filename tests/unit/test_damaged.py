@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd import damaged
+from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import Terms
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.messages import TEAMD, Message

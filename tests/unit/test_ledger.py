@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.budget.accounts import Account, Reservation, Terms
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import Account, Reservation, Terms
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:

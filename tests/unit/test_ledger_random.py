@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from teamd.budget.accounts import Account, Reservation, Terms
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import Account, Reservation, Terms
 from teamd.process_id import Identity
 
 NAMES = ("alice", "bob")

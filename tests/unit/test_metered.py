@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.agent.metered import UNSEEN_TOKENS, Metered
+from teamd.budget.accounts import NOTHING, Reservation, Terms
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import NOTHING, Reservation, Terms
 from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, UnusableError
 from teamd.process_id import Identity
 from teamd.tokens import Usage

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from teamd.agent.conversation.prompts import render_inbox, system_prompt
 from teamd.messages import Message
-from teamd.transcript.decoding import decode
+from teamd.transcript.file import decode
 from teamd.transcript.records import Delivered, mail_in
 
 SHOWN = ("summary", "request_id", "approve", "reason")

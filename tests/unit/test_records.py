@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from teamd.agent.conversation.conversation import Conversation
 from teamd.messages import Message
 from teamd.tokens import Usage
-from teamd.transcript.decoding import decode, parse
-from teamd.transcript.file import Transcript
+from teamd.transcript.file import Transcript, decode, parse
 from teamd.transcript.records import (
     KINDS,
     CallAnswered,

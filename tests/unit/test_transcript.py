@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from teamd.errors import StoreError
-from teamd.transcript.decoding import decode, parse
-from teamd.transcript.file import Transcript
+from teamd.transcript.file import Transcript, decode, parse
 from teamd.transcript.records import NoteAdded, TaskBegun, TurnEnded
 from tests.children import said
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamctl.wait import explain_wait
+from teamd.budget.accounts import Reservation, Terms
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import Reservation, Terms
 from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
 from teamd.states import Status

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from teamd.agent.conversation.state import ConversationState
 from teamd.transcript import records
-from teamd.transcript.decoding import decode
+from teamd.transcript.file import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

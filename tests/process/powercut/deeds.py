@@ -12,8 +12,8 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
+from teamd.budget.accounts import Reservation, Terms
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import Reservation, Terms
 from teamd.damaged import repair
 from teamd.files import find_team, pidfile
 from teamd.journal import Journal

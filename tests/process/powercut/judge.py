@@ -21,7 +21,7 @@ from teamd.messages import LEAD, TEAMD, USER
 from teamd.states import Status
 from teamd.team.repair import repair_roster
 from teamd.team.roster import Roster
-from teamd.transcript.decoding import parse
+from teamd.transcript.file import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
