@@ -3,8 +3,8 @@
 A power cut leaves no file damaged on which a promise rests. It may leave some on which none does,
 such as the supervisor's own mail, and disks and people do the rest. Where a damaged file holds
 what is promised, that is saved: mail is delivered again, and usage is counted again from the
-conversations. Damaged tasks stay where they are: what is blocked by one stays blocked until a
-person has looked.
+conversations, from which the roster is made anew. Damaged tasks stay where they are: what is
+blocked by one stays blocked until a person has looked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import re
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -25,20 +24,24 @@ from teamd.board.files import read_all
 from teamd.budget.accounts import NOTHING, Account
 from teamd.budget.ledger import Ledger
 from teamd.control import ControlReply
-from teamd.errors import StoreError
+from teamd.errors import BadName, DamagedRoster, StoreError
 from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
 from teamd.mail.spool import Spool
-from teamd.messages import TEAMD, Message
+from teamd.messages import TEAMD, Message, check_name
+from teamd.states import Status
+from teamd.team.roster import COLOURS, Member, Roster, Team
 from teamd.transcript.file import Transcript
-from teamd.transcript.records import Replied, Summarised, SummaryFailed
+from teamd.transcript.records import Opened, Replied, Summarised, SummaryFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from decimal import Decimal
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
+    from teamd.journal import Journal
     from teamd.tokens import Usage
 
     # The cost in USD of a reply of that model with that usage; `None` where it is not known.
@@ -46,12 +49,16 @@ if TYPE_CHECKING:
 
 _TAKEN: Final = ".taken.jsonl"
 _HEADER: Final = re.compile(rb'{"batch": "([^"\\]*)"')  # its beginning: the rest may be lost
-_OF_CONTROL: Final = "no one is waiting for the requests in it any more"
-_OF_MAIL: Final = "the mail in it is delivered again"
-_OF_REQUEST: Final = "whoever asked has to ask again"
-_OF_REPLY: Final = "no one is waiting for this reply any more"
-_OF_LEDGER: Final = "usage was counted again from the conversations"
 _LONGEST_RECORD: Final = 1 << 16
+_ANEW: Final = "it was made anew from the conversations"
+_UNKNOWN: Final = (
+    "Who was shut down is there again, idle, and who had a model of its own has the team's: "
+    "`teamctl team` shows all"
+)
+# How system prompts of earlier versions tell what their records do not.
+_PLAN: Final = "\nPlan: you work by plan."
+_ELSEWHERE: Final = re.compile(r"You were put into this team by '([^'\s]+@[^'\s]+)', who leads")
+_IDENTITY: Final = re.compile(r"You are '[^']+', role: (.*)\.$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +78,24 @@ class Damage:
 
 
 def find_damage(paths: TeamPaths) -> Iterator[Damage]:
-    """Yield the damaged files of a team, but for its roster, which has a repair of its own.
+    """Yield the damaged files of a team, but for its roster, see `repair_roster`.
 
     Raises:
         StoreError: the team directory cannot be read.
     """
     for path in _listed(paths.inboxes, f"*{_TAKEN}"):
         if directories.is_directory(path) or _is_damaged(Spool(path, _owner(path)).position):
-            yield Damage(path, _OF_CONTROL if _owner(path) == TEAMD else _OF_MAIL)
-    for path in _listed(paths.requests, "*.json"):
-        content = _content(path)
-        if content is not None and Approval.decode(content) is None:
-            yield Damage(path, _OF_REQUEST)
-    for path in _listed(paths.replies, "*.json"):
-        content = _content(path)
-        if content is not None and _is_damaged(partial(ControlReply.decode, content)):
-            yield Damage(path, _OF_REPLY)
+            of_control = "no one is waiting for the requests in it any more"
+            of_mail = "the mail in it is delivered again"
+            yield Damage(path, of_control if _owner(path) == TEAMD else of_mail)
+    for path, content in _contents(paths.requests):
+        if Approval.decode(content) is None:
+            yield Damage(path, "whoever asked has to ask again")
+    for path, content in _contents(paths.replies):
+        if _is_damaged(partial(ControlReply.decode, content)):
+            yield Damage(path, "no one is waiting for this reply any more")
     if _is_damaged_ledger(paths):
-        yield Damage(paths.ledger, _OF_LEDGER)
+        yield Damage(paths.ledger, "usage was counted again from the conversations")
 
 
 def repair(paths: TeamPaths, cost: Cost) -> Iterator[tuple[Damage, Path | None]]:
@@ -109,6 +116,53 @@ def repair(paths: TeamPaths, cost: Cost) -> Iterator[tuple[Damage, Path | None]]
                 _deliver_again(paths, damage.path)
             kept = files.put_aside(damage.path)
         yield damage, kept
+
+
+def repair_roster(paths: TeamPaths, journal: Journal) -> str | None:
+    """Make a damaged or lost roster anew; return a line about it for whoever leads.
+
+    Raises:
+        StoreError: it cannot be read, or was made by a newer version.
+    """
+    roster = Roster(paths)
+    try:
+        roster.read()
+    except DamagedRoster as error:
+        kept = roster.replace_damaged(rebuild_team(paths))
+        journal.warn("roster rebuilt", reason=str(error), kept=str(kept))
+        what = f"was damaged ({error.why})"
+        return f"{error.path} {what}: {_ANEW}, and what stood there is kept in {kept}. {_UNKNOWN}"
+    if files.exists(paths.config) or not (team := rebuild_team(paths)).members:
+        return None
+    roster.update(lambda _: team)
+    journal.warn("roster rebuilt", reason="it was gone")
+    return f"{paths.config} was gone: {_ANEW}. {_UNKNOWN}"
+
+
+def rebuild_team(paths: TeamPaths) -> Team:
+    """Return the team whose conversations stand in the team directory; all of them idle."""
+    team = Team()
+    for path in _listed(paths.transcripts, "*.jsonl"):
+        opened = _last_opened(Transcript(path))
+        role = opened.role or _first(_IDENTITY, opened.system)
+        try:
+            name = check_name(path.stem)
+        except BadName:
+            continue  # user.jsonl, or no conversation at all
+        if role is None:
+            continue
+        told = opened.plan is not None  # then all of it stands in the record
+        member = Member(
+            name=name,
+            agent_id=f"{name}@{team.name}",
+            role=role,
+            plan=bool(opened.plan) if told else _PLAN in opened.system,
+            status=Status.IDLE,
+            color=COLOURS[len(team.members) % len(COLOURS)],
+            spawned_by=opened.spawned_by if told else _first(_ELSEWHERE, opened.system),
+        )
+        team = team.with_member(member)
+    return team
 
 
 def find_kept(paths: TeamPaths) -> list[Path]:
@@ -180,20 +234,8 @@ def _account(transcript: Path, cost: Cost) -> Account:
     total = NOTHING
     for record in Transcript(transcript).records():
         if isinstance(record, Replied | Summarised | SummaryFailed) and record.usage is not None:
-            total += _of_one_call(record.usage, cost(record.model, record.usage))
+            total += Account.of_call(record.usage, cost(record.model, record.usage))
     return total
-
-
-def _of_one_call(usage: Usage, usd: Decimal | None) -> Account:
-    return Account(
-        input_tokens=usage.total_input_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        output_tokens=usage.output_tokens,
-        calls=1,
-        unpriced_calls=int(usd is None),
-        usd=usd or Decimal(0),
-    )
 
 
 def _is_damaged_ledger(paths: TeamPaths) -> bool:
@@ -223,12 +265,25 @@ def _listed(folder: Path, pattern: str) -> list[Path]:
         return sorted(folder.glob(pattern))
 
 
-def _content(path: Path) -> bytes | None:
-    """What stands in a file; `None` where it was removed meanwhile, or cannot be read."""
-    with suppress(StoreError):
-        return files.read(path)
-    return None
+def _contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """The files of a folder and what stands in them; one that cannot be read is passed over."""
+    for path in _listed(folder, "*.json"):
+        content = None
+        with suppress(StoreError):
+            content = files.read(path)
+        if content is not None:  # removed meanwhile
+            yield path, content
 
 
 def _owner(taken: Path) -> str:
     return taken.name.removesuffix(_TAKEN)
+
+
+def _last_opened(transcript: Transcript) -> Opened:
+    opened = [record for record in transcript.records() if isinstance(record, Opened)]
+    return opened[-1] if opened else Opened()
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str | None:
+    found = pattern.search(text)
+    return None if found is None else found[1]

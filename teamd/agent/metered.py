@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.token_counts import REMEMBERED, CountedRequest, frame_of, size_of
@@ -125,12 +124,4 @@ def _account(usage: Usage, price: Price | None) -> Account | None:
     """Return what a reply has taken; `None` where the server does not tell."""
     if not usage.total_tokens:
         return None
-    return Account(
-        calls=1,
-        input_tokens=usage.total_input_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        output_tokens=usage.output_tokens,
-        unpriced_calls=int(price is None),
-        usd=Decimal(0) if price is None else price.cost(usage),
-    )
+    return Account.of_call(usage, None if price is None else price.cost(usage))

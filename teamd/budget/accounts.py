@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from teamd.settings import Settings
+    from teamd.tokens import Usage
 
 _CENT: Final = Decimal("0.01")
 _FINE: Final = Decimal("0.000001")
@@ -37,6 +38,19 @@ class Account:
     assumed_calls: int = 0
     unpriced_calls: int = 0
     usd: Decimal = Decimal(0)
+
+    @classmethod
+    def of_call(cls, usage: Usage, usd: Decimal | None) -> Account:
+        """What one call has taken; its cost is `None` where no price is known."""
+        return cls(
+            calls=1,
+            input_tokens=usage.total_input_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            output_tokens=usage.output_tokens,
+            unpriced_calls=int(usd is None),
+            usd=usd or Decimal(0),
+        )
 
     @property
     def tokens(self) -> int:

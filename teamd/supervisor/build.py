@@ -25,7 +25,6 @@ from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.supervisor import Supervisor
 from teamd.team import teams
-from teamd.team.repair import repair_roster
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -127,7 +126,7 @@ def _repair(settings: LiveSettings, journal: Journal) -> str:
 def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> RosterWriter:
     """Open the roster, and end the processes that a dead supervisor left to its members."""
     paths = settings.paths
-    trouble = repair_roster(paths, journal)
+    trouble = damaged.repair_roster(paths, journal)
     roster = RosterWriter(post, journal, team_name=paths.own_name or settings.now.team.name)
     if trouble is not None:
         roster.tell_lead(trouble)

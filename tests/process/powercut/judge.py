@@ -11,7 +11,7 @@ from teamd.approvals.approval import Verdict
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.budget.ledger import Ledger
-from teamd.damaged import repair
+from teamd.damaged import repair, repair_roster
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
@@ -19,7 +19,6 @@ from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, TEAMD, USER
 from teamd.states import Status
-from teamd.team.repair import repair_roster
 from teamd.team.roster import Roster
 from teamd.transcript.file import parse
 
