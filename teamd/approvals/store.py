@@ -119,8 +119,7 @@ class Approvals:
         """
 
         def settled(approval: Approval) -> Approval:
-            unanswered = approval.status is Verdict.EXPIRED
-            reason = how if unanswered else approval.reason
+            reason = how if approval.status is Verdict.EXPIRED else approval.reason
             return replace(approval, settled=True, reason=reason)
 
         self._tell_if_owed(self._change(approval_id, settled))

@@ -95,16 +95,16 @@ class Tasks:
 
         Completed ones count, too: whoever reopens one must not end in a circle.
         """
-        came_from: dict[str, str] = {}
+        ways = {start: [start]}
         waiting = [start]
         while waiting:
             here = waiting.pop()
             task = self.by_id.get(here)
             for other in task.blocked_by if task else ():
                 if other == start:
-                    return _way(came_from, start, here)
-                if other not in came_from:
-                    came_from[other] = here
+                    return [*ways[here], start]
+                if other not in ways:
+                    ways[other] = [*ways[here], other]
                     waiting.append(other)
         return []
 
@@ -199,10 +199,3 @@ class BoardFiles:
         with suppress(OSError):  # a full disk: its file tells the id as well
             os.ftruncate(fd, 0)  # in place: the lock is on this very file
             os.pwrite(fd, f"{task_id}\n".encode(), 0)
-
-
-def _way(came_from: Mapping[str, str], start: str, end: str) -> list[str]:
-    way = [end]
-    while way[-1] != start:
-        way.append(came_from[way[-1]])
-    return [*reversed(way), start]

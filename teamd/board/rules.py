@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from teamd.team.roster import Team
 
 LONGEST_SUBJECT: Final = 200
+_NOTES_KEPT: Final = 20
 _GONE: Final = {Status.SHUTDOWN: "is shut down", Status.FAILED: "has failed"}
 _LEADING: Final = frozenset({LEAD, USER, TEAMD})
 _BEGUN: Final = (TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED)
@@ -71,8 +72,8 @@ def changed(task: Task, change: Change, *, who: str, tasks: Tasks) -> Task:
 
 def released(task: Task, why: str) -> Task:
     """An open task without the owner that has gone."""
-    note = f"released: {why}"
-    return replace(task, status=TaskStatus.PENDING, owner="").with_note(note)
+    notes = (*task.notes, f"released: {why}")[-_NOTES_KEPT:]  # the oldest give way
+    return replace(task, status=TaskStatus.PENDING, owner="", notes=notes)
 
 
 def free_for(task: Task, *, name: str, role: str, tasks: Tasks) -> bool:
@@ -146,7 +147,7 @@ def gone_from(team: Team) -> Callable[[str], str | None]:
     """Says of an owner why it is not at work any more, or `None` where it is."""
 
     def why(owner: str) -> str | None:
-        if owner.lower() in (LEAD, USER, TEAMD):
+        if owner.lower() in _LEADING:
             return None
         member = team.find(owner)
         if member is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
@@ -14,8 +14,6 @@ from teamd.messages import Message, is_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-_NOTES_KEPT: Final = 20
 
 
 class TaskStatus(StrEnum):
@@ -67,10 +65,6 @@ class Task:
     def is_of(self, name: str) -> bool:
         """Whether that is its owner; names are compared without case."""
         return bool(self.owner) and self.owner.lower() == name.lower()
-
-    def with_note(self, text: str) -> Task:
-        """The task with one note more; the oldest give way."""
-        return replace(self, notes=(*self.notes, text)[-_NOTES_KEPT:])
 
     def to_json(self) -> dict[str, Any]:
         """The task as people and models see it."""

@@ -143,14 +143,8 @@ class Terms:
     @classmethod
     def of(cls, settings: Settings) -> Terms:
         """What the settings say of limits and prices."""
-        limits = settings.limits
-        return cls(
-            teammate_tokens=limits.teammate_tokens,
-            teammate_usd=Decimal(str(limits.teammate_usd)),
-            team_tokens=limits.team_tokens,
-            team_usd=Decimal(str(limits.team_usd)),
-            prices={model: asdict(price) for model, price in settings.prices.items()},
-        )
+        prices = {model: asdict(price) for model, price in settings.prices.items()}
+        return cls.decode({**asdict(settings.limits), "prices": prices})
 
     @property
     def of_money(self) -> str | None:
@@ -161,7 +155,7 @@ class Terms:
     @property
     def limited(self) -> bool:
         """Whether there is any limit."""
-        return bool(self.teammate_tokens or self.teammate_usd or self.team_tokens or self.team_usd)
+        return bool(self.teammate_tokens or self.team_tokens or self.of_money)
 
     def encode(self) -> dict[str, Any]:
         """The terms as they stand in the ledger."""
@@ -177,9 +171,9 @@ class Terms:
         """Read terms."""
         return cls(
             teammate_tokens=int(record["teammate_tokens"]),
-            teammate_usd=Decimal(record["teammate_usd"]),
+            teammate_usd=Decimal(str(record["teammate_usd"])),
             team_tokens=int(record["team_tokens"]),
-            team_usd=Decimal(record["team_usd"]),
+            team_usd=Decimal(str(record["team_usd"])),
             prices=dict(record["prices"]),
         )
 
@@ -250,11 +244,11 @@ class Accounts:
         if not most or needed + sum(_amount(kept, unit) for kept in held) <= most:
             return None
         spender = wanted.teammate if mine else "the team"
-        show = _usd if unit == "usd" else _count
         return Refusal(
             key=key,
-            why=f"{key} is reached: {spender} has used {show(_amount(used, unit))} of "
-            f"{show(most)}, and the next call may take {show(_amount(wanted, unit))}",
+            why=f"{key} is reached: {spender} has used {_words(_amount(used, unit), unit)} of "
+            f"{_words(most, unit)}, and the next call may take "
+            f"{_words(_amount(wanted, unit), unit)}",
             remedy=f"raise {key} to at least {_figure(needed, unit)}",
             passing=needed <= most,
         )
@@ -274,12 +268,8 @@ def _unpriced(wanted: Reservation, key: str) -> Refusal:
     )
 
 
-def _usd(amount: Decimal) -> str:
-    return f"${_rounded(amount):f}"
-
-
-def _count(amount: Decimal) -> str:
-    return f"{int(amount):,} tokens"
+def _words(amount: Decimal, unit: str) -> str:
+    return f"${_rounded(amount):f}" if unit == "usd" else f"{int(amount):,} tokens"
 
 
 def _figure(amount: Decimal, unit: str) -> str:

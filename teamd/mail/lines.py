@@ -1,4 +1,7 @@
-"""The lines of an inbox: messages, markers of what was taken, and what is neither."""
+"""The lines of an inbox: messages, markers of what was taken, and what is neither: torn, say.
+
+That is kept as it came, in a file of rejected lines.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage
-from teamd.files import files
+from teamd.files import directories, files, locks
+from teamd.files.os_errors import translate_os_errors
 from teamd.messages import MAX_MESSAGE_BYTES, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
@@ -92,3 +96,27 @@ def sort(
         return Message.decode(line, to=to, nameless=nameless, undated=undated)
     except NotAMessage as error:
         return str(error)
+
+
+def reject(refused: Iterable[bytes], rejected: Path, *, at: int, durable: bool) -> int:
+    """Have these lines stand in the file of rejected ones from an offset on, and none behind.
+
+    A reader that was killed may have put them there already: whoever comes after it begins
+    at the same offset, and they are there once.
+
+    Returns:
+        Where the next one goes.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
+    content = b"".join(line.rstrip(b"\n") + b"\n" for line in refused)
+    with locks.locked(rejected) as fd, translate_os_errors(rejected):
+        if durable and not os.fstat(fd).st_size:
+            directories.sync_directory(rejected.parent)
+        if os.fstat(fd).st_size > at:
+            os.ftruncate(fd, at)
+        files.write_at_end(fd, content)
+        if durable:
+            files.sync(fd)
+        return os.fstat(fd).st_size

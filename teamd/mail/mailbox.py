@@ -1,6 +1,6 @@
 """A member's mail: put by anybody, taken by its owner in two steps, so that no kill loses any.
 
-*take* moves what is in the inbox to a file of the reader's own, see `intake`; *done* moves on in
+*take* moves what is in the inbox to a file of the reader's own, see `spool`; *done* moves on in
 that file once a delivery stands where it belongs. A reader that died in between takes the same
 mail again, with the same ids. Lines that are no message are rejected on the way.
 """
@@ -14,15 +14,15 @@ from teamd.errors import NotAMessage, Unsynced
 from teamd.files import directories, files, locks
 from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
-from teamd.mail.intake import Intake
-from teamd.mail.spool import NO_LIMIT, Spool
+from teamd.mail.spool import NO_LIMIT, Intake, Spool
 from teamd.messages import MAX_MESSAGE_BYTES, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.files.paths import TeamPaths
-    from teamd.mail.spool import BatchLimit, Position
+    from teamd.mail.poison import Position
+    from teamd.mail.spool import BatchLimit
 
 _BLAME_SECONDS: Final = 0.5
 
@@ -190,7 +190,8 @@ class Mailbox:
         """What is delivered next; empty where there was nothing but lines that are no message."""
         again = self._in_hand == (position.batch, position.at)
         if limit.wary and not again:
-            position = self._spool.note_reader(position, limit)
+            position = position.handed_over(lambda: self._spool.find(position, limit).end)
+            self._spool.move(position)
         if position.alone:
             limit = replace(limit, messages=1)
         found = self._spool.find(position, limit)
@@ -201,7 +202,8 @@ class Mailbox:
             found = replace(found, messages=())
         rejected = position.rejected
         if refused:
-            rejected = self._intake.reject((line for line, _ in refused), at=rejected)
+            bad = (line for line, _ in refused)
+            rejected = lines.reject(bad, self._rejected, at=rejected, durable=self.durable)
             if self.tell is not None and not again:
                 for _, why in refused:
                     self.tell(why)

@@ -1,94 +1,50 @@
-"""What a reader took from its inbox and has not put in its place yet: a queue with a position.
+"""The spool: what a reader took from its inbox and has not put in its place yet, and the way there.
 
-The file's first line is a header of fixed width, see `Position`; the lines of the inbox follow as
-they came. The header is changed in place once a delivery stands where it belongs. A message that
-came without id has one that follows from its batch and its place, the same at every reading.
+The taken file's first line is a header of fixed width, see `Position`; the lines of the inbox
+follow as they came. The header is changed in place once a delivery stands where it belongs. A
+message that came without id has one that follows from its batch and its place, the same at every
+reading.
 
-The position also tells which message may have ended its readers, and when that is certain. Readers
-end for many reasons: most of them are outside, and no message's fault. So what two of them ended
-with in hand, in whatever way, is only delivered singly from then on. Whoever reaps a process knows
-whether it crashed by itself, and says so (`Mailbox.blame`): two such crashes with one and the same
-message alone in hand convict it.
+What is done with new mail, so that no kill and no power cut loses any, in an order in which every
+interruption can be told from every other:
+
+1. append a marker that names the batch to the inbox;
+2. write the batch, named, to the taken file (aside, then renamed), see `taken`;
+3. truncate the inbox in place.
+
+A taken file whose marker still stands in the inbox was not truncated: all up to the marker is in
+the file already, and the next batch begins behind it. A marker without its file was never taken:
+it is passed over.
+
+Each step is on the disk before the next one begins, or a power cut could undo one and not the
+next: without the marker the inbox would be taken again, without the file's name its content would
+be lost, without the truncation, the file could be removed first and the marker would stand without
+its file. So there are four syncs, and none of them can be spared.
+
+Lines are copied as they stand: the lock is held for a moment only, however much there is.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError
-from teamd.files import files
+from teamd.files import directories, files
 from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
-from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of
+from teamd.mail.poison import Position, first_position
+from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-_WIDTHS: Final = {"at": 15, "tries": 3, "singly": 15, "holder": 10, "crashes": 3, "rejected": 15}
-_HEADER: Final = re.compile(
-    (
-        r'{"batch": "([^"\\]*)"'
-        + "".join(rf', "{key}": "(\d{{{width}}})"' for key, width in _WIDTHS.items())
-        + "}\n"
-    ).encode()
-)
 _LONGEST_HEADER: Final = 1 << 12
 _MOST_REFUSED: Final = 1000  # lines that are no message, in one reading
 _MOST_REFUSED_BYTES: Final = 1 << 22
-_SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
-_CONVICTED_AFTER: Final = 2  # readers that crashed by themselves with this one message in hand
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """Where a batch's next delivery begins, and what is known of it.
-
-    Attributes:
-        at: an offset into the file.
-        tries: how many readers have ended with this delivery in hand.
-        singly: messages up to this offset are delivered one at a time.
-        holder: the process that has, or had, the delivery in hand; 0 for none so far.
-        crashes: how many processes crashed by themselves with one such message in hand.
-        rejected: how long the file of rejected lines was before this delivery.
-    """
-
-    batch: str
-    at: int
-    tries: int = 0
-    singly: int = 0
-    holder: int = 0
-    crashes: int = 0
-    rejected: int = 0
-
-    @property
-    def alone(self) -> bool:
-        """Whether the next message is delivered without others."""
-        return self.at < self.singly
-
-    @property
-    def verdict(self) -> str | None:
-        """Why the next message is rejected, if it is."""
-        if not self.alone or self.crashes < _CONVICTED_AFTER:
-            return None
-        return f"{self.crashes} processes crashed with this message in hand"
-
-    def header(self) -> bytes:
-        """The file's first line."""
-        figures = (
-            f', "{key}": "{min(getattr(self, key), 10**width - 1):0{width}}"'
-            for key, width in _WIDTHS.items()
-        )
-        return f'{{"batch": "{self.batch}"{"".join(figures)}}}\n'.encode()
-
-
-def first_position(batch: str, *, rejected: int = 0) -> Position:
-    """The position of a batch of which nothing has been delivered."""
-    return Position(batch=batch, at=len(Position(batch=batch, at=0).header()), rejected=rejected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +93,13 @@ class Spool:
     def position(self) -> Position | None:
         """Where to go on, `None` where there is no such file."""
         with files.opened(self.path) as fd:
-            return None if fd is None else self._header(fd)
+            if fd is None:
+                return None
+            line, _, _ = os.pread(fd, _LONGEST_HEADER, 0).partition(b"\n")
+            found = Position.decode(line + b"\n")
+        if found is None:
+            raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
+        return found
 
     def size(self) -> int:
         """Behind the last line."""
@@ -191,18 +153,6 @@ class Spool:
             finally:
                 os.close(fd)
 
-    def note_reader(self, position: Position, limit: BatchLimit) -> Position:
-        """Count the readers that ended with this delivery in hand; note who has it now."""
-        if position.holder:
-            position = replace(position, tries=position.tries + 1)
-        if position.tries >= _SINGLY_AFTER and not position.alone:
-            whole = self.find(position, limit)
-            # From now on a crash tells which message it was: those before do not.
-            position = replace(position, singly=whole.end, crashes=0)
-        position = replace(position, holder=os.getpid())
-        self.move(position)
-        return position
-
     def _lines(self, position: Position) -> Iterator[tuple[int, bytes]]:
         with files.opened(self.path) as fd:
             if fd is not None:
@@ -226,10 +176,82 @@ class Spool:
             undated=moment_of(position.batch),
         )
 
-    def _header(self, fd: int) -> Position:
-        line, _, _ = os.pread(fd, _LONGEST_HEADER, 0).partition(b"\n")
-        found = _HEADER.fullmatch(line + b"\n")
-        if found is None:
-            raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
-        figures = dict(zip(_WIDTHS, map(int, found.groups()[1:]), strict=True))
-        return Position(batch=found[1].decode(), **figures)
+
+@dataclass(slots=True)
+class Intake:
+    """One owner's way in; all of it happens under the lock of the inbox, whose descriptor is `fd`.
+
+    Attributes:
+        rejected: the file of lines that were no message.
+        durable: whether each step waits for the disk itself.
+    """
+
+    inbox: Path
+    spool: Spool
+    rejected: Path
+    durable: bool
+    _truncated: str = ""  # a batch whose marker is gone, for ever
+    _named: str = ""  # a batch that another reader has named, and whose name is safe now
+
+    def current(self, fd: int) -> Position | None:
+        """Where the next delivery begins; new mail is set aside once what was taken is done."""
+        before = self.spool.position()
+        if before is None:
+            return self._set_aside(fd, 0)
+        fresh = self._behind_marker(fd, before.batch)
+        if fresh is not None and before.batch != self._named:
+            # Its reader was killed before step 3, maybe before the file's name was on the disk.
+            if self.durable:
+                directories.sync_directory(self.inbox.parent)
+            self._named = before.batch
+        if fresh is not None and fresh == os.fstat(fd).st_size:
+            self._truncate(fd)
+            fresh = None
+        if before.at < self.spool.size():
+            return before
+        position = self._set_aside(fd, fresh or 0)
+        if position is None:
+            files.remove(self.spool.path)
+        return position
+
+    def advance(self, fd: int, position: Position, end: int, rejected: int) -> None:
+        """Move on in the taken file, and remove it when it is done with."""
+        if end < self.spool.size() or self._behind_marker(fd, position.batch) is not None:
+            self.spool.move(
+                Position(batch=position.batch, at=end, singly=position.singly, rejected=rejected)
+            )
+        else:
+            files.remove(self.spool.path)
+
+    def _behind_marker(self, fd: int, batch: str) -> int | None:
+        """Where the mail begins that came after a batch; `None` once that was truncated away."""
+        if batch == self._truncated:
+            return None
+        fresh = lines.behind_marker(fd, batch)
+        if fresh is None:
+            if self.durable:
+                files.sync(fd)  # whoever truncated may have been killed before it did
+            self._truncated = batch
+        return fresh
+
+    def _set_aside(self, fd: int, start: int) -> Position | None:
+        """Put the lines from `start` on into the taken file; nothing in that is needed any more."""
+        if all(map(lines.is_nothing, lines.read(fd, start))):
+            if os.fstat(fd).st_size:  # blank ones, dead markers: nobody is to wake for them again
+                self._truncate(fd)
+            return None
+        position = first_position(new_id(), rejected=files.size(self.rejected))
+        end = os.fstat(fd).st_size
+        files.write_at_end(fd, lines.marker(position.batch))
+        if self.durable:
+            files.sync(fd)
+        parts = chain([position.header()], lines.read_raw(fd, start, end))
+        files.replace_by_parts(self.spool.path, parts, durable=self.durable)
+        self._truncate(fd)
+        self._truncated = position.batch
+        return position
+
+    def _truncate(self, fd: int) -> None:
+        os.ftruncate(fd, 0)
+        if self.durable:
+            files.sync(fd)

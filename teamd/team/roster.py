@@ -21,21 +21,13 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 FORMAT: Final = 1
-_KINDS: Final = {
-    "name": str,
-    "agent_id": str,
-    "role": str,
-    "model": str | None,
-    "color": str,
-    "reason": str | None,
+_KINDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("name", "agent_id", "role", "color"), str),
+    **dict.fromkeys(("model", "reason", "spawned_by"), str | None),
+    **dict.fromkeys(("turns", "input_tokens", "output_tokens"), int),
+    **dict.fromkeys(("started", "since"), int | float | None),
     "pid": int | None,
-    "started": int | float | None,
-    "since": int | float | None,
     "plan": bool,
-    "spawned_by": str | None,
-    "turns": int,
-    "input_tokens": int,
-    "output_tokens": int,
 }
 _NO_MEMBERS: Final = frozenset({ALL, TEAMD, USER})
 COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "red")

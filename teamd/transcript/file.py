@@ -131,11 +131,7 @@ def _names(value: list[str] | None) -> frozenset[str] | None:
     return None if value is None else frozenset(value)
 
 
-def _moment(value: object) -> float:
-    return float(value) if is_moment(value) else 0.0
-
-
-def _moment_or_none(value: object) -> float | None:
+def _moment(value: object) -> float | None:
     return float(value) if is_moment(value) else None
 
 
@@ -144,6 +140,6 @@ _DECODERS: Final[dict[str, Any]] = {
     "usage": _usage,
     "tools": _names,
     "closes": tuple,
-    "time": _moment,
-    "taken": _moment_or_none,
+    "time": lambda value: _moment(value) or 0.0,
+    "taken": _moment,
 }

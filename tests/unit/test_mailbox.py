@@ -9,7 +9,7 @@ import pytest
 from teamd.errors import NotAMessage, StoreError
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
-from teamd.mail.spool import first_position
+from teamd.mail.poison import first_position
 from teamd.messages import Message
 
 if TYPE_CHECKING:

@@ -1,0 +1,98 @@
+"""A poison message, which crashes its reader again and again: it is found, and rejected.
+
+What is known of a batch's readers stands with its position, in the header of the taken file. They
+end for many reasons: most of them are outside, and no message's fault. So what two of them ended
+with in hand, in whatever way, is only delivered singly from then on. Whoever reaps a process knows
+whether it crashed by itself, and says so (`Mailbox.blame`): two such crashes with one and the same
+message alone in hand convict it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WIDTHS: Final = {"at": 15, "tries": 3, "singly": 15, "holder": 10, "crashes": 3, "rejected": 15}
+_HEADER: Final = re.compile(
+    (
+        r'{"batch": "([^"\\]*)"'
+        + "".join(rf', "{key}": "(\d{{{width}}})"' for key, width in _WIDTHS.items())
+        + "}\n"
+    ).encode()
+)
+_SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
+_CONVICTED_AFTER: Final = 2  # readers that crashed by themselves with this one message in hand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a batch's next delivery begins, and what is known of it.
+
+    Attributes:
+        at: an offset into the file.
+        tries: how many readers have ended with this delivery in hand.
+        singly: messages up to this offset are delivered one at a time.
+        holder: the process that has, or had, the delivery in hand; 0 for none so far.
+        crashes: how many processes crashed by themselves with one such message in hand.
+        rejected: how long the file of rejected lines was before this delivery.
+    """
+
+    batch: str
+    at: int
+    tries: int = 0
+    singly: int = 0
+    holder: int = 0
+    crashes: int = 0
+    rejected: int = 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether the next message is delivered without others."""
+        return self.at < self.singly
+
+    @property
+    def verdict(self) -> str | None:
+        """Why the next message is rejected, if it is."""
+        if not self.alone or self.crashes < _CONVICTED_AFTER:
+            return None
+        return f"{self.crashes} processes crashed with this message in hand"
+
+    def handed_over(self, whole: Callable[[], int]) -> Position:
+        """Count the readers that ended with this delivery in hand; note that this one has it now.
+
+        Args:
+            whole: returns where the delivery ends.
+        """
+        tries = self.tries + 1 if self.holder else self.tries
+        taken = replace(self, tries=tries, holder=os.getpid())
+        if tries < _SINGLY_AFTER or self.alone:
+            return taken
+        # From now on a crash tells which message it was: those before do not.
+        return replace(taken, singly=whole(), crashes=0)
+
+    def header(self) -> bytes:
+        """The file's first line."""
+        figures = (
+            f', "{key}": "{min(getattr(self, key), 10**width - 1):0{width}}"'
+            for key, width in _WIDTHS.items()
+        )
+        return f'{{"batch": "{self.batch}"{"".join(figures)}}}\n'.encode()
+
+    @classmethod
+    def decode(cls, header: bytes) -> Position | None:
+        """Read the file's first line; `None` where it is damaged."""
+        found = _HEADER.fullmatch(header)
+        if found is None:
+            return None
+        figures = dict(zip(_WIDTHS, map(int, found.groups()[1:]), strict=True))
+        return cls(batch=found[1].decode(), **figures)
+
+
+def first_position(batch: str, *, rejected: int = 0) -> Position:
+    """The position of a batch of which nothing has been delivered."""
+    return Position(batch=batch, at=len(Position(batch=batch, at=0).header()), rejected=rejected)
