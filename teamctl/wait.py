@@ -134,7 +134,7 @@ class Receipt:
                 f"no teamd runs for {self._paths.root}; the message is delivered "
                 "once `teamd start` has started it"
             )
-        return self._post.obstacle(self._message.to)
+        return self._post.receiver(self._message.to)[1]
 
 
 def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: float | None) -> str:

@@ -13,10 +13,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.board import rules
-from teamd.board.files import BoardFiles, Tasks, read_all
+from teamd.board.files import Tasks, next_id, note_id, read_all
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import NotAMessage, StoreError
-from teamd.files import locks
+from teamd.files import directories, files, locks
+from teamd.files.os_errors import translate_os_errors
 from teamd.messages import TEAMD, Message
 from teamd.team.roster import Roster
 
@@ -63,9 +64,6 @@ class Board:
     durable: bool = True
     patience_seconds: float = locks.TIMEOUT_SECONDS
 
-    def __post_init__(self) -> None:
-        self._files = BoardFiles(self.paths, self.durable, self.patience_seconds)
-
     def read(self) -> Tasks:
         """All tasks as they are, read without any lock."""
         return read_all(self.paths)
@@ -92,12 +90,12 @@ class Board:
         with self._writing() as (tasks, fd):
             made = (task for task in tasks.by_id.values() if key and task.key == key)
             if (again := next(made, None)) is not None:
-                self._files.make_durable(again)
+                self.make_durable(again)
                 return again
             links = rules.check_links("that is made", blocked_by, tasks)
             now = time.time()
             task = Task(
-                id=self._files.next_id(fd),
+                id=next_id(self.paths.tasks, fd),
                 subject=subject,
                 description=description,
                 owner=owner,
@@ -109,7 +107,7 @@ class Board:
                 key=key,
             )
             put = self._put(task, self._gifts(task, "", tasks))
-            self._files.note_id(fd, task.id)
+            note_id(fd, task.id)
             return put
 
     def claim(self, task_id: str, *, owner: str | None = None) -> Changed:
@@ -175,12 +173,17 @@ class Board:
         with self._writing() as (tasks, _):  # whoever writes tells first
             return not any(task.untold for task in tasks.by_id.values())
 
+    def make_durable(self, task: Task) -> None:
+        """Make a task that was found safe from a power cut, before anything is built on it."""
+        if self.durable:
+            files.make_durable(self.paths.task(task.id))
+
     def _change(self, task_id: str, rule: Callable[[Task, Tasks], Task]) -> Changed:
         with self._writing() as (before, _):
             old = before.get(task_id)
             new = rule(old, before)
             if new == old:  # by whom, is not known: maybe by one that was killed at it
-                self._files.make_durable(old)
+                self.make_durable(old)
                 return Changed(old)
             after = before.with_task(new)
             team = Roster(self.paths).read()
@@ -209,18 +212,26 @@ class Board:
     @contextmanager
     def _writing(self) -> Iterator[tuple[Tasks, int]]:
         """Be the one writer: with the tasks as they stay until the end of the block."""
-        with self._files.writing() as fd:
+        directories.make_safe_directory(self.paths.tasks)
+        lock = self.paths.tasks_lock
+        with (
+            locks.locked(lock, timeout_seconds=self.patience_seconds) as fd,
+            translate_os_errors(lock),
+        ):
             tasks = self.read()
             for task in tasks.by_id.values():
                 if task.untold:
-                    self._files.make_durable(task)
+                    self.make_durable(task)
                     tasks = tasks.with_task(self._tell(task))
             yield tasks, fd
 
     def _put(self, task: Task, news: Iterable[Message]) -> Task:
         told = replace(task, untold=(*task.untold, *news))
-        self._files.write(told)
+        self._write(told)
         return self._tell(told) if told.untold else told
+
+    def _write(self, task: Task) -> None:
+        files.replace(self.paths.task(task.id), task.encode(), durable=self.durable)
 
     def _tell(self, task: Task) -> Task:
         """Put what is untold into the inboxes, then forget it.
@@ -232,7 +243,7 @@ class Board:
             for message in task.untold:
                 with suppress(NotAMessage):  # over a limit that was lowered: never to be told
                     self.post.mailbox(message.to).put(message)
-            self._files.write(told)
+            self._write(told)
             return told
         return task
 

@@ -1,4 +1,4 @@
-"""The files of the board: read at any time, all of them, and written by one at a time.
+"""The files of the board: read at any time, all of them.
 
 A file is replaced as a whole, so that whoever reads sees each task as it was at one moment.
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd.board.task import Task
 from teamd.errors import StoreError, TeamError
-from teamd.files import directories, files, locks
+from teamd.files import files
 from teamd.files.os_errors import translate_os_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
@@ -34,7 +34,6 @@ class UnknownTask(TeamError):
         more = f"{ids[0]} to {ids[-1]}" if len(ids) > _MOST_NAMED else ", ".join(ids)
         there = f"there are: {more}" if ids else "the board is empty; task_create makes one"
         super().__init__(f"no task has the id {wanted!r}; {there}")
-        self.wanted = wanted
 
     def for_person(self) -> str:
         """The same, for one who has commands."""
@@ -153,49 +152,22 @@ def read_all(paths: TeamPaths) -> Tasks:
     return Tasks(tasks, damaged)
 
 
-@dataclass(frozen=True, slots=True)
-class BoardFiles:
-    """The folder of one team's tasks, for whoever writes.
+def next_id(folder: Path, fd: int) -> str:
+    """An id that no task has, nor had: also one whose file somebody removed.
 
-    Attributes:
-        durable: whether a change is on disk itself when a call returns.
-        patience_seconds: how long to wait for another writer.
+    Args:
+        folder: of the tasks.
+        fd: of the file that is locked, in which `note_id` has noted the last one.
     """
+    last = 0
+    with suppress(ValueError):  # empty at first; what was torn or edited counts for nothing
+        last = int(files.read_descriptor(fd).decode())
+    there = ids_in(folder)
+    return str(1 + max(last, int(there[-1]) if there else 0))
 
-    paths: TeamPaths
-    durable: bool
-    patience_seconds: float
 
-    @contextmanager
-    def writing(self) -> Iterator[int]:
-        """Be the one writer; yields what `next_id` and `note_id` take."""
-        directories.make_safe_directory(self.paths.tasks)
-        lock = self.paths.tasks_lock
-        with (
-            locks.locked(lock, timeout_seconds=self.patience_seconds) as fd,
-            translate_os_errors(lock),
-        ):
-            yield fd
-
-    def write(self, task: Task) -> None:
-        """Put a task's file in place, whole."""
-        files.replace(self.paths.task(task.id), task.encode(), durable=self.durable)
-
-    def make_durable(self, task: Task) -> None:
-        """Make a task that was found safe from a power cut, before anything is built on it."""
-        if self.durable:
-            files.make_durable(self.paths.task(task.id))
-
-    def next_id(self, fd: int) -> str:
-        """An id that no task has, nor had: also one whose file somebody removed."""
-        last = 0
-        with suppress(ValueError):  # empty at first; what was torn or edited counts for nothing
-            last = int(files.read_descriptor(fd).decode())
-        there = ids_in(self.paths.tasks)
-        return str(1 + max(last, int(there[-1]) if there else 0))
-
-    def note_id(self, fd: int, task_id: str) -> None:
-        """Remember the id of a task that stands, for when its file is removed."""
-        with suppress(OSError):  # a full disk: its file tells the id as well
-            os.ftruncate(fd, 0)  # in place: the lock is on this very file
-            os.pwrite(fd, f"{task_id}\n".encode(), 0)
+def note_id(fd: int, task_id: str) -> None:
+    """Remember the id of a task that stands, for when its file is removed."""
+    with suppress(OSError):  # a full disk: its file tells the id as well
+        os.ftruncate(fd, 0)  # in place: the lock is on this very file
+        os.pwrite(fd, f"{task_id}\n".encode(), 0)

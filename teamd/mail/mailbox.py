@@ -66,9 +66,9 @@ class Mailbox:
     durable: bool = True
     max_bytes: int = MAX_MESSAGE_BYTES
     patience_seconds: float = locks.TIMEOUT_SECONDS
-    granted: Callable[[], int] | None = None
-    tell: Callable[[str], None] | None = None
-    check: Callable[[], None] | None = None
+    granted: Callable[[], int] = lambda: 0
+    tell: Callable[[str], None] = lambda _: None
+    check: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._inbox = self.paths.inbox(self.owner)
@@ -113,8 +113,7 @@ class Mailbox:
 
     def take(self, limit: BatchLimit = NO_LIMIT) -> Batch:
         """Take mail; the same again until it is `done`, and what follows only after that."""
-        if self.check is not None:
-            self.check()
+        self.check()
         while True:  # each round gets on; the lock is free in between
             with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
                 position = self._intake.current(fd)
@@ -155,7 +154,7 @@ class Mailbox:
             if before is None:
                 return ()
             old = tuple(self._spool.messages(before))
-            self._intake.advance(fd, before, self._spool.size(), before.rejected)
+            self._intake.advance(fd, before, files.size(self._spool.path), before.rejected)
         return old
 
     def blame(self, process: int) -> bool:
@@ -204,7 +203,7 @@ class Mailbox:
         if refused:
             bad = (line for line, _ in refused)
             rejected = lines.reject(bad, self._rejected, at=rejected, durable=self.durable)
-            if self.tell is not None and not again:
+            if not again:
                 for _, why in refused:
                     self.tell(why)
         if not found.messages:

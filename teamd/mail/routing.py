@@ -141,14 +141,6 @@ class Post:
         person = self.person()
         return [self.mailbox(name) for name in dict.fromkeys((USER, person))]
 
-    def obstacle(self, name: str) -> str | None:
-        """Why mail would wait in the inbox of `name` right now, in a sentence.
-
-        Raises:
-            UnknownTeammate: nobody has that name.
-        """
-        return self.receiver(name)[1]
-
     def inbox(self, address: str) -> Mailbox:
         """The mailbox of a name that may have one.
 

@@ -88,7 +88,7 @@ class Spool:
     path: Path
     owner: str
     max_bytes: int = MAX_MESSAGE_BYTES
-    granted: Callable[[], int] | None = None
+    granted: Callable[[], int] = lambda: 0
 
     def position(self) -> Position | None:
         """Where to go on, `None` where there is no such file."""
@@ -100,11 +100,6 @@ class Spool:
         if found is None:
             raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
         return found
-
-    def size(self) -> int:
-        """Behind the last line."""
-        with files.opened(self.path) as fd:
-            return 0 if fd is None else os.fstat(fd).st_size
 
     def find(self, position: Position, limit: BatchLimit = NO_LIMIT) -> Found:
         """Read on from a position: one message at least, however long it is.
@@ -163,7 +158,7 @@ class Spool:
 
     def limit(self, line: bytes) -> int:
         """How long a line may be; who sent it was told that it is safe, by the settings of then."""
-        if len(line) > self.max_bytes and self.granted is not None:
+        if len(line) > self.max_bytes:
             self.max_bytes = max(self.max_bytes, self.granted())
         return self.max_bytes
 
@@ -207,7 +202,7 @@ class Intake:
         if fresh is not None and fresh == os.fstat(fd).st_size:
             self._truncate(fd)
             fresh = None
-        if before.at < self.spool.size():
+        if before.at < files.size(self.spool.path):
             return before
         position = self._set_aside(fd, fresh or 0)
         if position is None:
@@ -216,7 +211,7 @@ class Intake:
 
     def advance(self, fd: int, position: Position, end: int, rejected: int) -> None:
         """Move on in the taken file, and remove it when it is done with."""
-        if end < self.spool.size() or self._behind_marker(fd, position.batch) is not None:
+        if end < files.size(self.spool.path) or self._behind_marker(fd, position.batch) is not None:
             self.spool.move(
                 Position(batch=position.batch, at=end, singly=position.singly, rejected=rejected)
             )

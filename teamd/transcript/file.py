@@ -34,7 +34,7 @@ class Transcript:
     path: Path
     _: KW_ONLY
     durable: bool = True
-    check: Callable[[], None] | None = None
+    check: Callable[[], None] = lambda: None
 
     def append(self, *records: Record) -> None:
         """Add records, all or none; they are on disk when this returns.
@@ -43,8 +43,7 @@ class Transcript:
             StoreError: the file cannot be written; it is as it was.
         """
         lines = b"".join(record.encode() for record in records)
-        if self.check is not None:
-            self.check()
+        self.check()
         files.append_alone(self.path, lines, durable=self.durable)
 
     def make_durable(self) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.spool import BatchLimit, Spool
@@ -118,7 +119,7 @@ def test_a_culprit_is_rejected_once(tmp_path: Path) -> None:
         taken = Spool(paths.taken("bob"), "bob")
         position = taken.position()
         assert position is not None
-        taken.move(replace(position, singly=taken.size(), crashes=2, holder=1))
+        taken.move(replace(position, singly=files.size(taken.path), crashes=2, holder=1))
         through = survived(paths, "take", "take", left, "wary")
         box = Mailbox(paths, "bob")
         assert [message.content for message in box.take(BatchLimit(wary=True)).messages] == ["b"]
