@@ -126,9 +126,8 @@ class Approvals:
 
     def withdraw(self, asker: str, kind: Kind, *, but: str = "") -> None:
         """Expire all approvals of a kind that a member has asked for, except `but`."""
-        for approval in self.all():
-            asked = (approval.asker, approval.type) == (asker, kind)
-            if approval.is_open and asked and approval.id != but:
+        for approval in self.open_ones():
+            if (approval.asker, approval.type) == (asker, kind) and approval.id != but:
                 self.expire(approval.id)
 
     def make_durable(self, approval: Approval) -> None:
@@ -162,11 +161,9 @@ class Approvals:
     def all(self) -> list[Approval]:
         """Return every approval, in the order in which they were asked; skip other files."""
         with translate_os_errors(self._paths.requests):
-            there = [
-                p for p in self._paths.requests.glob("*.json") if not directories.is_directory(p)
-            ]
-            found = [self._read(path) for path in there]
-        approvals = [approval for approval in found if approval is not None]
+            there = self._paths.requests.glob("*.json")
+            found = (self._read(path) for path in there if not directories.is_directory(path))
+            approvals = [approval for approval in found if approval is not None]
         return sorted(approvals, key=lambda approval: (approval.asked, approval.id))
 
     def open_ones(self) -> list[Approval]:

@@ -103,9 +103,9 @@ def aside(paths: TeamPaths) -> list[Path]:
 def older(found: Iterable[Path], *, seconds: float) -> Iterator[Path]:
     """Those that nobody has written to for so long; what goes meanwhile is passed over."""
     for path in found:
-        written = _written(path)
-        if written is not None and time.time() - written >= seconds:
-            yield path
+        with translate_os_errors(path), suppress(FileNotFoundError):
+            if time.time() - path.lstat().st_mtime >= seconds:
+                yield path
 
 
 def sweep(paths: TeamPaths) -> list[Path]:
@@ -119,9 +119,3 @@ def sweep(paths: TeamPaths) -> list[Path]:
         with translate_os_errors(path):
             path.unlink(missing_ok=True)
     return found
-
-
-def _written(path: Path) -> float | None:
-    with translate_os_errors(path), suppress(FileNotFoundError):
-        return path.lstat().st_mtime
-    return None

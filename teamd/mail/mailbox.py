@@ -8,6 +8,7 @@ mail again, with the same ids. Lines that are no message are rejected on the way
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage, Unsynced
@@ -134,15 +135,12 @@ class Mailbox:
         """The mail that is under way to its owner, oldest first; nothing is changed."""
         if not files.exists(self._inbox):
             return []
-        fresh: list[bytes] = []
         with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
             before = self._spool.position()
             old = [] if before is None else list(self._spool.messages(before, most))
             start = 0 if before is None else lines.behind_marker(fd, before.batch) or 0
-            for line in lines.read(fd, start, max(self.max_bytes, MAX_MESSAGE_BYTES)):
-                if most is not None and len(old) + len(fresh) >= most:
-                    break
-                fresh.append(line)
+            waiting = lines.read(fd, start, max(self.max_bytes, MAX_MESSAGE_BYTES))
+            fresh = list(islice(waiting, None if most is None else max(0, most - len(old))))
         longest = self._spool.limit
         found = [lines.sort(line, to=self.owner, max_bytes=longest(line)) for line in fresh]
         return [*old, *(message for message in found if isinstance(message, Message))]
