@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import LockTimeout, StoreError
+from teamd.files.directories import PRIVATE_DIRECTORY
 from teamd.files.os_errors import check_regular, translate_os_errors
 
 # Importing portalocker asks for a folder for temporary files, which on a full disk there is none.
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS: Final = 10.0
 _PRIVATE_FILE: Final = 0o600
-_PRIVATE_FOLDER: Final = 0o700
 _EXCLUSIVE: Final = portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING
 _FIRST_PAUSE_SECONDS: Final = 0.0002
 _LONGEST_PAUSE_SECONDS: Final = 0.005
@@ -132,17 +132,6 @@ def check(folder: Path) -> None:
         )
 
 
-class Displaced(StoreError):
-    """What stands under a path now is not what this process was started in."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"{path} is not what this process has locked: the team directory was moved or "
-            "replaced; `teamd start` goes on where it stands now"
-        )
-        self.path = path
-
-
 class Tenure:
     """Being the one process of a teammate, from now until it ends.
 
@@ -160,7 +149,7 @@ class Tenure:
     def __init__(self, path: Path) -> None:
         self._path = path
         with translate_os_errors(path.parent):
-            path.parent.mkdir(_PRIVATE_FOLDER, exist_ok=True)
+            path.parent.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
         self._lock = hold(path)
 
     def check(self) -> None:
@@ -169,10 +158,13 @@ class Tenure:
         Two looks at file attributes; for whoever is about to write there.
 
         Raises:
-            Displaced: it is not.
+            StoreError: it is not.
         """
         if not stands_under(self._lock, self._path):
-            raise Displaced(self._path)
+            raise StoreError(
+                f"{self._path} is not what this process has locked: the team directory was moved "
+                "or replaced; `teamd start` goes on where it stands now"
+            )
 
 
 def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> None:
