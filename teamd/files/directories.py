@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError
@@ -37,12 +36,7 @@ def make_private_directory(directory: Path) -> None:
     Whether it was made now or found half made, its name is not safe yet: see `make_safe_directory`.
     """
     with translate_os_errors(directory):
-        if directory.is_dir():
-            return
-        missing = takewhile(lambda parent: not parent.exists(), directory.parents)
-        for parent in reversed(list(missing)):
-            parent.mkdir(exist_ok=True)
-        directory.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+        directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
 
 
 def make_safe_directory(directory: Path) -> None:
