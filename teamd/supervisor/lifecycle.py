@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum, auto
+from itertools import product
 from typing import Final, NamedTuple
 
 
@@ -50,49 +51,30 @@ class Step(NamedTuple):
     action: Action
 
 
-_STAYS = Action.NOTHING
-
-TABLE: Final[dict[tuple[State, Event], Step]] = {
+# What changes something, or asks for something to be done; no other event does in a state.
+_STEPS: Final = {
     (State.ABSENT, Event.WANTED): Step(State.RUNNING, Action.FORK),
     (State.ABSENT, Event.UNWANTED): Step(State.ABSENT, Action.SETTLE),
-    (State.ABSENT, Event.DUE): Step(State.ABSENT, _STAYS),
-    (State.ABSENT, Event.CRASHED): Step(State.ABSENT, _STAYS),
-    (State.ABSENT, Event.HOPELESS): Step(State.ABSENT, _STAYS),
-    (State.ABSENT, Event.SILENT): Step(State.ABSENT, _STAYS),
-    (State.ABSENT, Event.HEARD): Step(State.ABSENT, _STAYS),
-    (State.RUNNING, Event.WANTED): Step(State.RUNNING, _STAYS),
     (State.RUNNING, Event.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
-    (State.RUNNING, Event.DUE): Step(State.RUNNING, _STAYS),
     (State.RUNNING, Event.CRASHED): Step(State.WAITING, Action.DELAY),
     (State.RUNNING, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
     (State.RUNNING, Event.SILENT): Step(State.STUCK, Action.REPORT),
-    (State.RUNNING, Event.HEARD): Step(State.RUNNING, _STAYS),
-    (State.STUCK, Event.WANTED): Step(State.STUCK, _STAYS),
     (State.STUCK, Event.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
     (State.STUCK, Event.DUE): Step(State.STUCK, Action.KILL),
     (State.STUCK, Event.CRASHED): Step(State.WAITING, Action.DELAY),
     (State.STUCK, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
-    (State.STUCK, Event.SILENT): Step(State.STUCK, _STAYS),
     (State.STUCK, Event.HEARD): Step(State.RUNNING, Action.RELIEVE),
     (State.WAITING, Event.WANTED): Step(State.RUNNING, Action.FORK),
     (State.WAITING, Event.UNWANTED): Step(State.ABSENT, Action.SETTLE),
     (State.WAITING, Event.DUE): Step(State.RUNNING, Action.FORK),
-    (State.WAITING, Event.CRASHED): Step(State.WAITING, _STAYS),
-    (State.WAITING, Event.HOPELESS): Step(State.WAITING, _STAYS),
-    (State.WAITING, Event.SILENT): Step(State.WAITING, _STAYS),
-    (State.WAITING, Event.HEARD): Step(State.WAITING, _STAYS),
-    (State.STOPPING, Event.WANTED): Step(State.STOPPING, _STAYS),
-    (State.STOPPING, Event.UNWANTED): Step(State.STOPPING, _STAYS),
     (State.STOPPING, Event.DUE): Step(State.KILLED, Action.KILL),
     (State.STOPPING, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
     (State.STOPPING, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
-    (State.STOPPING, Event.SILENT): Step(State.STOPPING, _STAYS),
-    (State.STOPPING, Event.HEARD): Step(State.STOPPING, _STAYS),
-    (State.KILLED, Event.WANTED): Step(State.KILLED, _STAYS),
-    (State.KILLED, Event.UNWANTED): Step(State.KILLED, _STAYS),
     (State.KILLED, Event.DUE): Step(State.KILLED, Action.KILL),
     (State.KILLED, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
     (State.KILLED, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
-    (State.KILLED, Event.SILENT): Step(State.KILLED, _STAYS),
-    (State.KILLED, Event.HEARD): Step(State.KILLED, _STAYS),
+}
+TABLE: Final[dict[tuple[State, Event], Step]] = {
+    (state, event): _STEPS.get((state, event), Step(state, Action.NOTHING))
+    for state, event in product(State, Event)
 }

@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from teamd.approvals.approval import Approval, NoSuchApproval, Verdict
@@ -68,35 +69,23 @@ class ShutdownStep(NamedTuple):
     action: ShutdownAction
 
 
-def _row(
-    state: ShutdownState, **steps: tuple[ShutdownState, ShutdownAction]
-) -> dict[tuple[ShutdownState, ShutdownEvent], ShutdownStep]:
-    """Return one state's part of the table; what is not named changes nothing."""
-    stays = (state, ShutdownAction.NOTHING)
-    return {
-        (state, event): ShutdownStep(*steps.get(event.name.lower(), stays))
-        for event in ShutdownEvent
-    }
+_S, _E, _A = ShutdownState, ShutdownEvent, ShutdownAction
 
-
-_S, _A = ShutdownState, ShutdownAction
-
+# What changes something, or asks for something to be done; no other event does in a state.
+_STEPS: Final = {
+    (_S.ASKED, _E.APPROVED): ShutdownStep(_S.ENDING, _A.END),
+    (_S.ASKED, _E.REJECTED): ShutdownStep(_S.CLOSED, _A.TELL),
+    (_S.ASKED, _E.EXPIRED): ShutdownStep(_S.ENDING, _A.END),
+    (_S.ASKED, _E.FORCED): ShutdownStep(_S.ENDING, _A.END),
+    (_S.ENDING, _E.FORCED): ShutdownStep(_S.ENDING, _A.HURRY),
+    (_S.ENDING, _E.STOPPED): ShutdownStep(_S.ENDED, _A.TELL_AND_SETTLE),
+    (_S.ENDED, _E.FORCED): ShutdownStep(_S.ENDED, _A.TELL),
+    (_S.ENDED, _E.LOOKED): ShutdownStep(_S.ENDED, _A.SETTLE),
+    (_S.ENDED, _E.SETTLED): ShutdownStep(_S.CLOSED, _A.NOTHING),
+}
 SHUTDOWN_TABLE: Final[dict[tuple[ShutdownState, ShutdownEvent], ShutdownStep]] = {
-    **_row(
-        _S.ASKED,
-        approved=(_S.ENDING, _A.END),
-        rejected=(_S.CLOSED, _A.TELL),
-        expired=(_S.ENDING, _A.END),
-        forced=(_S.ENDING, _A.END),
-    ),
-    **_row(_S.ENDING, forced=(_S.ENDING, _A.HURRY), stopped=(_S.ENDED, _A.TELL_AND_SETTLE)),
-    **_row(
-        _S.ENDED,
-        forced=(_S.ENDED, _A.TELL),
-        looked=(_S.ENDED, _A.SETTLE),
-        settled=(_S.CLOSED, _A.NOTHING),
-    ),
-    **_row(_S.CLOSED),
+    (state, event): _STEPS.get((state, event), ShutdownStep(state, _A.NOTHING))
+    for state, event in product(ShutdownState, ShutdownEvent)
 }
 
 
