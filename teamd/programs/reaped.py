@@ -6,15 +6,13 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.programs import reaper
-from teamd.programs.program import Program, Sink
+from teamd.programs import Program, Sink, reaper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +64,6 @@ class Reaped(Program):
         errors: Sink | None = None,
         cwd: Path | None,
         env: Mapping[str, str] | None,
-        stdin: int = subprocess.DEVNULL,
         daemons: bool = False,
     ) -> None:
         self._before = frozenset(_children())
@@ -86,7 +83,6 @@ class Reaped(Program):
                     errors=errors,
                     cwd=cwd,
                     env=env,
-                    stdin=stdin,
                     pass_fds=[theirs.fileno()],
                 )
         except BaseException:
