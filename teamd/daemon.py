@@ -1,4 +1,4 @@
-"""`teamd start`: claims a team and supervises it until a signal says to stop."""
+"""`teamd start`: claims a team, builds its supervisor, and runs it until a signal says to stop."""
 
 from __future__ import annotations
 
@@ -6,28 +6,46 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from teamd import damaged
 from teamd.agent.process import TeammateProcess
 from teamd.agent.wakeup import Pulse
+from teamd.approvals.store import Approvals
+from teamd.board.board import Board
+from teamd.budget.ledger import Ledger
+from teamd.budget.records import Terms
 from teamd.errors import StoreError
 from teamd.files import directories, locks, pidfile
-from teamd.files.watch import SLOW_SECONDS
+from teamd.files.watch import SLOW_SECONDS, watch
 from teamd.journal import Journal
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
 from teamd.messages import TEAMD
+from teamd.models.prices import Prices
 from teamd.service import leave_terminal, notify, watchdog_seconds
-from teamd.supervisor.build import build_supervisor
+from teamd.supervisor import orphans
+from teamd.supervisor.children import Children
+from teamd.supervisor.context import Context
 from teamd.supervisor.fork import ChildProgram, become_subreaper
+from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.supervisor import Rounds, Signals
+from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.shutdown import ShutdownContext
+from teamd.supervisor.shutdowns import Shutdowns
+from teamd.supervisor.supervisor import Rounds, Signals, Supervisor
 from teamd.team import teams
+from teamd.team.repair import repair_roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from decimal import Decimal
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
     from teamd.heartbeat import Heartbeat
+    from teamd.tokens import Usage
 
 _CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -94,17 +112,8 @@ def _serve(
 ) -> None:
     _sweep(settings.paths, journal)
     become_subreaper()
-    supervisor = build_supervisor(
-        settings,
-        _detached(settings.paths, prepare(settings)),
-        journal=journal,
-        claim=claim,
-        signals=Signals(*_CAUGHT),
-        rounds=Rounds(
-            seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,
-            report=lambda: notify("WATCHDOG=1"),
-        ),
-    )
+    program = _detached(settings.paths, prepare(settings))
+    supervisor = _build_supervisor(settings, program, journal, claim)
     supervisor.resume()
     journal.note("ready", pid=os.getpid(), team=str(settings.paths.root))
     ready()
@@ -113,6 +122,94 @@ def _serve(
     supervisor.run()
     notify("STOPPING=1")
     journal.note("stopped")
+
+
+def _build_supervisor(
+    settings: LiveSettings, program: ChildProgram, journal: Journal, claim: int
+) -> Supervisor:
+    """Build a supervisor; but for the signals, which are caught, nothing of it runs yet.
+
+    Raises:
+        TeamError: the files of the team cannot be read or written.
+    """
+    paths, signals = settings.paths, Signals(*_CAUGHT)
+    repaired = _repair(settings, journal)
+    ledger = Ledger(paths.ledger)
+    ledger.agree(Terms.of(settings.now))
+    inboxes, board = watch(paths.inboxes), watch(paths.tasks)
+    max_bytes = settings.now.mail.max_message_bytes
+    post = Post(paths, durable=settings.durable, max_bytes=max_bytes)
+    roster = _start_roster(settings, post, journal)
+    if repaired:
+        roster.tell_lead(repaired)
+    children = Children(
+        program=program,
+        settings=settings,
+        heartbeats=settings.heartbeats,
+        roster=roster,
+        journal=journal,
+        private=[claim, inboxes.fileno(), board.fileno(), *signals.descriptors],
+    )
+    context = Context(
+        settings=settings,
+        post=post,
+        ledger=ledger,
+        roster=roster,
+        children=children,
+        shutdowns=Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal)),
+        program=program,
+        journal=journal,
+    )
+    patience = orphans.BOARD_PATIENCE_SECONDS
+    store = Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience)
+    tasks = orphans.OrphanedTasks(store, board, journal)
+    return Supervisor(
+        context=context,
+        claim=claim,
+        inbox=ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False)),
+        tasks=tasks,
+        orphans=orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home)),
+        signals=signals,
+        watch=inboxes,
+        rounds=Rounds((watchdog_seconds() or 2 * SLOW_SECONDS) / 2, partial(notify, "WATCHDOG=1")),
+    )
+
+
+def _repair(settings: LiveSettings, journal: Journal) -> str:
+    """Put damaged files aside; return what the lead is to be told of that, a line each."""
+    prices = Prices(Terms.of(settings.now).prices)
+
+    def cost(model: str, usage: Usage) -> Decimal | None:
+        price = prices.find(model)
+        return None if price is None else price.cost(usage)
+
+    told = []
+    try:
+        for damage, kept in damaged.repair(settings.paths, cost):
+            journal.warn("put aside", path=str(damage.path), kept=str(kept))
+            what = "was gone" if kept is None else f"was damaged, and is kept as {kept.name}"
+            told.append(f"{damage.path} {what}: {damage.repaired}.")
+    except StoreError as error:  # a file that may not be read, say: whoever needs it says so
+        journal.error("not repaired", error)
+    return "\n".join(told)
+
+
+def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> RosterWriter:
+    """Open the roster, and end the processes that a dead supervisor left to its members."""
+    paths = settings.paths
+    trouble = repair_roster(paths, journal)
+    roster = RosterWriter(post, journal, team_name=paths.own_name or settings.now.team.name)
+    if trouble is not None:
+        roster.tell_lead(trouble)
+    # What the roster says may be of an earlier boot, or edited: a teammate holds its life's lock.
+    former = [
+        m.process
+        for m in roster.team.members
+        if m.process is not None and m.process.has_open(paths.life(m.name))
+    ]
+    seconds = settings.now.supervision.stop_seconds
+    orphans.end_former(former, seconds=seconds, journal=journal)
+    return roster
 
 
 def _detached(paths: TeamPaths, program: ChildProgram) -> ChildProgram:

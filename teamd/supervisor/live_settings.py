@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from teamd import settings
 from teamd.errors import TeamError
+from teamd.heartbeat import HeartbeatPolicy
 from teamd.messages import MAX_MESSAGE_BYTES
-from teamd.supervisor.life import HeartbeatPolicy, RestartLimit
+from teamd.supervisor.restart_limit import RestartLimit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -58,7 +58,7 @@ class Signals:
         return []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rounds:
     """The longest time of a round, and the report to the service manager after each."""
 

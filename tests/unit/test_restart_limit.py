@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.supervisor.life import LONGEST_DELAY_SECONDS, Crashes, RestartLimit
+from teamd.supervisor.restart_limit import LONGEST_DELAY_SECONDS, Crashes, RestartLimit
 
 LIMIT = RestartLimit(intensity=5, period_seconds=60)
 
