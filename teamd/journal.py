@@ -107,13 +107,9 @@ def _identity(file: int | Path) -> tuple[int, int] | None:
 class _JsonLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        level, event = record.levelname.lower(), record.getMessage()
         facts: dict[str, Any] = getattr(record, "facts", {})
-        line = {
-            "time": moment,
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            **facts,
-        }
+        line = {"time": moment, "level": level, "event": event, **facts}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)

@@ -87,7 +87,7 @@ def run(
 
 
 def start_detached(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], pass_fds: Sequence[int] = ()
+    argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     """Start a program that outlives this process; standard error is this process's.
 
@@ -99,7 +99,6 @@ def start_detached(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         cwd=cwd,
-        env=env,
         pass_fds=pass_fds,
         start_new_session=True,
     )
@@ -250,10 +249,9 @@ class _Outlet:
 
 
 def _open_pidfd(pid: int) -> int | None:
-    try:
+    with suppress(AttributeError, OSError):  # macOS; an old kernel or a container that forbids it
         return os.pidfd_open(pid)
-    except (AttributeError, OSError):  # macOS; an old kernel or a container that forbids it
-        return None
+    return None
 
 
 class _Head:

@@ -75,15 +75,12 @@ class Reaped(Program):
         self._line.setblocking(False)
         interpreter = [sys.executable, "-I", "-S", reaper.__file__]
         mode = reaper.ATTACHED if daemons else reaper.ALL
+        fd = theirs.fileno()
+        argv = [*interpreter, str(fd), mode, *argv]
         try:
             with theirs:
                 super().__init__(
-                    [*interpreter, str(theirs.fileno()), mode, *argv],
-                    output=output,
-                    errors=errors,
-                    cwd=cwd,
-                    env=env,
-                    pass_fds=[theirs.fileno()],
+                    argv, output=output, errors=errors, cwd=cwd, env=env, pass_fds=[fd]
                 )
         except BaseException:
             self._line.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from teamd import settings
 from teamd.errors import TeamError
@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
-
-
-_IN_LEDGER: Final = (
-    "limits.teammate_tokens",
-    "limits.teammate_usd",
-    "limits.team_tokens",
-    "limits.team_usd",
-)
 
 
 class LiveSettings:
@@ -94,7 +86,7 @@ def when_it_counts(key: str) -> str:
     section = key.partition(".")[0]
     if section == "teammate":
         return "who is new is spawned now; who is known keeps role and model"
-    if key in _IN_LEDGER or section == "prices":
+    if key.startswith("limits.team") or section == "prices":  # what stands in the ledger
         return "counts from the next model call on; `teamctl resume` for who is paused"
     if section in ("team", "supervision"):
         return "waits for `teamd restart`"

@@ -139,11 +139,6 @@ class Outcome:
             verdict=Verdict.EXPIRED,
         )
 
-    @classmethod
-    def forced(cls, name: str) -> Outcome:
-        """Return the outcome for a teammate that was not asked, as somebody wanted it."""
-        return cls(name=name, text=f"{name} was killed", exit_code=ExitCode.DEADLINE)
-
 
 @dataclass(frozen=True, slots=True)
 class ShutdownContext:

@@ -105,11 +105,10 @@ def test_an_end_is_seen_without_pidfds_too() -> None:
 
 def test_a_detached_program_has_a_session_of_its_own(tmp_path: Path) -> None:
     here, there = os.pipe()
-    env = {"PATH": os.environ["PATH"]}
     script = f"cat; pwd -P >&{there}; exec sleep 1000"
     with (
         open(here) as ready,  # noqa: PTH123 -- a descriptor
-        start_detached(["bash", "-c", script], cwd=tmp_path, env=env, pass_fds=[there]) as detached,
+        start_detached(["bash", "-c", script], cwd=tmp_path, pass_fds=[there]) as detached,
     ):
         os.close(there)
         assert ready.readline() == f"{tmp_path.resolve()}\n"
