@@ -148,7 +148,8 @@ class Supervisor:
             self.inbox.retry_seconds,
         )
         seconds = min(due for due in dues if due is not None)
-        select.select([self.signals, self.watch, self.tasks.watch], [], [], seconds)
+        watched = [self.signals.fileno(), self.watch.fileno(), self.tasks.watch.fileno()]
+        select.select(watched, [], [], seconds)
 
     def _heed_signals(self) -> None:
         for number in self.signals.take():
