@@ -62,9 +62,7 @@ def agent_program(settings: LiveSettings) -> ChildProgram:
     def run(name: str, bell: int, heartbeat: Heartbeat) -> int:
         return teammate.live(name, bell, Pulse(heartbeat, every_seconds=beat_seconds))
 
-    return ChildProgram(
-        run=run, load=teammate.load, warning=teammate.caution, check_role=teammate.role
-    )
+    return ChildProgram(run, teammate.load, teammate.caution, teammate.role)
 
 
 def serve(
@@ -117,7 +115,7 @@ def _serve(
     supervisor.resume()
     journal.note("ready", pid=os.getpid(), team=str(settings.paths.root))
     ready()
-    supervisor.begin()  # requests that come meanwhile stand in the inbox
+    supervisor.context.children.begin()  # requests that come meanwhile stand in the inbox
     notify("WATCHDOG=1")  # it may have taken seconds
     supervisor.run()
     notify("STOPPING=1")
@@ -142,37 +140,17 @@ def _build_supervisor(
     roster = _start_roster(settings, post, journal)
     if repaired:
         roster.tell_lead(repaired)
-    children = Children(
-        program=program,
-        settings=settings,
-        heartbeats=settings.heartbeats,
-        roster=roster,
-        journal=journal,
-        private=[claim, inboxes.fileno(), board.fileno(), *signals.descriptors],
-    )
-    context = Context(
-        settings=settings,
-        post=post,
-        ledger=ledger,
-        roster=roster,
-        children=children,
-        shutdowns=Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal)),
-        program=program,
-        journal=journal,
-    )
+    private = [claim, inboxes.fileno(), board.fileno(), *signals.descriptors]
+    children = Children(program, settings, settings.heartbeats, roster, journal, private)
+    shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
+    context = Context(settings, post, ledger, roster, children, shutdowns, program, journal)
     patience = orphans.BOARD_PATIENCE_SECONDS
     store = Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience)
     tasks = orphans.OrphanedTasks(store, board, journal)
-    return Supervisor(
-        context=context,
-        claim=claim,
-        inbox=ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False)),
-        tasks=tasks,
-        orphans=orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home)),
-        signals=signals,
-        watch=inboxes,
-        rounds=Rounds((watchdog_seconds() or 2 * SLOW_SECONDS) / 2, partial(notify, "WATCHDOG=1")),
-    )
+    processes = orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home))
+    inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
+    rounds = Rounds((watchdog_seconds() or 2 * SLOW_SECONDS) / 2, partial(notify, "WATCHDOG=1"))
+    return Supervisor(context, claim, inbox, tasks, processes, signals, inboxes, rounds)
 
 
 def _repair(settings: LiveSettings, journal: Journal) -> str:
@@ -202,11 +180,8 @@ def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> Roste
     if trouble is not None:
         roster.tell_lead(trouble)
     # What the roster says may be of an earlier boot, or edited: a teammate holds its life's lock.
-    former = [
-        m.process
-        for m in roster.team.members
-        if m.process is not None and m.process.has_open(paths.life(m.name))
-    ]
+    lives = [(m.process, paths.life(m.name)) for m in roster.team.members]
+    former = [process for process, life in lives if process and process.has_open(life)]
     seconds = settings.now.supervision.stop_seconds
     orphans.end_former(former, seconds=seconds, journal=journal)
     return roster

@@ -87,9 +87,8 @@ class _PrivateRotatingFile(RotatingFileHandler):
             raise FileNotFoundError(self.baseFilename)
         with suppress(FileExistsError):
             self._folder.mkdir(_PRIVATE_FOLDER)
-        fd = os.open(
-            self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE
-        )
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        fd = os.open(self.baseFilename, flags, _PRIVATE)
         return TextIOWrapper(FileIO(fd, "a"), encoding=self.encoding, errors="replace")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name

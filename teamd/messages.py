@@ -144,14 +144,8 @@ class Message:
         """
         if "\0" in self.content:
             raise NotAMessage("a message cannot hold a NUL character; leave it out")
-        known = {
-            "id": self.id,
-            "type": self.type,
-            "from": self.sender,
-            "to": self.to,
-            "content": self.content,
-            "timestamp": self.timestamp,
-        }
+        names = {"id": self.id, "type": self.type, "from": self.sender, "to": self.to}
+        known = {**names, "content": self.content, "timestamp": self.timestamp}
         try:
             text = json.dumps({**self.extra, **known}, ensure_ascii=False, allow_nan=False)
         except ValueError as error:

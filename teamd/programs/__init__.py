@@ -94,13 +94,9 @@ def start_detached(
     Returns:
         What `poll()` asks whether it has ended, while this process still looks.
     """
+    nothing = subprocess.DEVNULL
     return subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        cwd=cwd,
-        pass_fds=pass_fds,
-        start_new_session=True,
+        argv, stdin=nothing, stdout=nothing, cwd=cwd, pass_fds=pass_fds, start_new_session=True
     )
 
 

@@ -17,12 +17,13 @@ from teamd.supervisor.fork import fork
 from teamd.supervisor.lifecycle import TABLE, Action, Event, Life, State, describe_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from teamd.heartbeat import HeartbeatPolicy
     from teamd.journal import Journal
     from teamd.process_id import Identity
     from teamd.supervisor.fork import ChildProgram
+    from teamd.supervisor.lifecycle import EndNotice
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.roster_writer import RosterWriter
 
@@ -38,7 +39,7 @@ _FATAL: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, s
 _ENDING: Final = (State.STOPPING, State.KILLED)
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class Children:
     """The processes of all teammates; nobody is forked before `begin`.
 
@@ -74,12 +75,7 @@ class Children:
         self.stop(name, seconds=seconds, again=True)
 
     def stop(
-        self,
-        name: str,
-        *,
-        seconds: float,
-        then: Callable[[bool], None] | None = None,
-        again: bool = False,
+        self, name: str, *, seconds: float, then: EndNotice | None = None, again: bool = False
     ) -> None:
         """End a teammate's process: politely, and by force `seconds` from now.
 

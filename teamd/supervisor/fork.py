@@ -23,7 +23,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _RESET: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChildProgram:
     """The program of the children, and what a spawn asks about it.
 

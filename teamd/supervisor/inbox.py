@@ -44,10 +44,8 @@ class ControlInbox:
     @property
     def retry_seconds(self) -> float | None:
         """The seconds until what failed is to be tried again; `None` where nothing has."""
-        left = self._blocked.left
-        if self._behind:
-            return min(left, _RETRY_SECONDS) if left > 0 else _RETRY_SECONDS
-        return left if left > 0 else None
+        waits = (self._blocked.left, _RETRY_SECONDS if self._behind else 0.0)
+        return min((seconds for seconds in waits if seconds > 0), default=None)
 
     def refuse_leftovers(self) -> None:
         """Answer what a dead supervisor had taken: it may have been done, and is not done again."""

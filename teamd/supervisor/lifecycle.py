@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from teamd.heartbeat import Watchdog
     from teamd.supervisor.fork import Child
 
+    EndNotice = Callable[[bool], None]  # gets whether the end took force
+
 
 class State(Enum):
     """The state of a teammate's process."""
@@ -110,7 +112,7 @@ class Life:
     begun_at: float = 0.0  # when its process was forked, by the clock `elapsed`
     hindrances: int = 0  # how often in a row its process soon ended for trouble with files
     crashes: Crashes = field(default_factory=Crashes)
-    when_ended: list[Callable[[bool], None]] = field(default_factory=list)
+    when_ended: list[EndNotice] = field(default_factory=list)
 
     def forgive(self) -> None:
         """Count no earlier end any more: a person has asked for another try."""

@@ -209,11 +209,7 @@ def _enrolled(team: Team, name: str, role: str) -> Team:
     """Return the team with a member of that name."""
     if team.find(name) is not None:
         return team
-    member = Member(
-        name=name,
-        agent_id=f"{name}@{team.name}",
-        role=role,
-        status=Status.WORKING,
-        color=COLOURS[len(team.members) % len(COLOURS)],
+    agent_id, color = f"{name}@{team.name}", COLOURS[len(team.members) % len(COLOURS)]
+    return team.with_member(
+        Member(name=name, agent_id=agent_id, role=role, status=Status.WORKING, color=color)
     )
-    return team.with_member(member)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from teamd.approvals.store import Approvals
     from teamd.journal import Journal
     from teamd.supervisor.children import Children
+    from teamd.supervisor.lifecycle import EndNotice
     from teamd.supervisor.roster_writer import RosterWriter
 
     Then = Callable[["Outcome"], None]
@@ -132,12 +133,8 @@ class Outcome:
     @classmethod
     def overdue(cls, name: str, seconds: float) -> Outcome:
         """Return the outcome for a teammate that did not answer in time."""
-        return cls(
-            name=name,
-            text=f"{name} did not answer within {seconds:g} s and was ended",
-            exit_code=ExitCode.DEADLINE,
-            verdict=Verdict.EXPIRED,
-        )
+        text = f"{name} did not answer within {seconds:g} s and was ended"
+        return cls(name=name, text=text, exit_code=ExitCode.DEADLINE, verdict=Verdict.EXPIRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +242,7 @@ class Shutdown:
 
         self._stop(wanted, seconds, stopped)
 
-    def _stop(
-        self, wanted: Outcome, seconds: float, then: Callable[[bool], None] | None = None
-    ) -> None:
+    def _stop(self, wanted: Outcome, seconds: float, then: EndNotice | None = None) -> None:
         if self.id:
             with suppress(StoreError, NoSuchApproval):  # a new spawn expires it as well
                 self.context.approvals.expire(self.id)

@@ -180,11 +180,8 @@ class Shutdowns:
         one.join(seconds, then)
 
     def _unfinished(self) -> list[Approval]:
-        return [
-            approval
-            for approval in self.context.approvals.all()
-            if approval.type == Kind.SHUTDOWN and (approval.is_open or approval.owes_end)
-        ]
+        asked = [one for one in self.context.approvals.all() if one.type == Kind.SHUTDOWN]
+        return [approval for approval in asked if approval.is_open or approval.owes_end]
 
     def _resume(self, approval: Approval) -> None:
         member = self.context.roster.team.find(approval.to)

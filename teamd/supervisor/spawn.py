@@ -138,8 +138,7 @@ def spawn_lead(context: Context, *, fresh: bool, model: str | None) -> Member:
     _check_not_ending(context, LEAD)
     context.roster.check()
     if member is None or not member.status.wants_process:
-        failed = member is not None and member.status is Status.FAILED
-        kept = member.model if member is not None and failed else None
+        kept = member.model if member and member.status is Status.FAILED else None
         context.shutdowns.forget(LEAD)
         _admit(context, SpawnRequest(name=LEAD, role=LEAD, prompt="", model=model or kept))
     elif fresh or model is not None:

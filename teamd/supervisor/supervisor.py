@@ -66,7 +66,7 @@ class Rounds:
     report: Callable[[], None]
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class Supervisor:
     """Serves one team until a signal ends it.
 
@@ -104,10 +104,6 @@ class Supervisor:
         self.context.roster.publish()
         self.tasks.release(self.context.roster.team)
         self._spawn_declared()
-
-    def begin(self) -> None:
-        """Load what the children need; those to be started are forked in the next round."""
-        self.context.children.begin()
 
     def run(self) -> None:
         """Serve until a signal says to stop and every teammate has ended, or the team is gone."""
