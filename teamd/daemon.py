@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -39,7 +39,7 @@ from teamd.team import teams
 from teamd.team.repair import repair_roster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from decimal import Decimal
     from pathlib import Path
 
@@ -88,10 +88,28 @@ def serve(
     teams.check_own_name(paths, settings.now.team.name, settings_file)
     paths.create()
     locks.check(paths.root)  # where they exclude nobody, nothing here is safe
+    with _claimed(paths) as (claim, journal):
+        _sweep(paths, journal)
+        become_subreaper()
+        program = _detached(paths, prepare(settings))
+        supervisor = _build_supervisor(settings, program, journal, claim)
+        supervisor.resume()
+        journal.note("ready", pid=os.getpid(), team=str(paths.root))
+        ready()
+        supervisor.context.children.begin()  # requests that come meanwhile stand in the inbox
+        notify("WATCHDOG=1")  # it may have taken seconds
+        supervisor.run()
+        notify("STOPPING=1")
+        journal.note("stopped")
+
+
+@contextmanager
+def _claimed(paths: TeamPaths) -> Iterator[tuple[int, Journal]]:
+    """Hold the lock of a team's supervisor, and its log: an error that ends it stands there."""
     claim = pidfile.claim(paths)
     journal = Journal(paths.log(TEAMD), TEAMD)
     try:
-        _serve(settings, claim, journal, ready, prepare)
+        yield claim, journal
     except Exception as error:
         journal.error("teamd failed", error)
         raise
@@ -99,27 +117,6 @@ def serve(
         with suppress(OSError):  # a name that stays is of one that holds the lock no more
             os.ftruncate(claim, 0)
         os.close(claim)
-
-
-def _serve(
-    settings: LiveSettings,
-    claim: int,
-    journal: Journal,
-    ready: Callable[[], None],
-    prepare: Callable[[LiveSettings], ChildProgram],
-) -> None:
-    _sweep(settings.paths, journal)
-    become_subreaper()
-    program = _detached(settings.paths, prepare(settings))
-    supervisor = _build_supervisor(settings, program, journal, claim)
-    supervisor.resume()
-    journal.note("ready", pid=os.getpid(), team=str(settings.paths.root))
-    ready()
-    supervisor.context.children.begin()  # requests that come meanwhile stand in the inbox
-    notify("WATCHDOG=1")  # it may have taken seconds
-    supervisor.run()
-    notify("STOPPING=1")
-    journal.note("stopped")
 
 
 def _build_supervisor(

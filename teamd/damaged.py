@@ -48,9 +48,6 @@ _TAKEN: Final = ".taken.jsonl"
 _HEADER: Final = re.compile(rb'{"batch": "([^"\\]*)"')  # its beginning: the rest may be lost
 _OF_CONTROL: Final = "no one is waiting for the requests in it any more"
 _OF_MAIL: Final = "the mail in it is delivered again"
-_OF_REQUEST: Final = "whoever asked has to ask again"
-_OF_REPLY: Final = "no one is waiting for this reply any more"
-_OF_LEDGER: Final = "usage was counted again from the conversations"
 _LONGEST_RECORD: Final = 1 << 16
 
 
@@ -82,13 +79,13 @@ def find_damage(paths: TeamPaths) -> Iterator[Damage]:
     for path in _listed(paths.requests, "*.json"):
         content = _content(path)
         if content is not None and Approval.decode(content) is None:
-            yield Damage(path, _OF_REQUEST)
+            yield Damage(path, "whoever asked has to ask again")
     for path in _listed(paths.replies, "*.json"):
         content = _content(path)
         if content is not None and _is_damaged(partial(ControlReply.decode, content)):
-            yield Damage(path, _OF_REPLY)
+            yield Damage(path, "no one is waiting for this reply any more")
     if _is_damaged_ledger(paths):
-        yield Damage(paths.ledger, _OF_LEDGER)
+        yield Damage(paths.ledger, "usage was counted again from the conversations")
 
 
 def repair(paths: TeamPaths, cost: Cost) -> Iterator[tuple[Damage, Path | None]]:

@@ -198,7 +198,7 @@ class Children:
             if life.hindrances == _HINDRANCES:
                 self.roster.hindered(life.name, reason)
         elif code != ChildExit.SETTINGS:
-            delay = life.crashes.note(clocks.elapsed(), self.settings.restart_limit)
+            delay = life.crashes.note(clocks.elapsed(), self.settings.now.supervision)
         if life.state is State.STUCK:
             reason = f"{self.heartbeats.violation}, and {reason}"
         event = Event.HOPELESS if delay is None else Event.CRASHED

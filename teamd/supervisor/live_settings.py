@@ -9,7 +9,6 @@ from teamd import settings
 from teamd.errors import TeamError
 from teamd.heartbeat import HeartbeatPolicy
 from teamd.messages import MAX_MESSAGE_BYTES
-from teamd.supervisor.restart_limit import RestartLimit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,12 +49,6 @@ class LiveSettings:
         found = settings.load(file, folder=self.paths.home)
         shared = file == self.paths.project_settings and file != self.paths.own_settings
         return replace(found, teammates=()) if shared else found
-
-    @property
-    def restart_limit(self) -> RestartLimit:
-        """The restart limit in force."""
-        chosen = self.now.supervision
-        return RestartLimit(intensity=chosen.crashes, period_seconds=chosen.within_seconds)
 
     @property
     def heartbeats(self) -> HeartbeatPolicy:
