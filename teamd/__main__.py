@@ -103,9 +103,7 @@ def reload(choice: Choice) -> int:
 
 def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     file = choice.settings_file(team)
-    directories.make_private_directory(
-        team.home
-    )  # there already, unless the team directory is named
+    directories.make_private_directory(team.home)  # there, unless the team directory is named
     choice.settings(team)  # a mistake is told before anything is begun
     there = pidfile.supervisor(team)
     if there is not None and not there.ending:  # the next one waits until a dying one is gone

@@ -6,6 +6,7 @@ Moments that are written down for people are seconds since the epoch, and measur
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -37,10 +38,9 @@ def awake() -> float:
 
 def boot() -> str | None:
     """Names this boot of the machine, so that `elapsed` can be compared; `None` where unknown."""
-    try:
+    with suppress(OSError):  # not Linux, or no /proc
         return _BOOT.read_text(encoding="ascii").strip()
-    except OSError:  # not Linux, or no /proc
-        return None
+    return None
 
 
 @dataclass(frozen=True, slots=True)

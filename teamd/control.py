@@ -46,13 +46,8 @@ class ControlRequest:
     @classmethod
     def within(cls, seconds: float, command: str, **values: Any) -> ControlRequest:
         """Make a request that must begin within so many seconds from now."""
-        return cls(
-            command=command,
-            deadline=time.time() + seconds,
-            boot=clocks.boot(),
-            uptime=clocks.elapsed() + seconds,
-            **values,
-        )
+        due, uptime = time.time() + seconds, clocks.elapsed() + seconds
+        return cls(command=command, deadline=due, boot=clocks.boot(), uptime=uptime, **values)
 
     @property
     def late(self) -> bool:
@@ -174,15 +169,12 @@ def ask(
         NoTeamd: none runs.
         DeadlinePassed: no reply came in time; the request will not begin any more.
     """
-    request = ControlRequest.within(
-        timeout_seconds, command, arguments=arguments, id=request_id or new_id()
-    )
+    seconds, made = timeout_seconds, request_id or new_id()
+    request = ControlRequest.within(seconds, command, arguments=arguments, id=made)
     submit(paths, request)
-    found = wait_for(
-        paths.replies, lambda: collect(paths, request.id), timeout_seconds=timeout_seconds
-    )
+    found = wait_for(paths.replies, lambda: collect(paths, request.id), timeout_seconds=seconds)
     if found is None:
-        raise overdue(timeout_seconds)
+        raise overdue(seconds)
     return found
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 from teamd.agent.process import TeammateProcess
 from teamd.agent.wakeup import Pulse
@@ -19,17 +19,15 @@ from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.supervisor.build import build_supervisor
 from teamd.supervisor.fork import ChildProgram, become_subreaper
 from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.supervisor import Rounds, Signals
+from teamd.supervisor.supervisor import Rounds
 from teamd.team import teams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
     from teamd.heartbeat import Heartbeat
-
-_CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 def agent_program(settings: LiveSettings) -> ChildProgram:
@@ -72,10 +70,29 @@ def serve(
     teams.check_own_name(paths, settings.now.team.name, settings_file)
     paths.create()
     locks.check(paths.root)  # where they exclude nobody, nothing here is safe
+    with _claimed(paths) as (claim, journal):
+        _sweep(paths, journal)
+        become_subreaper()
+        program = _detached(paths, prepare(settings))
+        rounds = Rounds((watchdog_seconds() or 2 * SLOW_SECONDS) / 2, partial(notify, "WATCHDOG=1"))
+        supervisor = build_supervisor(settings, program, journal, claim, rounds)
+        supervisor.resume()
+        journal.note("ready", pid=os.getpid(), team=str(paths.root))
+        ready()
+        supervisor.context.children.begin()  # requests that come meanwhile stand in the inbox
+        notify("WATCHDOG=1")  # it may have taken seconds
+        supervisor.run()
+        notify("STOPPING=1")
+        journal.note("stopped")
+
+
+@contextmanager
+def _claimed(paths: TeamPaths) -> Iterator[tuple[int, Journal]]:
+    """Hold the lock of a team's supervisor, and its log: an error that ends it stands there."""
     claim = pidfile.claim(paths)
     journal = Journal(paths.log(TEAMD), TEAMD)
     try:
-        _serve(settings, claim, journal, ready, prepare)
+        yield claim, journal
     except Exception as error:
         journal.error("teamd failed", error)
         raise
@@ -83,36 +100,6 @@ def serve(
         with suppress(OSError):  # a name that stays is of one that holds the lock no more
             os.ftruncate(claim, 0)
         os.close(claim)
-
-
-def _serve(
-    settings: LiveSettings,
-    claim: int,
-    journal: Journal,
-    ready: Callable[[], None],
-    prepare: Callable[[LiveSettings], ChildProgram],
-) -> None:
-    _sweep(settings.paths, journal)
-    become_subreaper()
-    supervisor = build_supervisor(
-        settings,
-        _detached(settings.paths, prepare(settings)),
-        journal=journal,
-        claim=claim,
-        signals=Signals(*_CAUGHT),
-        rounds=Rounds(
-            seconds=(watchdog_seconds() or 2 * SLOW_SECONDS) / 2,
-            report=lambda: notify("WATCHDOG=1"),
-        ),
-    )
-    supervisor.resume()
-    journal.note("ready", pid=os.getpid(), team=str(settings.paths.root))
-    ready()
-    supervisor.begin()  # requests that come meanwhile stand in the inbox
-    notify("WATCHDOG=1")  # it may have taken seconds
-    supervisor.run()
-    notify("STOPPING=1")
-    journal.note("stopped")
 
 
 def _detached(paths: TeamPaths, program: ChildProgram) -> ChildProgram:

@@ -35,7 +35,6 @@ class BadName(TeamError):
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name!r} cannot be a teammate's name: {why}")
-        self.name = name
 
 
 class BadTeamName(TeamError):
@@ -46,16 +45,14 @@ class BadTeamName(TeamError):
             f"{name!r} cannot be a team's name; "
             "take up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
         )
-        self.name = name
 
 
 class UnknownTeam(TeamError):
     """A name that no team here has."""
 
     def __init__(self, name: str, teams: Iterable[str]) -> None:
-        self.name = name
-        self.teams = tuple(teams)
-        known = f"there are: {', '.join(self.teams)}" if self.teams else "there is none"
+        names = ", ".join(teams)
+        known = f"there are: {names}" if names else "there is none"
         super().__init__(f"no team named {name!r}; {known}; `teamctl create {name}` makes it")
 
 
@@ -63,9 +60,8 @@ class UnknownTeammate(TeamError):
     """A name that is in no roster."""
 
     def __init__(self, name: str, team: Iterable[str]) -> None:
-        self.name = name
-        self.team = tuple(team)
-        known = f"the team is: {', '.join(self.team)}" if self.team else "the team is empty"
+        names = ", ".join(team)
+        known = f"the team is: {names}" if names else "the team is empty"
         super().__init__(f"no teammate named {name!r}; {known}")
 
 
@@ -84,7 +80,6 @@ class NoTeamd(TeamError):
 
     def __init__(self, team: Path) -> None:
         super().__init__(f"no teamd runs for {team}; start it with `teamd start`")
-        self.team = team
 
 
 class DeadlinePassed(TeamError):

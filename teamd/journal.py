@@ -87,9 +87,8 @@ class _PrivateRotatingFile(RotatingFileHandler):
             raise FileNotFoundError(self.baseFilename)
         with suppress(FileExistsError):
             self._folder.mkdir(_PRIVATE_FOLDER)
-        fd = os.open(
-            self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE
-        )
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        fd = os.open(self.baseFilename, flags, _PRIVATE)
         return TextIOWrapper(FileIO(fd, "a"), encoding=self.encoding, errors="replace")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name
@@ -107,13 +106,9 @@ def _identity(file: int | Path) -> tuple[int, int] | None:
 class _JsonLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        level, event = record.levelname.lower(), record.getMessage()
         facts: dict[str, Any] = getattr(record, "facts", {})
-        line = {
-            "time": moment,
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            **facts,
-        }
+        line = {"time": moment, "level": level, "event": event, **facts}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)

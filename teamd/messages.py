@@ -1,4 +1,7 @@
-"""The words that processes exchange: names, ids and messages. Raw JSON exists only here."""
+"""The words that processes exchange: names, ids and messages. Raw JSON exists only here.
+
+Besides the commands by name that a sentence tells its reader to type.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,8 @@ FRESH_KEY: Final = "fresh"  # true besides, where that begins a new conversation
 MAX_MESSAGE_BYTES: Final = 1_048_576
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
+# Commands in a sentence. Those that are about the project, not about a team, are left as they are.
+_COMMAND: Final = re.compile(r"`(teamctl|teamd) (?=[a-z])(?!(?:create|delete|demo|init|teams)\b)")
 _END_OF_TIME: Final = 253_402_128_000.0  # year 9999; beyond it no calendar of ours knows a date
 
 
@@ -81,6 +86,31 @@ def is_moment(value: object) -> TypeGuard[float]:
     return 0 <= value < _END_OF_TIME
 
 
+def again(name: str, *options: str) -> str:
+    """Return the command that starts a teammate again, in backquotes; for the lead that is `chat`.
+
+    Args:
+        name: the teammate's; empty for a subagent, which no command calls.
+        options: of the command.
+    """
+    if not name:
+        return "a smaller task"
+    called = "teamctl chat" if name == LEAD else f"teamctl spawn {name} …"
+    return f"`{' '.join([called, *options])}`"
+
+
+def addressed(text: str, team: str | None) -> str:
+    """Return the text with `--team` in each command between backquotes that has none yet.
+
+    Args:
+        text: a sentence of ours.
+        team: the team's name; `None` for the one that commands mean by themselves.
+    """
+    if team is None:
+        return text
+    return _COMMAND.sub(lambda found: f"`{found[1]} --team {team} ", text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of the mail.
@@ -114,14 +144,8 @@ class Message:
         """
         if "\0" in self.content:
             raise NotAMessage("a message cannot hold a NUL character; leave it out")
-        known = {
-            "id": self.id,
-            "type": self.type,
-            "from": self.sender,
-            "to": self.to,
-            "content": self.content,
-            "timestamp": self.timestamp,
-        }
+        names = {"id": self.id, "type": self.type, "from": self.sender, "to": self.to}
+        known = {**names, "content": self.content, "timestamp": self.timestamp}
         try:
             text = json.dumps({**self.extra, **known}, ensure_ascii=False, allow_nan=False)
         except ValueError as error:

@@ -113,20 +113,18 @@ def _start_time(pid: int) -> float | None:
 
 def _stat(pid: int) -> list[bytes] | None:
     """The fields of /proc/PID/stat from the third on, the state; `None` where there is none."""
-    try:
+    with suppress(FileNotFoundError, ProcessLookupError):
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The second field is the program's name in parentheses and may hold anything, so count
-    # from the last parenthesis.
-    return stat[stat.rindex(b")") + 2 :].split()
+        # The second field is the program's name in parentheses and may hold anything, so count
+        # from the last parenthesis.
+        return stat[stat.rindex(b")") + 2 :].split()
+    return None
 
 
 def _start_time_portable(pid: int) -> float | None:
     import psutil  # noqa: PLC0415 -- 11 ms that Linux does not need to pay
 
-    try:
+    with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
-    except psutil.NoSuchProcess:
-        return None
+    return None

@@ -71,7 +71,7 @@ def start_in_background(paths: TeamPaths, config: Path | None) -> int:
     argv += ["--ready-fd", str(writer), "--team-dir", str(paths.root)]
     if config is not None:
         argv += ["--config", str(config)]
-    child = programs.start_detached(argv, cwd=paths.home, env=os.environ, pass_fds=(writer,))
+    child = programs.start_detached(argv, cwd=paths.home, pass_fds=(writer,))
     os.close(writer)
     readable, _, _ = select.select([reader], [], [], START_SECONDS)
     said = os.read(reader, len(READY)) if readable else b""
@@ -126,10 +126,9 @@ def _spared(root: Identity, paths: TeamPaths) -> set[int]:
 
     It ends all the same: its teammates die with it, and their commands with them.
     """
-    try:
+    with suppress(StoreError):
         return teams.supervisors(paths.home) - {root.pid}
-    except StoreError:
-        return _pids_under(root.pid)
+    return _pids_under(root.pid)
 
 
 def _gone(process: Identity, deadline: float) -> bool:

@@ -13,8 +13,7 @@ from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.state import CUT_OFF_REASONS
 from teamd.agent.delivery import Delivery
 from teamd.errors import StoreError
-from teamd.hints import again
-from teamd.messages import COMPACT_TYPE
+from teamd.messages import COMPACT_TYPE, again
 from teamd.models import LimitError, UnusableError
 from teamd.states import Status
 from teamd.tools import Result

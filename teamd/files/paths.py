@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.files import directories, files
 from teamd.files.os_errors import translate_os_errors
-from teamd.hints import addressed
-from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER
+from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, addressed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import contextlib
 import re
 from typing import Any, Final
 
-from teamd.hints import again
+from teamd.messages import again
 from teamd.models import ModelError, TooLongError, TransientError, UnusableError
 
 # Worth another try besides all of 500 and above, some of which only a proxy sends.

@@ -1,24 +1,31 @@
 """Other programs: the only room that starts them, by exec and never by a shell string of ours.
 
-Each gets a session and a process group of its own.
+Each gets a session and a process group of its own. `Program` runs beside an asyncio loop and needs
+no thread: asyncio's own subprocesses would start one each, and the agent's process must have none.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-from teamd.programs.program import Program
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-_CAPTURED_BYTES: Final = 1 << 20
+Sink = Callable[[bytes], object]
 
-__all__ = ["Captured", "Program", "capture", "run", "start_detached"]
+_CAPTURED_BYTES: Final = 1 << 20
+_CHUNK: Final = 1 << 16  # what a pipe holds
+_LAST_CHUNKS: Final = 16  # read after the end; more than a pipe holds comes from what escaped us
+_POLL_SECONDS: Final = 0.02  # where the OS has no pidfds
+_REAP_SECONDS: Final = 2.0  # SIGKILL ends a process at once, unless it waits for a dead disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +43,6 @@ async def capture(
     timeout_seconds: float,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    stdin: bytes = b"",
     bound: bool = False,
 ) -> Captured:
     """Run a program to its end, and its process group with it.
@@ -51,28 +57,13 @@ async def capture(
         OSError: it could not be started.
     """
     import asyncio  # noqa: PLC0415 -- see Program
-    import tempfile  # noqa: PLC0415
     from functools import partial  # noqa: PLC0415
 
     from teamd.programs.reaped import Reaped  # noqa: PLC0415 -- it needs asyncio
 
     stdout, stderr = _Head(), _Head()
-    with ExitStack() as stack:
-        # A file, not a pipe: it needs nobody to feed it, and is never full.
-        file = stack.enter_context(tempfile.TemporaryFile())
-        file.write(stdin)
-        file.seek(0)
-        kind = partial(Reaped, daemons=True) if bound else Program
-        program = stack.enter_context(
-            kind(
-                argv,
-                output=stdout.take,
-                errors=stderr.take,
-                cwd=cwd,
-                env=env,
-                stdin=file.fileno(),
-            )
-        )
+    kind = partial(Reaped, daemons=True) if bound else Program
+    with kind(argv, output=stdout.take, errors=stderr.take, cwd=cwd, env=env) as program:
         try:
             async with asyncio.timeout(timeout_seconds):
                 status = await program.wait()
@@ -88,33 +79,175 @@ def run(
     timeout_seconds: float,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    stdin: bytes = b"",
 ) -> Captured:
     """Do what `capture` does where no loop runs."""
     import asyncio  # noqa: PLC0415 -- see Program
 
-    return asyncio.run(
-        capture(argv, timeout_seconds=timeout_seconds, cwd=cwd, env=env, stdin=stdin)
-    )
+    return asyncio.run(capture(argv, timeout_seconds=timeout_seconds, cwd=cwd, env=env))
 
 
 def start_detached(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], pass_fds: Sequence[int] = ()
+    argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int]
 ) -> subprocess.Popen[bytes]:
     """Start a program that outlives this process; standard error is this process's.
 
     Returns:
         What `poll()` asks whether it has ended, while this process still looks.
     """
+    nothing = subprocess.DEVNULL
     return subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        cwd=cwd,
-        env=env,
-        pass_fds=pass_fds,
-        start_new_session=True,
+        argv, stdin=nothing, stdout=nothing, cwd=cwd, pass_fds=pass_fds, start_new_session=True
     )
+
+
+class Program:
+    """A program that runs beside the loop; leaving the `with` block kills what is left of it.
+
+    Until then it is not reaped, so that its pid and its group's number stay its own.
+
+    Args:
+        output: gets standard output as it comes.
+        errors: gets standard error; without it both come to `output`, in the order written.
+        env: the complete environment; this process's own otherwise.
+
+    Raises:
+        OSError: it could not be started.
+        ValueError: an argument holds a NUL.
+    """
+
+    # The kernel counts children by process, so this does too: whoever ends the orphans of one
+    # program spares the others by it.
+    live: ClassVar[set[Program]] = set()
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        output: Sink,
+        errors: Sink | None = None,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        import asyncio  # noqa: PLC0415 -- teamctl imports this module and never needs a loop
+
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._popen = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if errors is None else subprocess.PIPE,
+            bufsize=0,
+            cwd=cwd,
+            env=env,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+        self.pid: Final = self._popen.pid
+        self.live.add(self)
+        self._outlets = [
+            _Outlet(self._loop, stream.fileno(), sink)
+            for stream, sink in ((self._popen.stdout, output), (self._popen.stderr, errors))
+            if stream and sink
+        ]
+        self._pidfd = _open_pidfd(self.pid)
+        if self._pidfd is None:
+            self._look()
+        else:
+            self._loop.add_reader(self._pidfd, self._note_end)
+
+    async def wait(self) -> int:
+        """Wait for its end, not for its output's; the exit status, or minus the killing signal."""
+        await self._ended.wait()
+        return self._status()
+
+    def kill_group(self, number: signal.Signals) -> None:
+        """Signal whoever is in its process group; nothing happens if nobody is."""
+        # macOS answers EPERM for a group of zombies.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def drain(self) -> None:
+        """Take what stands in the pipes by now, whoever may still hold their other ends."""
+        for outlet in self._outlets:
+            outlet.drain()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kill()
+        self._note_end()
+        for outlet in self._outlets:
+            outlet.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(_REAP_SECONDS)
+        for pipe in (self._popen.stdout, self._popen.stderr):
+            if pipe:
+                pipe.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+        self.live.discard(self)
+
+    def _kill(self) -> None:
+        self.kill_group(signal.SIGKILL)
+
+    def _status(self) -> int:
+        status = self._popen.returncode
+        if status is None and self._pidfd is not None:  # ended, and stays unreaped
+            end = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if end is not None:
+                return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+        return -signal.SIGKILL if status is None else status  # None: it outlives even SIGKILL
+
+    def _note_end(self) -> None:
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)  # it stays readable for ever
+        self._ended.set()
+
+    def _look(self) -> None:
+        if self._popen.poll() is not None:
+            self._note_end()
+        elif not self._ended.is_set():
+            self._loop.call_later(_POLL_SECONDS, self._look)
+
+
+class _Outlet:
+    """The readable end of a program's pipe: hands on what comes, in the loop's own time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, sink: Sink) -> None:
+        self._loop = loop
+        self._fd = fd
+        self._sink = sink
+        os.set_blocking(fd, False)
+        loop.add_reader(fd, self._take)
+
+    def _take(self) -> bool:
+        try:
+            chunk = os.read(self._fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self.close()
+            return False
+        self._sink(chunk)
+        return True
+
+    def drain(self) -> None:
+        for _ in range(_LAST_CHUNKS):
+            if not self._take():
+                return
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._fd)
+
+
+def _open_pidfd(pid: int) -> int | None:
+    with suppress(AttributeError, OSError):  # macOS; an old kernel or a container that forbids it
+        return os.pidfd_open(pid)
+    return None
 
 
 class _Head:

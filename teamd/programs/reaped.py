@@ -6,15 +6,13 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.programs import reaper
-from teamd.programs.program import Program, Sink
+from teamd.programs import Program, Sink, reaper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +64,6 @@ class Reaped(Program):
         errors: Sink | None = None,
         cwd: Path | None,
         env: Mapping[str, str] | None,
-        stdin: int = subprocess.DEVNULL,
         daemons: bool = False,
     ) -> None:
         self._before = frozenset(_children())
@@ -78,16 +75,12 @@ class Reaped(Program):
         self._line.setblocking(False)
         interpreter = [sys.executable, "-I", "-S", reaper.__file__]
         mode = reaper.ATTACHED if daemons else reaper.ALL
+        fd = theirs.fileno()
+        argv = [*interpreter, str(fd), mode, *argv]
         try:
             with theirs:
                 super().__init__(
-                    [*interpreter, str(theirs.fileno()), mode, *argv],
-                    output=output,
-                    errors=errors,
-                    cwd=cwd,
-                    env=env,
-                    stdin=stdin,
-                    pass_fds=[theirs.fileno()],
+                    argv, output=output, errors=errors, cwd=cwd, env=env, pass_fds=[fd]
                 )
         except BaseException:
             self._line.close()

@@ -23,6 +23,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 
 TYPE_CHECKING = False  # importing `typing` takes longer than the rest together
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ class Reaper:
         self._asker = asker
         self._asker_alive = True
         self._wake, wake = os.pipe()
-        for fd in (self._wake, wake):
-            os.set_blocking(fd, False)
+        os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # Signals wait until `_let_go`: the program may send its parent some at once.
@@ -69,7 +69,9 @@ class Reaper:
 
     def run(self) -> int:
         """Wait for the program's end or its asker's wish, end what is left, tell, and say how."""
-        if self._watch():
+        while not self._has_ended() and not self._wait(None):
+            pass
+        if self._status is not None:
             self.tell(f"status {self._status}")
             for _ in self._rounds(_SETTLE_SECONDS):
                 pass
@@ -86,13 +88,6 @@ class Reaper:
         with suppress(OSError):
             os.write(self._asker, f"{line}\n".encode())
 
-    def _watch(self) -> bool:
-        """Wait for the program's end or the asker's wish; whether it was the former."""
-        while not self._has_ended():
-            if self._wait(None):
-                return False
-        return True
-
     def _has_ended(self) -> bool:
         """Look for the program's end, and reap what it has orphaned."""
         if not hasattr(os, "waitid"):  # macOS before Python 3.13
@@ -101,23 +96,20 @@ class Reaper:
         peek = os.WEXITED | os.WNOWAIT | os.WNOHANG
         while (end := os.waitid(os.P_ALL, 0, peek)) is not None:
             if end.si_pid == self._program:  # stays unreaped, so that its group's number is its own
-                code = end.si_status
-                self._status = code if end.si_code == os.CLD_EXITED else -code
+                exited = end.si_code == os.CLD_EXITED
+                self._status = end.si_status if exited else -end.si_status
                 return True
             os.waitpid(end.si_pid, 0)
         return False
 
     def _reap(self) -> bool:
         """Reap everybody who has ended; whether anybody is left."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            if pid == self._program:
-                self._status = os.waitstatus_to_exitcode(status)
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                if ended[0] == self._program:
+                    self._status = os.waitstatus_to_exitcode(ended[1])
+            return True
+        return False
 
     def _wait(self, seconds: float | None) -> bool:
         """Wait for something to happen; whether it was the asker's word or end."""
@@ -126,10 +118,9 @@ class Reaper:
             os.read(self._wake, 1 << 16)
         if self._asker not in ready:
             return False
-        try:
+        said = b""
+        with suppress(OSError):  # it died without having read all it was told
             said = os.read(self._asker, 1 << 10)
-        except OSError:  # it died without having read all it was told
-            said = b""
         if not said:
             self._asker_alive = False
             self._poll.unregister(self._asker)
@@ -137,7 +128,7 @@ class Reaper:
 
     def _ask(self) -> None:
         """Send SIGTERM to everybody once and wait a little for it to be obeyed."""
-        _signal_group(self._program, signal.SIGTERM)
+        _signal(-self._program, signal.SIGTERM)
         told: set[int] = set()
         for _ in self._rounds(_GRACE_SECONDS):
             for pid in set(children(os.getpid())) - told:
@@ -155,26 +146,25 @@ class Reaper:
     def _kill(self) -> None:
         """Send SIGKILL until nobody is left, and reap; without an asker for as long as it takes."""
         deadline = time.monotonic() + _KILL_SECONDS
-        _signal_group(self._program, signal.SIGKILL)  # not reaped yet, so it is still its group
+        _signal(-self._program, signal.SIGKILL)  # not reaped yet, so it is still its group
         while True:
             kill(children(os.getpid()))
             if not self._reap():
                 return
-            late = time.monotonic() > deadline
-            if late and self._asker_alive:
+            if (late := time.monotonic() > deadline) and self._asker_alive:
                 return
             self._wait(_LONG_PAUSE_SECONDS if late else _PAUSE_SECONDS)
 
     def _alive(self) -> set[int]:
         """Who still runs: the program's group, and whoever else is this process's child."""
         if sys.platform != "linux":  # a group's number is negative, as kill(2) has it
-            return {-self._program} if _signal_group(self._program, 0) else set()
+            return {-self._program} if _signal(-self._program, 0) else set()
         mine = children(os.getpid())
         found = list(mine)
         for pid in found:  # grows meanwhile
             found += children(pid)
-        group = {pid for pid in found if _group(pid) == self._program}
-        return {pid for pid in group.union(mine) if _runs(pid)}
+        running = {pid: group for pid in found if (group := _group(pid)) is not None}
+        return {pid for pid, group in running.items() if group == self._program or pid in mine}
 
 
 def kill(pids: Iterable[int]) -> None:
@@ -189,12 +179,13 @@ def kill(pids: Iterable[int]) -> None:
 
 def children(parent: int) -> list[int]:
     """A process's children, those that wait to be reaped too; none where there is no /proc."""
-    if not os.path.exists("/proc/thread-self/children"):
-        return [pid for pid in _pids() if (stat := _stat(pid)) and int(stat[1]) == parent]
     found: list[int] = []
-    # Ten times as fast as a look at every process, which a program that forks and ends, forks
-    # and ends, would outrun.
     with suppress(OSError):
+        if not os.path.exists("/proc/thread-self/children"):
+            pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
+            return [pid for pid in pids if (stat := _stat(pid)) and int(stat[1]) == parent]
+        # Ten times as fast as a look at every process, which a program that forks and ends, forks
+        # and ends, would outrun.
         for task in os.listdir(f"/proc/{parent}/task"):
             with open(f"/proc/{parent}/task/{task}/children", "rb") as file:
                 found += map(int, file.read().split())
@@ -205,13 +196,6 @@ def started(pid: int) -> int | None:
     """When a process started, in clock ticks since boot, also of one that waits to be reaped."""
     stat = _stat(pid)
     return None if stat is None else int(stat[22 - 3])
-
-
-def _pids() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    except OSError:  # macOS
-        return []
 
 
 def _frozen(child: int) -> list[int]:
@@ -228,52 +212,37 @@ def _frozen(child: int) -> list[int]:
     return found
 
 
-def _runs(pid: int) -> bool:
-    return (fields := _stat(pid)) is not None and fields[0] not in (b"Z", b"X")
-
-
 def _stat(pid: int) -> list[bytes] | None:
     """The fields of /proc/PID/stat from the third on: state, parent, group, …; see proc(5)."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
-    except OSError:  # gone
-        return None
-    return stat[stat.rindex(b")") + 2 :].split()  # the second may hold anything, even this
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        stat = file.read()
+        return stat[stat.rindex(b")") + 2 :].split()  # the second may hold anything, even this
+    return None  # gone
 
 
 def _group(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except OSError:
-        return None
+    """The group of a process that runs; `None` once it is gone, or waits to be reaped."""
+    stat = _stat(pid)
+    return None if stat is None or stat[0] in (b"Z", b"X") else int(stat[2])
 
 
-def _signal(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # setuid programs are not ours to signal
+def _signal(pid: int, number: int) -> bool:
+    """Signal a process, or by its negative number a group; whether anybody was there for it."""
+    # Setuid programs are not ours to signal, and macOS answers EPERM for a group of zombies.
+    with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-
-
-def _signal_group(group: int, number: int) -> bool:
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # macOS answers EPERM for a group of zombies
-        return False
-    return True
+        return True
+    return False
 
 
 def _spawn(argv: list[str], mask: set[int] | set[signal.Signals]) -> int:
     """Start the program in a session of its own, with what this process was given."""
-    environment = _environment()
     defaults = [signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores them, which a child inherits
+    spawn = partial(os.posix_spawnp, argv[0], argv, _environment(), setsigmask=mask)
     try:
-        return os.posix_spawnp(
-            argv[0], argv, environment, setsid=True, setsigmask=mask, setsigdef=defaults
-        )
+        return spawn(setsigdef=defaults, setsid=True)
     except NotImplementedError:  # an old macOS
-        return os.posix_spawnp(
-            argv[0], argv, environment, setpgroup=0, setsigmask=mask, setsigdef=defaults
-        )
+        return spawn(setsigdef=defaults, setpgroup=0)
 
 
 def _environment() -> dict[bytes, bytes]:
@@ -288,12 +257,11 @@ def _environment() -> dict[bytes, bytes]:
 
 def _become_reaper(*, adopts: bool) -> None:
     """Adopt what escapes, and wake up for the asker's death even when stopped."""
-    if sys.platform != "linux":
-        return
-    prctl = ctypes.CDLL(None).prctl
-    if adopts:
-        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
+    if sys.platform == "linux":
+        prctl = ctypes.CDLL(None).prctl
+        if adopts:
+            prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
 
 def _let_go() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from teamd import damaged
 from teamd.approvals.store import Approvals
@@ -23,7 +24,7 @@ from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
-from teamd.supervisor.supervisor import Supervisor
+from teamd.supervisor.supervisor import Signals, Supervisor
 from teamd.team import teams
 
 if TYPE_CHECKING:
@@ -32,33 +33,21 @@ if TYPE_CHECKING:
     from teamd.journal import Journal
     from teamd.supervisor.fork import ChildProgram
     from teamd.supervisor.live_settings import LiveSettings
-    from teamd.supervisor.supervisor import Rounds, Signals
+    from teamd.supervisor.supervisor import Rounds
     from teamd.tokens import Usage
+
+_CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 def build_supervisor(
-    settings: LiveSettings,
-    program: ChildProgram,
-    *,
-    journal: Journal,
-    claim: int,
-    signals: Signals,
-    rounds: Rounds,
+    settings: LiveSettings, program: ChildProgram, journal: Journal, claim: int, rounds: Rounds
 ) -> Supervisor:
-    """Build a supervisor; nothing of it runs yet.
-
-    Args:
-        settings: the team's.
-        program: what the children run.
-        journal: the supervisor's log.
-        claim: see `Supervisor`.
-        signals: caught already.
-        rounds: how long a round may last.
+    """Build a supervisor; but for the signals, which are caught, nothing of it runs yet.
 
     Raises:
         TeamError: the files of the team cannot be read or written.
     """
-    paths = settings.paths
+    paths, signals = settings.paths, Signals(*_CAUGHT)
     repaired = _repair(settings, journal)
     ledger = Ledger(paths.ledger)
     ledger.agree(Terms.of(settings.now))
@@ -68,40 +57,16 @@ def build_supervisor(
     roster = _start_roster(settings, post, journal)
     if repaired:
         roster.tell_lead(repaired)
-    children = Children(
-        program=program,
-        settings=settings,
-        heartbeats=settings.heartbeats,
-        roster=roster,
-        journal=journal,
-        private=[claim, inboxes.fileno(), board.fileno(), *signals.descriptors],
-    )
-    context = Context(
-        settings=settings,
-        post=post,
-        ledger=ledger,
-        roster=roster,
-        children=children,
-        shutdowns=Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal)),
-        program=program,
-        journal=journal,
-    )
+    private = [claim, inboxes.fileno(), board.fileno(), *signals.descriptors]
+    children = Children(program, settings, settings.heartbeats, roster, journal, private)
+    shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
+    context = Context(settings, post, ledger, roster, children, shutdowns, program, journal)
     patience = orphans.BOARD_PATIENCE_SECONDS
-    tasks = orphans.OrphanedTasks(
-        Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience),
-        board,
-        journal,
-    )
-    return Supervisor(
-        context=context,
-        claim=claim,
-        inbox=ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False)),
-        tasks=tasks,
-        orphans=orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home)),
-        signals=signals,
-        watch=inboxes,
-        rounds=rounds,
-    )
+    store = Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience)
+    tasks = orphans.OrphanedTasks(store, board, journal)
+    processes = orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home))
+    inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
+    return Supervisor(context, claim, inbox, tasks, processes, signals, inboxes, rounds)
 
 
 def _repair(settings: LiveSettings, journal: Journal) -> str:
@@ -131,11 +96,8 @@ def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> Roste
     if trouble is not None:
         roster.tell_lead(trouble)
     # What the roster says may be of an earlier boot, or edited: a teammate holds its life's lock.
-    former = [
-        m.process
-        for m in roster.team.members
-        if m.process is not None and m.process.has_open(paths.life(m.name))
-    ]
+    lives = [(m.process, paths.life(m.name)) for m in roster.team.members]
+    former = [process for process, life in lives if process and process.has_open(life)]
     seconds = settings.now.supervision.stop_seconds
     orphans.end_former(former, seconds=seconds, journal=journal)
     return roster

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.clocks import Deadline
-from teamd.heartbeat import Heartbeat
+from teamd.errors import StoreError
+from teamd.heartbeat import Heartbeat, Watchdog
+from teamd.mail.mailbox import Mailbox
 from teamd.states import ChildExit
 from teamd.supervisor.fork import fork
-from teamd.supervisor.life import Life, Watchdog, blame_delivery, describe_exit
-from teamd.supervisor.lifecycle import TABLE, Action, Event, State
+from teamd.supervisor.lifecycle import TABLE, Action, Event, Life, State, describe_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
+    from teamd.heartbeat import HeartbeatPolicy
     from teamd.journal import Journal
     from teamd.process_id import Identity
     from teamd.supervisor.fork import ChildProgram
-    from teamd.supervisor.life import HeartbeatPolicy
+    from teamd.supervisor.lifecycle import EndNotice
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.roster_writer import RosterWriter
 
@@ -32,10 +34,12 @@ TROUBLE_SECONDS: Final = 5.0
 _HEALTHY_SECONDS: Final = 60.0  # a process that lived for so long could read its files
 _HINDRANCES: Final = 3  # in a row, and somebody is told: it may not pass by itself
 _SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
+# What a process does to itself. SIGKILL and SIGTERM come from outside: a person, a full memory.
+_FATAL: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 _ENDING: Final = (State.STOPPING, State.KILLED)
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class Children:
     """The processes of all teammates; nobody is forked before `begin`.
 
@@ -71,12 +75,7 @@ class Children:
         self.stop(name, seconds=seconds, again=True)
 
     def stop(
-        self,
-        name: str,
-        *,
-        seconds: float,
-        then: Callable[[bool], None] | None = None,
-        again: bool = False,
+        self, name: str, *, seconds: float, then: EndNotice | None = None, again: bool = False
     ) -> None:
         """End a teammate's process: politely, and by force `seconds` from now.
 
@@ -117,7 +116,8 @@ class Children:
             if life.child is not None and (code := life.child.reap()) is not None:
                 pid = life.child.identity.pid
                 self.journal.note("exited", name=life.name, code=code, pid=pid)
-                blame_delivery(self.settings.paths, self.journal, life.name, pid, code)
+                if code == ChildExit.CRASHED or -code in _FATAL:  # it went wrong by itself
+                    self._blame_delivery(life.name, pid)
                 life.child = None
                 life.watchdog = None
                 ended = True
@@ -174,6 +174,18 @@ class Children:
     def _life(self, name: str) -> Life:
         return self._lives.setdefault(name, Life(name))
 
+    def _blame_delivery(self, name: str, pid: int) -> None:
+        """Note in a teammate's mail that its process crashed with a delivery in hand.
+
+        The note is evidence, no more: where it cannot be written, the message is delivered once
+        more.
+        """
+        try:
+            if Mailbox(self.settings.paths, name, durable=False).blame(pid):
+                self.journal.warn("crashed with mail in hand", name=name, pid=pid)
+        except StoreError as error:
+            self.journal.error("blame not noted", error, name=name, pid=pid)
+
     def _crash(self, life: Life, code: int) -> None:
         """Count an end that nobody has asked for, and take the step that follows."""
         delay: float | None = None  # wrong settings are as wrong a second later
@@ -186,7 +198,7 @@ class Children:
             if life.hindrances == _HINDRANCES:
                 self.roster.hindered(life.name, reason)
         elif code != ChildExit.SETTINGS:
-            delay = life.crashes.note(clocks.elapsed(), self.settings.restart_limit)
+            delay = life.crashes.note(clocks.elapsed(), self.settings.now.supervision)
         if life.state is State.STUCK:
             reason = f"{self.heartbeats.violation}, and {reason}"
         event = Event.HOPELESS if delay is None else Event.CRASHED

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from teamd.supervisor.shutdowns import Shutdowns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Context:
     """One team's stores and policies, its roster, processes and shutdowns."""
 

@@ -44,20 +44,17 @@ class ControlInbox:
     @property
     def retry_seconds(self) -> float | None:
         """The seconds until what failed is to be tried again; `None` where nothing has."""
-        left = self._blocked.left
-        if self._behind:
-            return min(left, _RETRY_SECONDS) if left > 0 else _RETRY_SECONDS
-        return left if left > 0 else None
+        waits = (self._blocked.left, _RETRY_SECONDS if self._behind else 0.0)
+        return min((seconds for seconds in waits if seconds > 0), default=None)
 
     def refuse_leftovers(self) -> None:
         """Answer what a dead supervisor had taken: it may have been done, and is not done again."""
+        journal = self.context.journal
         control.sweep(self.context.settings.paths)
         text = "teamd was restarted meanwhile; `teamctl team` shows whether it was done"
         for message in self.mailbox.leftover():
             if message.type == REQUEST_TYPE and (request := self._read(message)) is not None:
-                self.context.journal.warn(
-                    "request of a dead teamd", id=request.id, command=request.command
-                )
+                journal.warn("request of a dead teamd", id=request.id, command=request.command)
                 given = self._owed[request.id] = ControlReply.of_error(TeamError(text))
                 self._mail(request, given)
 
@@ -142,15 +139,13 @@ class ControlInbox:
         if (given := self._given.get(request.id)) is not None:
             self._reply(request, given)  # asked again, by one that was killed before it could read
         elif self.closing:
-            refusal = TeamError("teamd is stopping; start it again")
-            self._reply(request, ControlReply.of_error(refusal))
+            self._refuse(request, "teamd is stopping; start it again")
         else:
             self.carry_out(request)
 
     def _reply(self, request: ControlRequest, given: ControlReply) -> None:
-        self.context.journal.note(
-            "answered", id=request.id, text=given.text, exit_code=given.exit_code
-        )
+        note = self.context.journal.note
+        note("answered", id=request.id, text=given.text, exit_code=given.exit_code)
         self._mail(request, given)
         self._given[request.id] = given
         while len(self._given) > _REMEMBERED:
@@ -160,7 +155,10 @@ class ControlInbox:
 
     def _reply_to_failure(self, request: ControlRequest, error: Exception, why: str) -> None:
         self.context.journal.error("not done", error, id=request.id)
-        self._reply(request, ControlReply.of_error(TeamError(why)))
+        self._refuse(request, why)
+
+    def _refuse(self, request: ControlRequest, why: str) -> None:
+        self._reply(request, ControlReply(text=why, exit_code=ExitCode.REFUSED))
 
     def _mail(self, request: ControlRequest, given: ControlReply) -> None:
         """Tell an agent that collects no reply that nothing of what it asked for was begun."""
@@ -172,10 +170,8 @@ class ControlInbox:
         """Believe a report if it comes from the process that the teammate has now."""
         reported = message.extra
         process = self.context.children.process(message.sender)
-        if process is None or (process.pid, process.started) != (
-            reported.get("pid"),
-            reported.get("started"),
-        ):
+        reporter = reported.get("pid"), reported.get("started")
+        if process is None or (process.pid, process.started) != reporter:
             self.context.journal.note("report of an earlier process", name=message.sender)
             return
         try:

@@ -1,9 +1,29 @@
-"""A teammate's life as a table: what happens to its process, and what is done about it."""
+"""A teammate's life as a table: what happens to its process, and what is done about it.
+
+Besides the state of each life, and what the end of a process tells.
+"""
 
 from __future__ import annotations
 
+import math
+import signal
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from teamd import clocks
+from teamd.states import ChildExit
+from teamd.supervisor.restart_limit import Crashes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.clocks import Deadline
+    from teamd.heartbeat import Watchdog
+    from teamd.supervisor.fork import Child
+
+    EndNotice = Callable[[bool], None]  # gets whether the end took force
 
 
 class State(Enum):
@@ -50,49 +70,72 @@ class Step(NamedTuple):
     action: Action
 
 
-_STAYS = Action.NOTHING
-
-TABLE: Final[dict[tuple[State, Event], Step]] = {
+# What changes something, or asks for something to be done; no other event does in a state.
+_STEPS: Final = {
     (State.ABSENT, Event.WANTED): Step(State.RUNNING, Action.FORK),
     (State.ABSENT, Event.UNWANTED): Step(State.ABSENT, Action.SETTLE),
-    (State.ABSENT, Event.DUE): Step(State.ABSENT, _STAYS),
-    (State.ABSENT, Event.CRASHED): Step(State.ABSENT, _STAYS),
-    (State.ABSENT, Event.HOPELESS): Step(State.ABSENT, _STAYS),
-    (State.ABSENT, Event.SILENT): Step(State.ABSENT, _STAYS),
-    (State.ABSENT, Event.HEARD): Step(State.ABSENT, _STAYS),
-    (State.RUNNING, Event.WANTED): Step(State.RUNNING, _STAYS),
     (State.RUNNING, Event.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
-    (State.RUNNING, Event.DUE): Step(State.RUNNING, _STAYS),
     (State.RUNNING, Event.CRASHED): Step(State.WAITING, Action.DELAY),
     (State.RUNNING, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
     (State.RUNNING, Event.SILENT): Step(State.STUCK, Action.REPORT),
-    (State.RUNNING, Event.HEARD): Step(State.RUNNING, _STAYS),
-    (State.STUCK, Event.WANTED): Step(State.STUCK, _STAYS),
     (State.STUCK, Event.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
     (State.STUCK, Event.DUE): Step(State.STUCK, Action.KILL),
     (State.STUCK, Event.CRASHED): Step(State.WAITING, Action.DELAY),
     (State.STUCK, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
-    (State.STUCK, Event.SILENT): Step(State.STUCK, _STAYS),
     (State.STUCK, Event.HEARD): Step(State.RUNNING, Action.RELIEVE),
     (State.WAITING, Event.WANTED): Step(State.RUNNING, Action.FORK),
     (State.WAITING, Event.UNWANTED): Step(State.ABSENT, Action.SETTLE),
     (State.WAITING, Event.DUE): Step(State.RUNNING, Action.FORK),
-    (State.WAITING, Event.CRASHED): Step(State.WAITING, _STAYS),
-    (State.WAITING, Event.HOPELESS): Step(State.WAITING, _STAYS),
-    (State.WAITING, Event.SILENT): Step(State.WAITING, _STAYS),
-    (State.WAITING, Event.HEARD): Step(State.WAITING, _STAYS),
-    (State.STOPPING, Event.WANTED): Step(State.STOPPING, _STAYS),
-    (State.STOPPING, Event.UNWANTED): Step(State.STOPPING, _STAYS),
     (State.STOPPING, Event.DUE): Step(State.KILLED, Action.KILL),
     (State.STOPPING, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
     (State.STOPPING, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
-    (State.STOPPING, Event.SILENT): Step(State.STOPPING, _STAYS),
-    (State.STOPPING, Event.HEARD): Step(State.STOPPING, _STAYS),
-    (State.KILLED, Event.WANTED): Step(State.KILLED, _STAYS),
-    (State.KILLED, Event.UNWANTED): Step(State.KILLED, _STAYS),
     (State.KILLED, Event.DUE): Step(State.KILLED, Action.KILL),
     (State.KILLED, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
     (State.KILLED, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
-    (State.KILLED, Event.SILENT): Step(State.KILLED, _STAYS),
-    (State.KILLED, Event.HEARD): Step(State.KILLED, _STAYS),
 }
+TABLE: Final[dict[tuple[State, Event], Step]] = {
+    (state, event): _STEPS.get((state, event), Step(state, Action.NOTHING))
+    for state, event in product(State, Event)
+}
+
+
+@dataclass(slots=True)
+class Life:
+    """The state of a teammate's process, and what is due."""
+
+    name: str
+    state: State = State.ABSENT
+    child: Child | None = None
+    watchdog: Watchdog | None = None
+    due: Deadline | None = None  # to start again, or to use force
+    again: bool = False  # whether to start again once it has ended
+    begun_at: float = 0.0  # when its process was forked, by the clock `elapsed`
+    hindrances: int = 0  # how often in a row its process soon ended for trouble with files
+    crashes: Crashes = field(default_factory=Crashes)
+    when_ended: list[EndNotice] = field(default_factory=list)
+
+    def forgive(self) -> None:
+        """Count no earlier end any more: a person has asked for another try."""
+        self.hindrances = 0
+        self.crashes.forgive()
+
+    def left(self, beat_seconds: float) -> float:
+        """Return the seconds until something is to be done, or its silence will be too long."""
+        left = math.inf if self.due is None else self.due.left
+        if self.state is State.STUCK:  # only a look tells that it is heard again
+            return min(left, beat_seconds)
+        if self.watchdog is None or self.state is not State.RUNNING:
+            return left
+        too_long = self.watchdog.due()
+        return left if too_long is None else min(left, too_long - clocks.awake())
+
+
+def describe_exit(code: int) -> str:
+    """Say why a process ended, by its exit code (negative: the signal)."""
+    if code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    if code == ChildExit.STOPPED:
+        return "its process ended although nobody had asked for it"
+    if code == ChildExit.IO:
+        return "a file of its could not be read or written"
+    return f"its process ended with exit code {code}"

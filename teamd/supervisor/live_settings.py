@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from teamd import settings
 from teamd.errors import TeamError
+from teamd.heartbeat import HeartbeatPolicy
 from teamd.messages import MAX_MESSAGE_BYTES
-from teamd.supervisor.life import HeartbeatPolicy, RestartLimit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
-
-
-_IN_LEDGER: Final = (
-    "limits.teammate_tokens",
-    "limits.teammate_usd",
-    "limits.team_tokens",
-    "limits.team_usd",
-)
 
 
 class LiveSettings:
@@ -59,12 +51,6 @@ class LiveSettings:
         return replace(found, teammates=()) if shared else found
 
     @property
-    def restart_limit(self) -> RestartLimit:
-        """The restart limit in force."""
-        chosen = self.now.supervision
-        return RestartLimit(intensity=chosen.crashes, period_seconds=chosen.within_seconds)
-
-    @property
     def heartbeats(self) -> HeartbeatPolicy:
         """The heartbeat policy in force."""
         chosen = self.now.supervision
@@ -93,7 +79,7 @@ def when_it_counts(key: str) -> str:
     section = key.partition(".")[0]
     if section == "teammate":
         return "who is new is spawned now; who is known keeps role and model"
-    if key in _IN_LEDGER or section == "prices":
+    if key.startswith("limits.team") or section == "prices":  # what stands in the ledger
         return "counts from the next model call on; `teamctl resume` for who is paused"
     if section in ("team", "supervision"):
         return "waits for `teamd restart`"

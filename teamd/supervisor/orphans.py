@@ -15,7 +15,6 @@ from teamd.board.files import id_in
 from teamd.board.rules import gone_from
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS
-from teamd.states import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +29,6 @@ BOARD_PATIENCE_SECONDS: Final = 1.0  # a stopped writer must not stop the superv
 _PATIENCE_SECONDS: Final = 5.0
 _REAPERS_SECONDS: Final = 0.25  # what is above a tool's program ends all under it by itself
 _PAUSE_SECONDS: Final = 0.01
-_GONE: Final = (Status.SHUTDOWN, Status.FAILED)
 
 
 def end_former(processes: Iterable[Identity], *, seconds: float, journal: Journal) -> None:
@@ -125,7 +123,7 @@ class OrphanedTasks:
 
     def release(self, team: Team) -> None:
         """Release the tasks of members that are gone, and send news that was left unsent."""
-        gone = {member.name for member in team.members if member.status in _GONE}
+        gone = {member.name for member in team.members if not member.status.wants_process}
         if gone <= self._gone and time.monotonic() < self._due_at:
             self._gone = gone
             return

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.clocks import Deadline
 from teamd.errors import DamagedRoster, StoreError, TeamError
-from teamd.hints import again
-from teamd.messages import LEAD, TEAMD, Message, new_id
+from teamd.messages import LEAD, TEAMD, Message, again, new_id
 from teamd.states import Status
 from teamd.team.roster import COLOURS, Member, Roster, Team
 
@@ -51,23 +50,9 @@ class RosterWriter:
         """Change a member from the next `publish` on."""
         self._apply(lambda team: _changed(team, name, values))
 
-    def admit(
-        self,
-        name: str,
-        role: str,
-        model: str | None,
-        *,
-        plan: bool | None = None,
-        spawned_by: str | None = None,
-    ) -> None:
-        """Add a member or give it a new role and model; it is at work from now on.
-
-        `plan` is `None` for as before; `spawned_by` is the address of an agent of another team.
-        """
-        values: dict[str, Any] = {"role": role, "model": model, "spawned_by": spawned_by}
-        values |= {"status": Status.WORKING, "reason": None}
-        if plan is not None:
-            values["plan"] = plan
+    def admit(self, name: str, role: str, **values: Any) -> None:
+        """Add a member, or change what it is; it is at work from now on."""
+        values |= {"role": role, "status": Status.WORKING, "reason": None}
         self._apply(lambda team: _changed(_enrolled(team, name, role), name, values))
 
     def restore(self, name: str, before: Member | None) -> None:
@@ -113,10 +98,8 @@ class RosterWriter:
         Raises:
             StoreError: it was made by a newer version, or cannot be read.
         """
-        try:
+        with suppress(DamagedRoster):  # the next `publish` repairs it
             self._roster.read()
-        except DamagedRoster:
-            return  # the next `publish` repairs it
 
     def awaited(self, name: str) -> None:
         """Record that a teammate is about to have a process; the one it had before is gone."""
@@ -203,10 +186,9 @@ class RosterWriter:
             self._untold.append(message)
 
     def _leader(self, name: str) -> str:
-        try:
+        with suppress(StoreError):  # a folder of teams that cannot be read, say
             return self._post.above(name)
-        except StoreError:  # a folder of teams that cannot be read, say
-            return LEAD
+        return LEAD
 
     def _apply(self, change: Callable[[Team], Team]) -> None:
         self._changes.append(change)
@@ -227,11 +209,7 @@ def _enrolled(team: Team, name: str, role: str) -> Team:
     """Return the team with a member of that name."""
     if team.find(name) is not None:
         return team
-    member = Member(
-        name=name,
-        agent_id=f"{name}@{team.name}",
-        role=role,
-        status=Status.WORKING,
-        color=COLOURS[len(team.members) % len(COLOURS)],
+    agent_id, color = f"{name}@{team.name}", COLOURS[len(team.members) % len(COLOURS)]
+    return team.with_member(
+        Member(name=name, agent_id=agent_id, role=role, status=Status.WORKING, color=color)
     )
-    return team.with_member(member)

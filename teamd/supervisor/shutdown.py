@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from teamd.approvals.approval import Approval, NoSuchApproval, Verdict
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from teamd.approvals.store import Approvals
     from teamd.journal import Journal
     from teamd.supervisor.children import Children
+    from teamd.supervisor.lifecycle import EndNotice
     from teamd.supervisor.roster_writer import RosterWriter
 
     Then = Callable[["Outcome"], None]
@@ -68,35 +70,23 @@ class ShutdownStep(NamedTuple):
     action: ShutdownAction
 
 
-def _row(
-    state: ShutdownState, **steps: tuple[ShutdownState, ShutdownAction]
-) -> dict[tuple[ShutdownState, ShutdownEvent], ShutdownStep]:
-    """Return one state's part of the table; what is not named changes nothing."""
-    stays = (state, ShutdownAction.NOTHING)
-    return {
-        (state, event): ShutdownStep(*steps.get(event.name.lower(), stays))
-        for event in ShutdownEvent
-    }
+_S, _E, _A = ShutdownState, ShutdownEvent, ShutdownAction
 
-
-_S, _A = ShutdownState, ShutdownAction
-
+# What changes something, or asks for something to be done; no other event does in a state.
+_STEPS: Final = {
+    (_S.ASKED, _E.APPROVED): ShutdownStep(_S.ENDING, _A.END),
+    (_S.ASKED, _E.REJECTED): ShutdownStep(_S.CLOSED, _A.TELL),
+    (_S.ASKED, _E.EXPIRED): ShutdownStep(_S.ENDING, _A.END),
+    (_S.ASKED, _E.FORCED): ShutdownStep(_S.ENDING, _A.END),
+    (_S.ENDING, _E.FORCED): ShutdownStep(_S.ENDING, _A.HURRY),
+    (_S.ENDING, _E.STOPPED): ShutdownStep(_S.ENDED, _A.TELL_AND_SETTLE),
+    (_S.ENDED, _E.FORCED): ShutdownStep(_S.ENDED, _A.TELL),
+    (_S.ENDED, _E.LOOKED): ShutdownStep(_S.ENDED, _A.SETTLE),
+    (_S.ENDED, _E.SETTLED): ShutdownStep(_S.CLOSED, _A.NOTHING),
+}
 SHUTDOWN_TABLE: Final[dict[tuple[ShutdownState, ShutdownEvent], ShutdownStep]] = {
-    **_row(
-        _S.ASKED,
-        approved=(_S.ENDING, _A.END),
-        rejected=(_S.CLOSED, _A.TELL),
-        expired=(_S.ENDING, _A.END),
-        forced=(_S.ENDING, _A.END),
-    ),
-    **_row(_S.ENDING, forced=(_S.ENDING, _A.HURRY), stopped=(_S.ENDED, _A.TELL_AND_SETTLE)),
-    **_row(
-        _S.ENDED,
-        forced=(_S.ENDED, _A.TELL),
-        looked=(_S.ENDED, _A.SETTLE),
-        settled=(_S.CLOSED, _A.NOTHING),
-    ),
-    **_row(_S.CLOSED),
+    (state, event): _STEPS.get((state, event), ShutdownStep(state, _A.NOTHING))
+    for state, event in product(ShutdownState, ShutdownEvent)
 }
 
 
@@ -143,17 +133,8 @@ class Outcome:
     @classmethod
     def overdue(cls, name: str, seconds: float) -> Outcome:
         """Return the outcome for a teammate that did not answer in time."""
-        return cls(
-            name=name,
-            text=f"{name} did not answer within {seconds:g} s and was ended",
-            exit_code=ExitCode.DEADLINE,
-            verdict=Verdict.EXPIRED,
-        )
-
-    @classmethod
-    def forced(cls, name: str) -> Outcome:
-        """Return the outcome for a teammate that was not asked, as somebody wanted it."""
-        return cls(name=name, text=f"{name} was killed", exit_code=ExitCode.DEADLINE)
+        text = f"{name} did not answer within {seconds:g} s and was ended"
+        return cls(name=name, text=text, exit_code=ExitCode.DEADLINE, verdict=Verdict.EXPIRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +242,7 @@ class Shutdown:
 
         self._stop(wanted, seconds, stopped)
 
-    def _stop(
-        self, wanted: Outcome, seconds: float, then: Callable[[bool], None] | None = None
-    ) -> None:
+    def _stop(self, wanted: Outcome, seconds: float, then: EndNotice | None = None) -> None:
         if self.id:
             with suppress(StoreError, NoSuchApproval):  # a new spawn expires it as well
                 self.context.approvals.expire(self.id)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval, Verdict
-from teamd.errors import TeamError
+from teamd.errors import ExitCode, TeamError
 from teamd.states import Status
 from teamd.supervisor.shutdown import (
     AGAIN_SECONDS,
@@ -93,8 +93,10 @@ class Shutdowns:
         """End a teammate at once, without asking; one that was asked is not waited for."""
         one = self._find(name) or Shutdown(self.context, name, from_now(0.0), 0.0)
         one.waiting.append(then)
-        alive = self.context.children.process(name) is not None
-        one.step(ShutdownEvent.FORCED, Outcome.forced(name) if alive else Outcome.down(name))
+        outcome = Outcome.down(name)
+        if self.context.children.process(name) is not None:
+            outcome = Outcome(name=name, text=f"{name} was killed", exit_code=ExitCode.DEADLINE)
+        one.step(ShutdownEvent.FORCED, outcome)
 
     def note_answer(self, name: str) -> None:
         """Note that a teammate says that it has answered; whether it has, the store tells."""
@@ -178,11 +180,8 @@ class Shutdowns:
         one.join(seconds, then)
 
     def _unfinished(self) -> list[Approval]:
-        return [
-            approval
-            for approval in self.context.approvals.all()
-            if approval.type == Kind.SHUTDOWN and (approval.is_open or approval.owes_end)
-        ]
+        asked = [one for one in self.context.approvals.all() if one.type == Kind.SHUTDOWN]
+        return [approval for approval in asked if approval.is_open or approval.owes_end]
 
     def _resume(self, approval: Approval) -> None:
         member = self.context.roster.team.find(approval.to)
@@ -207,9 +206,8 @@ class Shutdowns:
         try:
             self._adopt()
             for approval in self.context.approvals.repeat():
-                self.context.journal.note(
-                    "mail repeated", id=approval.id, status=str(approval.status)
-                )
+                status = str(approval.status)
+                self.context.journal.note("mail repeated", id=approval.id, status=status)
         except TeamError as error:
             self._repeat_soon()
             self.context.journal.error("mail not repeated", error)

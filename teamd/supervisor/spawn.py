@@ -98,8 +98,7 @@ def spawn(context: Context, wanted: SpawnRequest, message_id: str, *, sender: st
     context.roster.check()
     context.shutdowns.forget(name)
     prompt = wanted.message(name, message_id, sender)
-    spawned_by = sender if "@" in sender else None
-    _admit(context, replace(wanted, name=name), prompt, spawned_by=spawned_by)
+    _admit(context, replace(wanted, name=name), prompt)
     context.journal.note("spawned", name=name, role=wanted.role, message=message_id)
     return context.roster.team.get(name)
 
@@ -139,8 +138,7 @@ def spawn_lead(context: Context, *, fresh: bool, model: str | None) -> Member:
     _check_not_ending(context, LEAD)
     context.roster.check()
     if member is None or not member.status.wants_process:
-        failed = member is not None and member.status is Status.FAILED
-        kept = member.model if member is not None and failed else None
+        kept = member.model if member and member.status is Status.FAILED else None
         context.shutdowns.forget(LEAD)
         _admit(context, SpawnRequest(name=LEAD, role=LEAD, prompt="", model=model or kept))
     elif fresh or model is not None:
@@ -213,17 +211,14 @@ def _at_price_of_now(wanted: Reservation, terms: Terms) -> Reservation:
     return replace(wanted, usd=usd)
 
 
-def _admit(
-    context: Context,
-    wanted: SpawnRequest,
-    prompt: Message | None = None,
-    *,
-    spawned_by: str | None = None,
-) -> None:
+def _admit(context: Context, wanted: SpawnRequest, prompt: Message | None = None) -> None:
     """Put a member into the roster, give it its prompt, then start it; or leave all as before."""
     name, roster = wanted.name, context.roster
     before = roster.team.find(name)
-    roster.admit(name, wanted.role, wanted.model, plan=wanted.plan, spawned_by=spawned_by)
+    sender = prompt.sender if prompt else LEAD
+    spawned_by = sender if "@" in sender else None  # an agent of another team
+    plan = {} if wanted.plan is None else {"plan": wanted.plan}  # otherwise as before
+    roster.admit(name, wanted.role, model=wanted.model, spawned_by=spawned_by, **plan)
     try:
         roster.publish()
         if before is None:

@@ -58,7 +58,7 @@ class Signals:
         return []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rounds:
     """The longest time of a round, and the report to the service manager after each."""
 
@@ -66,7 +66,7 @@ class Rounds:
     report: Callable[[], None]
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class Supervisor:
     """Serves one team until a signal ends it.
 
@@ -105,10 +105,6 @@ class Supervisor:
         self.tasks.release(self.context.roster.team)
         self._spawn_declared()
 
-    def begin(self) -> None:
-        """Load what the children need; those to be started are forked in the next round."""
-        self.context.children.begin()
-
     def run(self) -> None:
         """Serve until a signal says to stop and every teammate has ended, or the team is gone."""
         while not (self._stopping and not self.context.children.active()):
@@ -139,15 +135,15 @@ class Supervisor:
             self.context.roster.publish()
 
     def _wait(self) -> None:
-        seconds = self.rounds.seconds
-        for due in (
+        dues = (
+            self.rounds.seconds,
             self.watch.recheck_seconds,
             self.tasks.watch.recheck_seconds,
             self.context.children.next_due_seconds(),
             None if self._stopping else self.context.shutdowns.next_due_seconds(),
             self.inbox.retry_seconds,
-        ):
-            seconds = seconds if due is None else min(seconds, due)
+        )
+        seconds = min(due for due in dues if due is not None)
         watched = [self.signals.fileno(), self.watch.fileno(), self.tasks.watch.fileno()]
         select.select(watched, [], [], seconds)
 
@@ -168,10 +164,9 @@ class Supervisor:
 
     def _gone(self) -> bool:
         """Return whether the team directory is no longer the one that this process claimed."""
-        try:
+        with suppress(StoreError):  # a look that failed tells nothing, and the next round looks
             return not pidfile.stands(self.claim, self.context.settings.paths)
-        except StoreError:  # a look that failed tells nothing, and there is another next round
-            return False
+        return False
 
     def _abandon(self) -> None:
         """End all at once, and write nothing: it would reach whoever has that place now.
@@ -185,14 +180,12 @@ class Supervisor:
 
     def _reconcile(self) -> None:
         """End the processes of those that somebody took out of the roster by hand."""
-        self.context.roster.refresh()
-        for name in self.context.children.active():
-            if (
-                not self.context.children.ending(name)
-                and self.context.roster.team.find(name) is None
-            ):
+        children, roster = self.context.children, self.context.roster
+        roster.refresh()
+        for name in children.active():
+            if not children.ending(name) and roster.team.find(name) is None:
                 self.context.journal.warn("no member any more", name=name)
-                self.context.children.stop(name, seconds=self._stop_seconds)
+                children.stop(name, seconds=self._stop_seconds)
 
     def _ring(self) -> None:
         """Wake those who have mail; where hints were lost, wake everybody.
@@ -200,19 +193,18 @@ class Supervisor:
         A change of the board wakes everybody, if they look for tasks there: a teammate that idles
         since a moment ago has not reported that yet, and one that works takes no notice.
         """
-        if self.tasks.board_changed() and self.context.settings.now.tasks.auto_claim:
-            self.context.children.ring_all()
+        children, settings = self.context.children, self.context.settings
+        if self.tasks.board_changed() and settings.now.tasks.auto_claim:
+            children.ring_all()
         changed = self.watch.changed()
         if changed is None:
-            self.context.children.ring_all()
+            children.ring_all()
             return
         names = [name.removesuffix(".jsonl") for name in changed if name.endswith(".jsonl")]
         try:
-            self.context.children.ring(
-                name for name in names if self.context.settings.paths.has_mail(name)
-            )
+            children.ring(name for name in names if settings.paths.has_mail(name))
         except StoreError:  # a look that failed: who is woken looks again itself
-            self.context.children.ring_all()
+            children.ring_all()
 
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from teamd.programs.program import Sink
+    from teamd.programs import Sink
     from teamd.programs.reaped import Reaped
 
     Work = Callable[[Sink], Awaitable[str]]

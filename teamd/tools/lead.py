@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
-    from teamd.programs.program import Sink
+    from teamd.programs import Sink
     from teamd.team.roster import Roster
     from teamd.tools.background import Jobs
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from teamd.programs.program import Sink
+    from teamd.programs import Sink
 
 _DAY_SECONDS = 86_400
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from teamd.hints import addressed
+from teamd.messages import addressed
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.supervisor.life import LONGEST_DELAY_SECONDS, Crashes, RestartLimit
+from teamd.settings.schema import Supervision
+from teamd.supervisor.restart_limit import LONGEST_DELAY_SECONDS, Crashes
 
-LIMIT = RestartLimit(intensity=5, period_seconds=60)
+LIMIT = Supervision(crashes=5, within_seconds=60)
 
 
 def test_the_first_restart_comes_at_once_and_each_later_one_later() -> None:
@@ -32,7 +33,7 @@ def test_old_crashes_count_no_more() -> None:
 def test_any_number_of_crashes_can_be_borne() -> None:
     """The figure is a setting, and the delay doubles with each: a float ends at 2 ** 1024."""
     crashes = Crashes()
-    limit = RestartLimit(intensity=1_000_000, period_seconds=60)
+    limit = Supervision(crashes=1_000_000, within_seconds=60)
     delays = [crashes.note(1.0, limit) for _ in range(2000)]
     assert delays[-1] == LONGEST_DELAY_SECONDS
 
@@ -53,7 +54,7 @@ def test_a_person_who_asks_for_another_try_gets_all_of_them() -> None:
 def test_it_is_given_up_exactly_when_too_many_fall_into_the_window(
     gaps: list[float], crashes: int, within: float
 ) -> None:
-    limit = RestartLimit(intensity=crashes, period_seconds=within)
+    limit = Supervision(crashes=crashes, within_seconds=within)
     noted, moments, now = Crashes(), [], 0.0
     for gap in gaps:
         now += gap

@@ -32,7 +32,7 @@ def test_of_trouble_somebody_is_told_who_can_read_it(
     with closing(Journal(paths.log("teamd"), "teamd")) as journal:
         writer = RosterWriter(post, journal, team_name="default")
         for member in ("lead", "bob"):
-            writer.admit(member, "r", None)
+            writer.admit(member, "r")
         writer.publish()
         writer.stuck(name, "no progress", restart=False)
         writer.failed(name, "it crashed")
@@ -63,8 +63,8 @@ def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_i
     with closing(Journal(paths.log("teamd"), "teamd")) as journal:
         writer = RosterWriter(post, journal, team_name="web")
         if led:
-            writer.admit("lead", "lead", None)
-        writer.admit("bob", "r", None, spawned_by=spawned_by)
+            writer.admit("lead", "lead")
+        writer.admit("bob", "r", spawned_by=spawned_by)
         writer.publish()
         writer.failed("bob", "it crashed")
     assert post.above("bob") == told

@@ -8,8 +8,7 @@ import pytest
 
 from teamd import clocks
 from teamd.agent.wakeup import Pulse
-from teamd.heartbeat import Heartbeat
-from teamd.supervisor.life import LONGEST_BEAT_SECONDS, HeartbeatPolicy, Watchdog
+from teamd.heartbeat import LONGEST_BEAT_SECONDS, Heartbeat, HeartbeatPolicy, Watchdog
 from tests.waiting import until
 
 TEN = HeartbeatPolicy(seconds=10.0, restart=False)

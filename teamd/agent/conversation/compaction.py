@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.agent.conversation import summary
 from teamd.agent.conversation.context import BYTES_PER_TOKEN
 from teamd.agent.conversation.state import CONTEXT_FULL
-from teamd.hints import again
+from teamd.messages import again
 from teamd.models import Ask, TooLongError, UnusableError
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
-    from teamd.programs.program import Sink
+    from teamd.programs import Sink
 
 _LONG: Final = 1 << 20
 
