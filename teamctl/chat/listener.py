@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl import output, render
-from teamctl.tail import GrowingFile
-from teamctl.unseen import Unseen
+from teamctl.tail import GrowingFile, Unseen
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.mail.mailbox import Mailbox

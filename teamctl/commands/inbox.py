@@ -11,7 +11,7 @@ import click
 
 from teamctl import output
 from teamctl.arguments import boxes, team_post
-from teamctl.tail import GrowingFile
+from teamctl.tail import GrowingFile, Unseen, identity
 from teamd.cli import Choice, team_options
 from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
@@ -59,46 +59,6 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
         wait_for(paths.inboxes, look, timeout_seconds=math.inf)
     elif not reader.read(as_json=as_json) and not as_json:
         click.echo("no new mail")
-
-
-class Unseen:
-    """Mail goes in at its end and out at its front, and keeps its order in between."""
-
-    def __init__(self) -> None:
-        self._last: Sequence[Message] = ()
-        self._seen: set[tuple[str, str, str]] = set()
-
-    def among(self, now: Sequence[Message]) -> list[Message]:
-        """Those that have come since the last look; a repeated send is one message.
-
-        A foreign line without an id gets another one at each look, until it is taken. Such lines
-        are known by their place: what has stayed is where the queue of the last look ends.
-        """
-        stayed = next(k for k in range(len(self._last) + 1) if _begins(now, self._last[k:]))
-        known = len(self._last) - stayed
-        self._last = tuple(now)
-        self._seen.update(map(_identity, now[:known]))
-        fresh = []
-        for message in now[known:]:
-            if _identity(message) not in self._seen:
-                self._seen.add(_identity(message))
-                fresh.append(message)
-        return fresh
-
-
-def _begins(now: Sequence[Message], rest: Sequence[Message]) -> bool:
-    return len(rest) <= len(now) and all(map(_may_be, rest, now))
-
-
-def _may_be(before: Message, now: Message) -> bool:
-    """Whether a message may be the one that was seen before."""
-    if before.id_given:
-        return before.is_same_as(now)
-    return (before.sender, before.type, before.content) == (now.sender, now.type, now.content)
-
-
-def _identity(message: Message) -> tuple[str, str, str]:  # as `is_same_as` compares
-    return message.id, message.sender, message.content
 
 
 class _Looker:
@@ -159,11 +119,11 @@ class _Taker:
         """Those that were not read before; a repeated send is one message."""
         if messages:
             for line in self._growing.lines():
-                self._known.update(map(_identity, mail_in(decode(line))))
+                self._known.update(map(identity, mail_in(decode(line))))
         fresh: dict[tuple[str, str, str], Message] = {}
         for message in messages:
-            if _identity(message) not in self._known:
-                fresh.setdefault(_identity(message), message)
+            if identity(message) not in self._known:
+                fresh.setdefault(identity(message), message)
         return list(fresh.values())
 
 
