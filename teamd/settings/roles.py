@@ -49,7 +49,6 @@ class Role:
     """
 
     name: str
-    description: str = ""
     model: str | None = None
     tools: frozenset[str] | None = None
     instructions: str = ""
@@ -92,7 +91,6 @@ def _role(document: front_matter.Document, name: str) -> Role:
     tools = document.words("tools")
     return Role(
         name=name,
-        description=document.text("description"),
         model=None if model in ("", INHERIT) else _MODELS.get(model, model),
         tools=None if tools is None or ALL_TOOLS in tools else frozenset(_known(tools)),
         instructions=document.body,
