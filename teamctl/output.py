@@ -29,7 +29,7 @@ STATUS_COLOURS: Final = {
 }
 _WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
 _THOUSAND: Final = 1000
-_TEN: Final = 10
+_HUNDRED: Final = 100
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -78,6 +78,16 @@ def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
         justify = "right" if heading in numbers else "left"
         made.add_column(heading, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
     return made
+
+
+def print_table(
+    headings: Sequence[str], rows: Iterable[Iterable[Any]], *, numbers: Iterable[str] = ()
+) -> None:
+    """Print rows below their headings."""
+    shown = table(headings, numbers=numbers)
+    for row in rows:
+        shown.add_row(*row)
+    console().print(shown)
 
 
 def show_message(message: Message) -> None:
@@ -150,9 +160,8 @@ def cost(account: Account) -> str:
 
 def count(number: float) -> str:
     """Return a number in at most five characters: `950`, `12.3k`, `4.5M`."""
-    for unit in ("", "k", "M", "G"):
-        if number < _THOUSAND or unit == "G":
-            digits = 1 if unit and number < _TEN * _TEN else 0
-            return f"{number:.{digits}f}{unit}"
-        number /= _THOUSAND
-    return ""
+    units = iter("kMG")
+    unit = ""
+    while number >= _THOUSAND and unit != "G":
+        number, unit = number / _THOUSAND, next(units)
+    return f"{number:.{1 if unit and number < _HUNDRED else 0}f}{unit}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from teamd.files.os_errors import translate_os_errors
 from teamd.files.watch import watch
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.messages import Message
+
+Identity: TypeAlias = tuple[str, str, str]
 
 
 class GrowingFile:
@@ -85,7 +87,7 @@ class Unseen:
 
     def __init__(self) -> None:
         self._last: Sequence[Message] = ()
-        self._seen: set[tuple[str, str, str]] = set()
+        self._seen: set[Identity] = set()
 
     def among(self, now: Sequence[Message]) -> list[Message]:
         """Those that have come since the last look; a repeated send is one message.
@@ -97,12 +99,18 @@ class Unseen:
         known = len(self._last) - stayed
         self._last = tuple(now)
         self._seen.update(map(identity, now[:known]))
-        fresh = []
-        for message in now[known:]:
-            if identity(message) not in self._seen:
-                self._seen.add(identity(message))
-                fresh.append(message)
+        fresh = not_yet_seen(now[known:], self._seen)
+        self._seen.update(map(identity, fresh))
         return fresh
+
+
+def not_yet_seen(messages: Sequence[Message], seen: set[Identity]) -> list[Message]:
+    """Return those whose identity is not among the seen ones; a repeated send is one message."""
+    fresh: dict[Identity, Message] = {}
+    for message in messages:
+        if identity(message) not in seen:
+            fresh.setdefault(identity(message), message)
+    return list(fresh.values())
 
 
 def _begins(now: Sequence[Message], rest: Sequence[Message]) -> bool:
@@ -116,6 +124,6 @@ def _may_be(before: Message, now: Message) -> bool:
     return (before.sender, before.type, before.content) == (now.sender, now.type, now.content)
 
 
-def identity(message: Message) -> tuple[str, str, str]:
+def identity(message: Message) -> Identity:
     """What tells a message from every other, as `Message.is_same_as` compares."""
     return message.id, message.sender, message.content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,7 @@ import click
 from teamctl import output
 from teamctl.demo.facts import PROGRAM, Evidence, missing
 from teamctl.demo.onlooker import Onlooker, Teller
-from teamctl.demo.stage import Interrupted, Interruption, Stage, Story, opened
+from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
 from teamctl.roster_table import drawn
 from teamd import control
 from teamd.errors import ExitCode, TeamError
@@ -42,10 +43,10 @@ def command(*, fast: bool, keep: bool, story: Path | None) -> int:
     told = Story.read(story)
     teller = Teller()
     try:
-        with Interruption() as interruption:
+        with interruptible() as check:
             with opened(told.script(paced=not fast), keep=keep) as stage:
-                _Play(stage, told, teller, interruption.check).run()
-            interruption.check()
+                _Play(stage, told, teller, check).run()
+            check()
     except Interrupted as error:
         click.echo(f"teamctl: {error}; {_end(stage)}", err=True)
         return error.exit_status
@@ -58,20 +59,18 @@ def _end(stage: Stage) -> str:
     return f"teamd has ended, and {folder}"
 
 
+@dataclass(slots=True)
 class _Play:
     """One performance.
 
-    Args:
+    Attributes:
         check: called wherever the play may be broken off; raises if it is to be.
     """
 
-    def __init__(
-        self, stage: Stage, story: Story, teller: Teller, check: Callable[[], None]
-    ) -> None:
-        self._stage = stage
-        self._story = story
-        self._teller = teller
-        self._check = check
+    stage: Stage
+    story: Story
+    teller: Teller
+    check: Callable[[], None]
 
     def run(self) -> None:
         """Play it, and look whether all of it happened.
@@ -82,54 +81,45 @@ class _Play:
         """
         self._begin()
         self._work()
-        self._show_roster()
-        self._show_mail()
-        self._show_result()
+        click.echo("\n$ teamctl team")
+        output.console().print(drawn(self.stage.paths))
+        click.echo("\n$ teamctl inbox")
+        for message in Mailbox(self.stage.paths, LEAD).peek():
+            output.show_message(message)
+        self._show_run("the program works", "MCMXCIV", PROGRAM, "1994")
+        self._show_run("its tests pass", "OK", "-m", "unittest")
 
     def _begin(self) -> None:
-        self._teller.lead(f"starts teamd in {self._stage.folder}")
-        self._stage.start()
-        for part in self._story.parts:
-            self._check()
+        self.teller.lead(f"starts teamd in {self.stage.folder}")
+        self.stage.start()
+        for part in self.story.parts:
+            self.check()
             facts = {"name": part.name, "role": part.role, "prompt": part.prompt}
-            given = control.ask(self._stage.paths, "spawn", facts, timeout_seconds=_REQUEST_SECONDS)
+            given = control.ask(self.stage.paths, "spawn", facts, timeout_seconds=_REQUEST_SECONDS)
             if given.exit_code != ExitCode.DONE:
                 raise self._failure(f"lead spawns {part.name}", given.text)
-            self._teller.colours[part.name] = given.data["member"]["color"]
+            self.teller.colours[part.name] = given.data["member"]["color"]
             pid = given.data["member"]["pid"]
-            self._teller.lead(f"spawns {part.name}, {part.role} (pid {pid})")
+            self.teller.lead(f"spawns {part.name}, {part.role} (pid {pid})")
 
     def _work(self) -> None:
-        names = [part.name for part in self._story.parts]
-        onlooker = Onlooker(self._stage.paths, names, self._teller, self._check)
+        names = [part.name for part in self.story.parts]
+        onlooker = Onlooker(self.stage.paths, names, self.teller, self.check)
         onlooker.follow()
         evidence = Evidence(
-            workspace=self._stage.workspace,
+            workspace=self.stage.workspace,
             records=onlooker.records,
             mail=onlooker.mail.values(),
-            team=Roster(self._stage.paths).read(),
+            team=Roster(self.stage.paths).read(),
         )
         step = missing(evidence)
         if step is not None or onlooker.trouble:
             raise self._failure(step or "all come to rest", onlooker.trouble)
 
-    def _show_roster(self) -> None:
-        click.echo("\n$ teamctl team")
-        output.console().print(drawn(self._stage.paths))
-
-    def _show_mail(self) -> None:
-        click.echo("\n$ teamctl inbox")
-        for message in Mailbox(self._stage.paths, LEAD).peek():
-            output.show_message(message)
-
-    def _show_result(self) -> None:
-        self._show_run("the program works", "MCMXCIV", PROGRAM, "1994")
-        self._show_run("its tests pass", "OK", "-m", "unittest")
-
     def _show_run(self, step: str, wanted: str, *arguments: str) -> None:
         """Run Python, and show the last line of what it prints, which must be the one wanted."""
-        self._check()
-        ended = self._stage.run(*arguments)
+        self.check()
+        ended = self.stage.run(*arguments)
         said = (ended.stdout + ended.stderr).decode("utf-8", "replace").strip()
         last = output.plain(said.rpartition("\n")[2])
         click.echo(f"\n$ python3 {' '.join(arguments)}\n{last}")
@@ -138,8 +128,8 @@ class _Play:
 
     def _failure(self, step: str, why: str) -> TeamError:
         reason = textwrap.shorten(output.plain(why), _LONGEST_REASON, placeholder=" …")
-        folder = self._stage.folder
-        remedy = f"look into {folder}" if self._stage.kept else "--keep leaves its folder"
+        folder = self.stage.folder
+        remedy = f"look into {folder}" if self.stage.kept else "--keep leaves its folder"
         return TeamError(
             f"the demo failed: this did not happen: {step}{reason and f' ({reason})'}; {remedy}"
         )

@@ -11,7 +11,7 @@ import click
 
 from teamctl import output
 from teamctl.arguments import boxes, team_post
-from teamctl.tail import GrowingFile, Unseen, identity
+from teamctl.tail import GrowingFile, Identity, Unseen, identity, not_yet_seen
 from teamd.cli import Choice, team_options
 from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
@@ -82,7 +82,7 @@ class _Taker:
         self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
         self._growing = GrowingFile(self._kept.path)
-        self._known: set[tuple[str, str, str]] = set()
+        self._known: set[Identity] = set()
 
     def read(self, *, as_json: bool) -> int:
         # What a killed reader had in hand comes alone, and the rest only once that is done with:
@@ -120,11 +120,7 @@ class _Taker:
         if messages:
             for line in self._growing.lines():
                 self._known.update(map(identity, mail_in(decode(line))))
-        fresh: dict[tuple[str, str, str], Message] = {}
-        for message in messages:
-            if identity(message) not in self._known:
-                fresh.setdefault(identity(message), message)
-        return list(fresh.values())
+        return not_yet_seen(messages, self._known)
 
 
 def _show(messages: Sequence[Message], *, as_json: bool) -> None:

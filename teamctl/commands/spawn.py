@@ -41,31 +41,18 @@ _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answe
 @output.json_option
 @team_options
 def command(
-    choice: Choice,
-    name: str,
-    role: str,
-    prompt: str,
-    *,
-    model: str | None,
-    fresh: bool,
-    plan: bool | None,
-    wait: bool,
-    timeout: float | None,
-    save: bool,
-    as_json: bool,
+    choice: Choice, *, wait: bool, timeout: float | None, save: bool, as_json: bool, **facts: Any
 ) -> None:
     """Start or wake NAME as ROLE, with PROMPT as its next task.
 
     If PROMPT is -, the command reads it from standard input. A teammate that is idle or shut down
     remembers its conversation.
     """
-    check_name(name)
+    check_name(facts["name"])
     paths = choice.existing()
-    prompt = text_or_stdin(prompt)
-    facts = {"name": name, "role": role, "prompt": prompt, "model": model}
-    arguments = {**facts, "fresh": fresh, "plan": plan}
-    saved = _saved(choice, paths, **facts, plan=plan or False) if save else None
-    reply = control.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
+    facts["prompt"] = text_or_stdin(facts["prompt"])
+    saved = _saved(choice, paths, facts) if save else None
+    reply = control.ask(paths, "spawn", facts, timeout_seconds=REQUEST_SECONDS)
     reply.raise_unless_done()
     choice.done = reply.text
     if reply.data["warning"]:
@@ -128,7 +115,7 @@ def shutdown(
     return reply.exit_code
 
 
-def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> tuple[Path, bytes]:
+def _saved(choice: Choice, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Path, bytes]:
     """Return the file that declares this team's teammates, and its text with one more.
 
     A team by name has its own file. It is made before the spawn, so that a mistake costs nothing.
@@ -137,7 +124,9 @@ def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> tuple[Path, bytes]
     from teamd.settings.write import with_teammate  # noqa: PLC0415 -- the same
 
     file = paths.own_settings if choice.config is None else choice.settings_file(paths)
-    return file, with_teammate(read_file(file) or b"", Teammate(**facts), path=file)
+    declared = {key: facts[key] for key in ("name", "role", "prompt", "model")}
+    teammate = Teammate(**declared, plan=facts["plan"] or False)
+    return file, with_teammate(read_file(file) or b"", teammate, path=file)
 
 
 def _show_ends(reply: control.ControlReply) -> None:
