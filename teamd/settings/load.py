@@ -192,20 +192,17 @@ class _Checking:
         for number, table in enumerate(tables, start=1):
             where = f" (in [[{TEAMMATE}]] number {number})"
             values = self._values(TEAMMATE, Teammate, table, where)
-            self._refuse_twins(values.get("name"), names, where)
+            name = values.get("name", "").lower()
+            if name in names:
+                self.mistakes.append(
+                    f"{TEAMMATE}.name must be unlike every other, whatever the case; "
+                    f"{quoted(values['name'])} is taken{where}"
+                )
+            elif name:
+                names.add(name)
             if values.keys() >= set(required_of(Teammate)):
                 team.append(Teammate(**values))
         return tuple(team)
-
-    def _refuse_twins(self, name: str | None, names: set[str], where: str) -> None:
-        if name is None:
-            return
-        if name.lower() in names:
-            self.mistakes.append(
-                f"{TEAMMATE}.name must be unlike every other, whatever the case; "
-                f"{quoted(name)} is taken{where}"
-            )
-        names.add(name.lower())
 
     def _values(
         self, section: str, shape: type[Any], table: dict[str, Any], where: str = ""

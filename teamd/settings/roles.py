@@ -8,33 +8,32 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import SettingsError
 from teamd.settings import front_matter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 INHERIT: Final = "inherit"
 ALL_TOOLS: Final = "*"
 # The short names that such files use; each means the newest of its kind that the SDK knows.
-_MODELS: Final[Mapping[str, str]] = MappingProxyType(
-    {"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"}
-)
+_MODELS: Final = {
+    "haiku": "claude-haiku-5-5",
+    "sonnet": "claude-sonnet-5-5",
+    "opus": "claude-opus-5-5",
+}
 # What other programs call the tools that are here, too. One that is not here grants nothing.
-_TOOLS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "Bash": ("bash", "background_run", "check_background", "stop_background"),
-        "Read": ("read_file",),
-        "Write": ("write_file",),
-        "Edit": ("edit_file",),
-        "MultiEdit": ("edit_file",),
-    }
-)
+_TOOLS: Final = {
+    "Bash": ("bash", "background_run", "check_background", "stop_background"),
+    "Read": ("read_file",),
+    "Write": ("write_file",),
+    "Edit": ("edit_file",),
+    "MultiEdit": ("edit_file",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,13 +205,11 @@ class Settings:
 
 
 _DEFAULTS: Final = Settings()
-SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
-    {
-        one.name: type(getattr(_DEFAULTS, one.name))
-        for one in fields(Settings)
-        if is_dataclass(getattr(_DEFAULTS, one.name))
-    }
-)
+SECTIONS: Final[Mapping[str, type[Any]]] = {
+    one.name: type(getattr(_DEFAULTS, one.name))
+    for one in fields(Settings)
+    if is_dataclass(getattr(_DEFAULTS, one.name))
+}
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
 PRICES: Final = "prices"  # the tables `[prices."model-name"]`
 
