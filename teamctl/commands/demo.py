@@ -5,27 +5,30 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from teamctl import output
-from teamctl.demo.facts import PROGRAM, Evidence, missing
 from teamctl.demo.onlooker import Onlooker, Teller
 from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
 from teamctl.roster_table import drawn
 from teamd import control
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD
-from teamd.team.roster import Roster
+from teamd.messages import LEAD, Message
+from teamd.states import Status
+from teamd.team.roster import Roster, Team
+from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
-FIRST_LINE: Final = (
+_FIRST_LINE: Final = (
     "Only the model's words are scripted; processes, mail, tools and files are real."
 )
+_PROGRAM: Final = "roman.py"
+_TESTS: Final = "test_roman.py"
 _REQUEST_SECONDS: Final = 30.0
 _LONGEST_REASON: Final = 200
 
@@ -39,7 +42,7 @@ def command(*, fast: bool, keep: bool, story: Path | None) -> int:
 
     Their words come from a script. Everything else is real, and the demo checks it at the end.
     """
-    click.echo(FIRST_LINE + "\n")
+    click.echo(_FIRST_LINE + "\n")
     told = Story.read(story)
     teller = Teller()
     try:
@@ -86,7 +89,7 @@ class _Play:
         click.echo("\n$ teamctl inbox")
         for message in Mailbox(self.stage.paths, LEAD).peek():
             output.show_message(message)
-        self._show_run("the program works", "MCMXCIV", PROGRAM, "1994")
+        self._show_run("the program works", "MCMXCIV", _PROGRAM, "1994")
         self._show_run("its tests pass", "OK", "-m", "unittest")
 
     def _begin(self) -> None:
@@ -106,13 +109,10 @@ class _Play:
         names = [part.name for part in self.story.parts]
         onlooker = Onlooker(self.stage.paths, names, self.teller, self.check)
         onlooker.follow()
-        evidence = Evidence(
-            workspace=self.stage.workspace,
-            records=onlooker.records,
-            mail=onlooker.mail.values(),
-            team=Roster(self.stage.paths).read(),
-        )
-        step = missing(evidence)
+        team = Roster(self.stage.paths).read()
+        mail = onlooker.mail.values()
+        evidence = _Evidence(self.stage.workspace, onlooker.records, mail, team)
+        step = _missing(evidence)
         if step is not None or onlooker.trouble:
             raise self._failure(step or "all come to rest", onlooker.trouble)
 
@@ -133,3 +133,71 @@ class _Play:
         return TeamError(
             f"the demo failed: this did not happen: {step}{reason and f' ({reason})'}; {remedy}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What is left of it: files, conversations, mail, the roster.
+
+    Attributes:
+        mail: what has come to the lead.
+    """
+
+    workspace: Path
+    records: Mapping[str, list[Record]]
+    mail: Iterable[Message]
+    team: Team
+
+    def letters(self, sender: str, receiver: str) -> int:
+        """Count the messages of a teammate that have reached the receiver, word for word."""
+        sent = [given["content"] for given in self._calls(sender, "send_message").values()]
+        got = list(self.mail) if receiver == LEAD else []
+        for record in self.records.get(receiver, ()):
+            got += mail_in(record)
+        return sum(message.sender == sender and message.content in sent for message in got)
+
+    def outputs(self, name: str, tool: str) -> list[str]:
+        """Return what a tool gave to a teammate, failures left out."""
+        calls = self._calls(name, tool)
+        return [
+            record.content
+            for record in self.records.get(name, ())
+            if isinstance(record, CallAnswered)
+            and record.tool_use_id in calls
+            and not record.is_error
+        ]
+
+    def processes(self) -> set[int]:
+        """The pids of those that live."""
+        found = (member.process for member in self.team.members)
+        return {process.pid for process in found if process is not None and process.alive}
+
+    def _calls(self, name: str, tool: str) -> dict[str, dict[str, Any]]:
+        """The input of each call of a tool, by its id."""
+        return {
+            call["id"]: call["input"]
+            for record in self.records.get(name, ())
+            if isinstance(record, Replied)
+            for call in record.calls
+            if call["name"] == tool
+        }
+
+
+def _missing(evidence: _Evidence) -> str | None:
+    """The first step that did not happen, if there is one."""
+    return next((step for step, happened in _STEPS if not happened(evidence)), None)
+
+
+_STEPS: Final[tuple[tuple[str, Callable[[_Evidence], bool]], ...]] = (
+    ("bob writes test_roman.py", lambda e: (e.workspace / _TESTS).is_file()),
+    ("alice writes roman.py", lambda e: (e.workspace / _PROGRAM).is_file()),
+    ("alice's mail reaches bob", lambda e: e.letters("alice", "bob") > 0),
+    ("bob's tests find a bug", lambda e: any("FAILED (" in o for o in e.outputs("bob", "bash"))),
+    ("bob's mail reaches alice", lambda e: e.letters("bob", "alice") > 0),
+    ("alice changes roman.py", lambda e: bool(e.outputs("alice", "edit_file"))),
+    ("alice's second mail reaches bob", lambda e: e.letters("alice", "bob") > 1),
+    ("bob's tests pass", lambda e: e.outputs("bob", "bash")[-1].endswith("\nOK")),
+    ("bob's report reaches lead", lambda e: e.letters("bob", LEAD) > 0),
+    ("two processes live", lambda e: len(e.processes()) == len(("alice", "bob"))),
+    ("both end idle", lambda e: {m.status for m in e.team.members} == {Status.IDLE}),
+)

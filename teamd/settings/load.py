@@ -45,7 +45,7 @@ def load(path: Path, *, folder: Path) -> Settings:
     """
     data = read_file(path)
     if data is None:
-        return _checked({}, path, folder, folder)
+        return parse(b"", path=path, default_folder=folder)
     # What a team by name does not say of its workspace is the project's, not its own folder.
     of_team = path.parent.parent.name == TEAMS_FOLDER
     found = parse(data, path=path, default_folder=folder if of_team else None)
@@ -65,8 +65,11 @@ def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Set
     Raises:
         SettingsError: with every mistake.
     """
-    default_folder = default_folder or path.parent
-    return _checked(_document(data, path), path, path.parent, default_folder)
+    checking = _Checking(path.parent, default_folder or path.parent)
+    settings = checking.settings(_document(data, path))
+    if checking.mistakes:
+        raise SettingsError(path, checking.mistakes)
+    return settings
 
 
 def read_file(path: Path) -> bytes | None:
@@ -95,13 +98,13 @@ def _refuse_strange(status: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise SettingsError(path, ["it is no regular file; name a file of settings"])
     if status.st_uid != os.geteuid():
-        raise SettingsError(
-            path,
-            [f"it belongs to another user (uid {status.st_uid}); copy it to a file of your own"],
-        )
+        why = f"it belongs to another user (uid {status.st_uid}); copy it to a file of your own"
+        raise SettingsError(path, [why])
 
 
 def _document(data: bytes, path: Path) -> dict[str, Any]:
+    if not data:
+        return {}
     import tomllib  # noqa: PLC0415 -- 3 ms that only a file pays
 
     if len(data) > MAX_FILE_BYTES:
@@ -117,14 +120,6 @@ def _document(data: bytes, path: Path) -> dict[str, Any]:
         raise SettingsError(path, ["a number in it has too many digits; shorten it"]) from error
     except RecursionError as error:
         raise SettingsError(path, ["its lists or tables are nested too deeply"]) from error
-
-
-def _checked(document: dict[str, Any], path: Path, folder: Path, default_folder: Path) -> Settings:
-    checking = _Checking(folder, default_folder)
-    settings = checking.settings(document)
-    if checking.mistakes:
-        raise SettingsError(path, checking.mistakes)
-    return settings
 
 
 class _Checking:
