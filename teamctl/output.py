@@ -95,10 +95,8 @@ def show_message(message: Message) -> None:
     when = click.style(clock(message.timestamp), dim=True)
     kind = "" if message.type == "message" else f" [{plain(message.type)}]"
     about = f" — {plain(message.summary)}" if message.summary else ""
-    click.echo(
-        f"{when} " + click.style(plain(message.sender), bold=True)
-        + f"{kind}{_of_request(message)}{about}"
-    )  # fmt: skip
+    sender = click.style(plain(message.sender), bold=True)
+    click.echo(f"{when} {sender}{kind}{_of_request(message)}{about}")
     for line in plain(message.content).splitlines() or [""]:
         click.echo(f"  {line}")
 

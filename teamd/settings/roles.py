@@ -47,7 +47,6 @@ class Role:
         instructions: become a part of the system prompt.
     """
 
-    name: str
     model: str | None = None
     tools: frozenset[str] | None = None
     instructions: str = ""
@@ -81,15 +80,14 @@ def find(role: str, folders: Iterable[Path]) -> Role | None:
     for folder in folders:
         path = folder / f"{role}.md"
         if path.is_file():
-            return _role(front_matter.read(path), role)
+            return _role(front_matter.read(path))
     return None
 
 
-def _role(document: front_matter.Document, name: str) -> Role:
+def _role(document: front_matter.Document) -> Role:
     model = document.text("model")
     tools = document.words("tools")
     return Role(
-        name=name,
         model=None if model in ("", INHERIT) else _MODELS.get(model, model),
         tools=None if tools is None or ALL_TOOLS in tools else frozenset(_known(tools)),
         instructions=document.body,
