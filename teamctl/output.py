@@ -80,9 +80,7 @@ def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
     return made
 
 
-def print_table(
-    headings: Sequence[str], rows: Iterable[Iterable[Any]], *, numbers: Iterable[str] = ()
-) -> None:
+def print_table(headings: Sequence[str], rows: Iterable[list[str]], numbers: Sequence[str]) -> None:
     """Print rows below their headings."""
     shown = table(headings, numbers=numbers)
     for row in rows:

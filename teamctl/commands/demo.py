@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl import output
+from teamctl.arguments import REQUEST_SECONDS
 from teamctl.demo.onlooker import Onlooker, Teller
 from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
 from teamctl.roster_table import drawn
@@ -29,7 +31,6 @@ _FIRST_LINE: Final = (
 )
 _PROGRAM: Final = "roman.py"
 _TESTS: Final = "test_roman.py"
-_REQUEST_SECONDS: Final = 30.0
 _LONGEST_REASON: Final = 200
 
 
@@ -53,7 +54,7 @@ def command(*, fast: bool, keep: bool, story: Path | None) -> int:
     except Interrupted as error:
         click.echo(f"teamctl: {error}; {_end(stage)}", err=True)
         return error.exit_status
-    click.echo(f"\nAll of it happened, in {teller.seconds:.1f} s; {_end(stage)}.")
+    click.echo(f"\nAll of it happened, in {time.time() - teller.begun:.1f} s; {_end(stage)}.")
     return ExitCode.DONE
 
 
@@ -98,7 +99,7 @@ class _Play:
         for part in self.story.parts:
             self.check()
             facts = {"name": part.name, "role": part.role, "prompt": part.prompt}
-            given = control.ask(self.stage.paths, "spawn", facts, timeout_seconds=_REQUEST_SECONDS)
+            given = control.ask(self.stage.paths, "spawn", facts, timeout_seconds=REQUEST_SECONDS)
             if given.exit_code != ExitCode.DONE:
                 raise self._failure(f"lead spawns {part.name}", given.text)
             self.teller.colours[part.name] = given.data["member"]["color"]

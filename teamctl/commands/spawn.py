@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from teamctl import output
-from teamctl.arguments import fresh_option, grace_option, teammates, text_or_stdin
+from teamctl import arguments, output
 from teamctl.wait import timeout_option, wait_for_last_words
 from teamd import control
 from teamd.cli import INTERRUPTED, Choice, team_options
@@ -20,16 +19,15 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
 
-REQUEST_SECONDS: Final = 30.0
 _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
 
 
 @click.command()
-@click.argument("name", shell_complete=teammates)
+@click.argument("name", shell_complete=arguments.teammates)
 @click.argument("role")
 @click.argument("prompt")
 @click.option("--model", help="Use this model instead of the one in the settings.")
-@fresh_option
+@arguments.fresh_option
 @click.option(
     "--plan/--no-plan",
     default=None,
@@ -50,9 +48,9 @@ def command(
     """
     check_name(facts["name"])
     paths = choice.existing()
-    facts["prompt"] = text_or_stdin(facts["prompt"])
+    facts["prompt"] = arguments.text_or_stdin(facts["prompt"])
     saved = _saved(choice, paths, facts) if save else None
-    reply = control.ask(paths, "spawn", facts, timeout_seconds=REQUEST_SECONDS)
+    reply = control.ask(paths, "spawn", facts, timeout_seconds=arguments.REQUEST_SECONDS)
     reply.raise_unless_done()
     choice.done = reply.text
     if reply.data["warning"]:
@@ -70,22 +68,22 @@ def command(
 
 
 @click.command()
-@click.argument("name", shell_complete=teammates)
+@click.argument("name", shell_complete=arguments.teammates)
 @output.json_option
 @team_options
 def resume(choice: Choice, name: str, *, as_json: bool) -> None:
     """Read team.toml again, then let NAME go on where it was paused."""
     paths = choice.existing()
-    reply = control.ask(paths, "resume", {"name": name}, timeout_seconds=REQUEST_SECONDS)
+    reply = control.ask(paths, "resume", {"name": name}, timeout_seconds=arguments.REQUEST_SECONDS)
     reply.raise_unless_done()
     output.print_either(reply.text, reply.data, as_json=as_json)
 
 
 @click.command()
-@click.argument("name", required=False, shell_complete=teammates)
+@click.argument("name", required=False, shell_complete=arguments.teammates)
 @click.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
 @click.option("--force", is_flag=True, help="Kill at once, without asking.")
-@grace_option(help="How many seconds a teammate has to answer before it is ended.")
+@arguments.grace_option(help="How many seconds a teammate has to answer before it is ended.")
 @team_options
 def shutdown(
     choice: Choice, name: str | None, *, everybody: bool, force: bool, timeout: float

@@ -110,11 +110,9 @@ def show(choice: Choice, task_id: str, *, as_json: bool) -> None:
 )
 @_name_option("--owner", help='Give it to a teammate; "" removes the owner.')
 @_tasks_option(
-    "--add-blocked-by",
-    "--blocked-by",
-    "add_blocked_by",
+    "--add-blocked-by", "--blocked-by", "add_blocked_by",
     help="A task to complete first; may be repeated.",
-)
+)  # fmt: skip
 @_tasks_option(
     "--remove-blocked-by", help="A task that no longer blocks this one; may be repeated."
 )

@@ -34,7 +34,7 @@ def command(choice: Choice, *, as_json: bool) -> None:
         click.echo("no teams here; `teamd start` makes one, `teamctl create NAME` one by name")
         return
     headings = ("TEAM", "TEAMD", "MEMBERS", "STATUS")
-    output.print_table(headings, map(_cells, found), numbers=("MEMBERS",))
+    output.print_table(headings, map(_cells, found), ("MEMBERS",))
 
 
 def _cells(team: teams.TeamFacts) -> list[str]:

@@ -38,7 +38,7 @@ def command(choice: Choice, *, as_json: bool) -> None:
         output.print_json({"members": named, "total": total.to_json()})
         return
     rows = (row.cells() for row in (*members, total))
-    output.print_table(_HEADINGS, rows, numbers=_HEADINGS[1:])
+    output.print_table(_HEADINGS, rows, _HEADINGS[1:])
     _print_notes(total.account)
 
 
@@ -60,13 +60,11 @@ class _Use:
     @property
     def shares(self) -> list[tuple[float, str]]:
         """Of each limit the share that is used, from 0 to 1, and the limit in words."""
-        used, found = self.account, []
-        if self.tokens_limit:
-            words = f"{output.count(self.tokens_limit)} tokens"
-            found.append((used.tokens / self.tokens_limit, words))
-        if self.usd_limit:
-            found.append((float(used.usd) / self.usd_limit, f"${self.usd_limit:.2f}"))
-        return found
+        limits = (
+            (self.account.tokens, self.tokens_limit, f"{output.count(self.tokens_limit)} tokens"),
+            (float(self.account.usd), self.usd_limit, f"${self.usd_limit:.2f}"),
+        )
+        return [(used / limit, words) for used, limit, words in limits if limit]
 
     def to_json(self) -> dict[str, Any]:
         """The line as `--json` shows it; 0 calls of unknown price leave the cost known."""

@@ -58,22 +58,18 @@ class Teller:
     """Prints events, each on one line, aligned, and cut where the terminal ends.
 
     Attributes:
+        begun: when, in seconds since the epoch.
         colours: of the names.
     """
 
     def __init__(self) -> None:
         self.colours: dict[str, str] = {}
-        self._begun = time.time()
+        self.begun = time.time()
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-    @property
-    def seconds(self) -> float:
-        """The time since it began."""
-        return time.time() - self._begun
 
     def tell(self, event: Event) -> None:
         """Print it."""
-        when = f"{max(0.0, event.moment - self._begun):4.1f}s "
+        when = f"{max(0.0, event.moment - self.begun):4.1f}s "
         who = f"{event.who:<5} "
         what = _cut(event.what, self._width and self._width - len(when) - len(who))
         name = click.style(who, fg=self.colours.get(event.who), bold=True)

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import SettingsError
 from teamd.messages import TEAMS_FOLDER
 from teamd.settings.kinds import Wrong, bare, nearest, quoted, shown
-from teamd.settings.schema import (
-    NOT_BUILT,
-    PRICES,
-    SECTIONS,
-    TEAMMATE,
-    Price,
-    Settings,
-    Teammate,
-    keys_of,
-    required_of,
-)
+from teamd.settings.schema import PRICES, SECTIONS, TEAMMATE, Price, Settings, Teammate, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 FILE_NAME: Final = "team.toml"
 MAX_FILE_BYTES: Final = 1_048_576
+# Promised, and refused until they are there: a limit that is ignored is worse than none.
+NOT_BUILT: Final = frozenset(
+    {"permission", "tools.sandbox", "tools.network", "tools.read", "teammate.worktree"}
+)
 
 
 def load(path: Path, *, folder: Path) -> Settings:
@@ -174,7 +168,7 @@ class _Checking:
                 )
                 continue
             values = self._values(PRICES, Price, table, f" (in [{PRICES}.{quoted(model)}])")
-            if values.keys() >= set(required_of(Price)):
+            if values.keys() >= set(_required_of(Price)):
                 prices[model] = Price(**values)
         return prices
 
@@ -195,7 +189,7 @@ class _Checking:
                 )
             elif name:
                 names.add(name)
-            if values.keys() >= set(required_of(Teammate)):
+            if values.keys() >= set(_required_of(Teammate)):
                 team.append(Teammate(**values))
         return tuple(team)
 
@@ -217,7 +211,7 @@ class _Checking:
                 self.mistakes.append(f"{section}.{key} {why}{where}")
         self.mistakes += [
             f"{section}.{key} is missing; it must be {declared[key].kind.words}{where}"
-            for key in required_of(shape)
+            for key in _required_of(shape)
             if key not in table
         ]
         return values
@@ -232,3 +226,12 @@ def _unknown(key: str, known: Collection[str], section: str = "") -> str:
     meant = " or ".join(others) or nearest(key, known)
     hint = f"did you mean {meant}?" if meant else f"there are: {', '.join(known)}"
     return f"{dotted} is not a setting; {hint}"
+
+
+def _required_of(section: type[Any]) -> tuple[str, ...]:
+    """The settings of one section that have no default."""
+    return tuple(
+        declared.name
+        for declared in fields(section)
+        if declared.default is MISSING and declared.default_factory is MISSING
+    )
