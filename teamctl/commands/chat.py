@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @output.json_option
 @team_options
 def command(
-    choice: Choice, prompt: str | None, *, timeout: float | None, as_json: bool, **facts: Any
+    choice: Choice, prompt: str | None, *, timeout: float, as_json: bool, **facts: Any
 ) -> None:
     """Talk to the agent that leads the team. Your first chat starts it.
 

@@ -39,7 +39,7 @@ _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answe
 @output.json_option
 @team_options
 def command(
-    choice: Choice, *, wait: bool, timeout: float | None, save: bool, as_json: bool, **facts: Any
+    choice: Choice, *, wait: bool, timeout: float, save: bool, as_json: bool, **facts: Any
 ) -> None:
     """Start or wake NAME as ROLE, with PROMPT as its next task.
 
