@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
+
+REQUEST_SECONDS: Final = 30.0  # until the supervisor has answered
 
 fresh_option = click.option(
     "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."

@@ -29,7 +29,7 @@ STATUS_COLOURS: Final = {
 }
 _WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
 _THOUSAND: Final = 1000
-_TEN: Final = 10
+_HUNDRED: Final = 100
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -80,15 +80,21 @@ def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
     return made
 
 
+def print_table(headings: Sequence[str], rows: Iterable[list[str]], numbers: Sequence[str]) -> None:
+    """Print rows below their headings."""
+    shown = table(headings, numbers=numbers)
+    for row in rows:
+        shown.add_row(*row)
+    console().print(shown)
+
+
 def show_message(message: Message) -> None:
     """Print one message of the mail, as a person reads it."""
     when = click.style(clock(message.timestamp), dim=True)
     kind = "" if message.type == "message" else f" [{plain(message.type)}]"
     about = f" — {plain(message.summary)}" if message.summary else ""
-    click.echo(
-        f"{when} " + click.style(plain(message.sender), bold=True)
-        + f"{kind}{_of_request(message)}{about}"
-    )  # fmt: skip
+    sender = click.style(plain(message.sender), bold=True)
+    click.echo(f"{when} {sender}{kind}{_of_request(message)}{about}")
     for line in plain(message.content).splitlines() or [""]:
         click.echo(f"  {line}")
 
@@ -150,9 +156,8 @@ def cost(account: Account) -> str:
 
 def count(number: float) -> str:
     """Return a number in at most five characters: `950`, `12.3k`, `4.5M`."""
-    for unit in ("", "k", "M", "G"):
-        if number < _THOUSAND or unit == "G":
-            digits = 1 if unit and number < _TEN * _TEN else 0
-            return f"{number:.{digits}f}{unit}"
-        number /= _THOUSAND
-    return ""
+    units = iter("kMG")
+    unit = ""
+    while number >= _THOUSAND and unit != "G":
+        number, unit = number / _THOUSAND, next(units)
+    return f"{number:.{1 if unit and number < _HUNDRED else 0}f}{unit}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
 
-T = TypeVar("T")
-
 _MAIL: Final = b'"mail"'
 GONE: Final = (Status.FAILED, Status.SHUTDOWN)
 _BEGINNING_SECONDS: Final = 2.0  # a new process takes its mail before it meets the limit again
@@ -38,19 +37,9 @@ _BEGINNING_SECONDS: Final = 2.0  # a new process takes its mail before it meets 
 timeout_option = click.option(
     "--timeout",
     type=Seconds(zero=False),
+    callback=lambda _, __, seconds: math.inf if seconds is None else seconds,
     help="How many seconds to wait at most  [default: no limit].",
 )
-
-
-def wait_for_conversation(
-    paths: TeamPaths, look: Callable[[], T | None], *, seconds: float | None
-) -> T | None:
-    """Return what `look` finds in the conversations; `None` when the time is over, if it ever is.
-
-    It looks whenever one of them grows, and once a second for whatever else it looks at.
-    """
-    limit = math.inf if seconds is None else seconds
-    return wait_for(paths.transcripts, look, timeout_seconds=limit)
 
 
 class Arrival:
@@ -137,7 +126,7 @@ class Receipt:
         return self._post.receiver(self._message.to)[1]
 
 
-def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: float | None) -> str:
+def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: float) -> str:
     """Wait for the end of the turn in which the message was read; return its final text.
 
     Raises:
@@ -145,7 +134,8 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
         TeamError: it ended otherwise than by itself, the teammate has gone, or does not read.
     """
     arrival = Arrival(paths.transcript(name), lambda mail: mail.id == message)
-    ended = wait_for_conversation(paths, lambda: _find_end(paths, name, arrival), seconds=seconds)
+    look = partial(_find_end, paths, name, arrival)
+    ended = wait_for(paths.transcripts, look, timeout_seconds=seconds)
     if ended is None:
         raise DeadlinePassed(
             f"{name} is still at work after {seconds:g} s; `teamctl transcript {name} --follow` "

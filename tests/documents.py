@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamctl import topics
+from teamctl.commands.help import TOPICS, topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,7 @@ class Example:
 
 def pages() -> list[Path]:
     """Return README and all topics."""
-    return [README, *(topics.FOLDER / f"{name}.md" for name in topics.names())]
+    return [README, *(TOPICS / f"{name}.md" for name in topics())]
 
 
 def read(page: Path) -> str:

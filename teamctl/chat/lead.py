@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from teamctl.arguments import team_post
+from teamctl.arguments import REQUEST_SECONDS, team_post
 from teamd import control
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.states import Status
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
-
-_SECONDS: Final = 30.0
 
 
 class Lead:
@@ -40,7 +38,7 @@ class Lead:
             TeamError: it is at work, and would have to begin anew or with another model.
         """
         arguments = {"fresh": self._fresh, "model": self._model}
-        reply = control.ask(self.paths, LEAD, arguments, timeout_seconds=_SECONDS)
+        reply = control.ask(self.paths, LEAD, arguments, timeout_seconds=REQUEST_SECONDS)
         reply.raise_unless_done()
         warning = reply.data.get("warning")
         if scripted and reply.data["member"]["status"] == Status.PAUSED:
@@ -61,5 +59,7 @@ class Lead:
         Raises:
             NoTeamd: nobody could.
         """
-        request = control.ControlRequest.within(_SECONDS, "interrupt", arguments={"name": LEAD})
+        request = control.ControlRequest.within(
+            REQUEST_SECONDS, "interrupt", arguments={"name": LEAD}
+        )
         control.submit(self.paths, request)

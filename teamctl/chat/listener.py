@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl import output, render
-from teamctl.tail import GrowingFile
-from teamctl.unseen import Unseen
+from teamctl.tail import GrowingFile, Unseen
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.mail.mailbox import Mailbox
@@ -96,7 +95,6 @@ class Listener:
 
     def notice(self, text: str) -> None:
         """Tell the person something that nobody has said."""
-        self._end_line()
         self._line(output.plain(self._paths.addressed(text)), fg="yellow")
 
     def _read_mark(self) -> int:
@@ -107,9 +105,8 @@ class Listener:
         """
         said = (files.read(self._paths.chat_mark) or b"").strip()
         place = int(said) if said.isdigit() else 0
-        return (
-            place if place <= files.size(self._paths.transcript(LEAD)) else 0
-        )  # that file is gone
+        there = files.size(self._paths.transcript(LEAD))  # less where that file is gone
+        return place if place <= there else 0
 
     def _move_mark(self) -> None:
         """Note up to where it has been shown; what is lost of that is shown once more."""
@@ -131,10 +128,8 @@ class Listener:
             case records.Replied():
                 self._reply(record)
             case records.CallAnswered(is_error=True):
-                self._end_line()  # half a reply that broke off may stand there
                 self._line(render.clip_first_line(record.content), fg="red")
             case records.Summarised():
-                self._end_line()
                 self._line("· the conversation was summed up", dim=True)
             case records.TurnEnded():
                 self._end(record)
@@ -154,7 +149,6 @@ class Listener:
             self.ended = ended
 
     def _mail(self, message: Message, to: str) -> None:
-        self._end_line()
         rest = self._paths.addressed(_WHOLE) if to == LEAD else _WHOLE_OWN
         about = render.clip_beginning(message.summary or message.content, rest=rest)
         about = about.replace("\n", "\n  ")
@@ -166,6 +160,7 @@ class Listener:
             self._reply_shown.open_line = False
 
     def _line(self, text: str, **style: Any) -> None:
+        self._end_line()  # half a reply that broke off may stand there
         self._write(click.style(text, **style) + "\n")
 
 

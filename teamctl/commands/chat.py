@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,13 +30,7 @@ if TYPE_CHECKING:
 @output.json_option
 @team_options
 def command(
-    choice: Choice,
-    prompt: str | None,
-    *,
-    model: str | None,
-    fresh: bool,
-    timeout: float | None,
-    as_json: bool,
+    choice: Choice, prompt: str | None, *, timeout: float, as_json: bool, **facts: Any
 ) -> None:
     """Talk to the agent that leads the team. Your first chat starts it.
 
@@ -52,7 +46,7 @@ def command(
         prompt = text_or_stdin(prompt)
         if not prompt.strip():
             raise TeamError("a prompt is needed, as a text that is not empty")
-    lead = Lead(choice, fresh=fresh, model=model)
+    lead = Lead(choice, **facts)
     if warning := lead.call(scripted=prompt is not None or not sys.stdin.isatty()):
         output.warn(paths.addressed(warning))
     if prompt is None:

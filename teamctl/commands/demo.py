@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import textwrap
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from teamctl import output
-from teamctl.demo.facts import PROGRAM, Evidence, missing
+from teamctl.arguments import REQUEST_SECONDS
 from teamctl.demo.onlooker import Onlooker, Teller
-from teamctl.demo.stage import Interrupted, Interruption, Stage, Story, opened
+from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
 from teamctl.roster_table import drawn
 from teamd import control
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD
-from teamd.team.roster import Roster
+from teamd.messages import LEAD, Message
+from teamd.states import Status
+from teamd.team.roster import Roster, Team
+from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
-FIRST_LINE: Final = (
+_FIRST_LINE: Final = (
     "Only the model's words are scripted; processes, mail, tools and files are real."
 )
-_REQUEST_SECONDS: Final = 30.0
+_PROGRAM: Final = "roman.py"
+_TESTS: Final = "test_roman.py"
 _LONGEST_REASON: Final = 200
 
 
@@ -38,18 +43,18 @@ def command(*, fast: bool, keep: bool, story: Path | None) -> int:
 
     Their words come from a script. Everything else is real, and the demo checks it at the end.
     """
-    click.echo(FIRST_LINE + "\n")
+    click.echo(_FIRST_LINE + "\n")
     told = Story.read(story)
     teller = Teller()
     try:
-        with Interruption() as interruption:
+        with interruptible() as check:
             with opened(told.script(paced=not fast), keep=keep) as stage:
-                _Play(stage, told, teller, interruption.check).run()
-            interruption.check()
+                _Play(stage, told, teller, check).run()
+            check()
     except Interrupted as error:
         click.echo(f"teamctl: {error}; {_end(stage)}", err=True)
         return error.exit_status
-    click.echo(f"\nAll of it happened, in {teller.seconds:.1f} s; {_end(stage)}.")
+    click.echo(f"\nAll of it happened, in {time.time() - teller.begun:.1f} s; {_end(stage)}.")
     return ExitCode.DONE
 
 
@@ -58,20 +63,18 @@ def _end(stage: Stage) -> str:
     return f"teamd has ended, and {folder}"
 
 
+@dataclass(slots=True)
 class _Play:
     """One performance.
 
-    Args:
+    Attributes:
         check: called wherever the play may be broken off; raises if it is to be.
     """
 
-    def __init__(
-        self, stage: Stage, story: Story, teller: Teller, check: Callable[[], None]
-    ) -> None:
-        self._stage = stage
-        self._story = story
-        self._teller = teller
-        self._check = check
+    stage: Stage
+    story: Story
+    teller: Teller
+    check: Callable[[], None]
 
     def run(self) -> None:
         """Play it, and look whether all of it happened.
@@ -82,54 +85,42 @@ class _Play:
         """
         self._begin()
         self._work()
-        self._show_roster()
-        self._show_mail()
-        self._show_result()
+        click.echo("\n$ teamctl team")
+        output.console().print(drawn(self.stage.paths))
+        click.echo("\n$ teamctl inbox")
+        for message in Mailbox(self.stage.paths, LEAD).peek():
+            output.show_message(message)
+        self._show_run("the program works", "MCMXCIV", _PROGRAM, "1994")
+        self._show_run("its tests pass", "OK", "-m", "unittest")
 
     def _begin(self) -> None:
-        self._teller.lead(f"starts teamd in {self._stage.folder}")
-        self._stage.start()
-        for part in self._story.parts:
-            self._check()
+        self.teller.lead(f"starts teamd in {self.stage.folder}")
+        self.stage.start()
+        for part in self.story.parts:
+            self.check()
             facts = {"name": part.name, "role": part.role, "prompt": part.prompt}
-            given = control.ask(self._stage.paths, "spawn", facts, timeout_seconds=_REQUEST_SECONDS)
+            given = control.ask(self.stage.paths, "spawn", facts, timeout_seconds=REQUEST_SECONDS)
             if given.exit_code != ExitCode.DONE:
                 raise self._failure(f"lead spawns {part.name}", given.text)
-            self._teller.colours[part.name] = given.data["member"]["color"]
+            self.teller.colours[part.name] = given.data["member"]["color"]
             pid = given.data["member"]["pid"]
-            self._teller.lead(f"spawns {part.name}, {part.role} (pid {pid})")
+            self.teller.lead(f"spawns {part.name}, {part.role} (pid {pid})")
 
     def _work(self) -> None:
-        names = [part.name for part in self._story.parts]
-        onlooker = Onlooker(self._stage.paths, names, self._teller, self._check)
+        names = [part.name for part in self.story.parts]
+        onlooker = Onlooker(self.stage.paths, names, self.teller, self.check)
         onlooker.follow()
-        evidence = Evidence(
-            workspace=self._stage.workspace,
-            records=onlooker.records,
-            mail=onlooker.mail.values(),
-            team=Roster(self._stage.paths).read(),
-        )
-        step = missing(evidence)
+        team = Roster(self.stage.paths).read()
+        mail = onlooker.mail.values()
+        evidence = _Evidence(self.stage.workspace, onlooker.records, mail, team)
+        step = _missing(evidence)
         if step is not None or onlooker.trouble:
             raise self._failure(step or "all come to rest", onlooker.trouble)
 
-    def _show_roster(self) -> None:
-        click.echo("\n$ teamctl team")
-        output.console().print(drawn(self._stage.paths))
-
-    def _show_mail(self) -> None:
-        click.echo("\n$ teamctl inbox")
-        for message in Mailbox(self._stage.paths, LEAD).peek():
-            output.show_message(message)
-
-    def _show_result(self) -> None:
-        self._show_run("the program works", "MCMXCIV", PROGRAM, "1994")
-        self._show_run("its tests pass", "OK", "-m", "unittest")
-
     def _show_run(self, step: str, wanted: str, *arguments: str) -> None:
         """Run Python, and show the last line of what it prints, which must be the one wanted."""
-        self._check()
-        ended = self._stage.run(*arguments)
+        self.check()
+        ended = self.stage.run(*arguments)
         said = (ended.stdout + ended.stderr).decode("utf-8", "replace").strip()
         last = output.plain(said.rpartition("\n")[2])
         click.echo(f"\n$ python3 {' '.join(arguments)}\n{last}")
@@ -138,8 +129,76 @@ class _Play:
 
     def _failure(self, step: str, why: str) -> TeamError:
         reason = textwrap.shorten(output.plain(why), _LONGEST_REASON, placeholder=" …")
-        folder = self._stage.folder
-        remedy = f"look into {folder}" if self._stage.kept else "--keep leaves its folder"
+        folder = self.stage.folder
+        remedy = f"look into {folder}" if self.stage.kept else "--keep leaves its folder"
         return TeamError(
             f"the demo failed: this did not happen: {step}{reason and f' ({reason})'}; {remedy}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What is left of it: files, conversations, mail, the roster.
+
+    Attributes:
+        mail: what has come to the lead.
+    """
+
+    workspace: Path
+    records: Mapping[str, list[Record]]
+    mail: Iterable[Message]
+    team: Team
+
+    def letters(self, sender: str, receiver: str) -> int:
+        """Count the messages of a teammate that have reached the receiver, word for word."""
+        sent = [given["content"] for given in self._calls(sender, "send_message").values()]
+        got = list(self.mail) if receiver == LEAD else []
+        for record in self.records.get(receiver, ()):
+            got += mail_in(record)
+        return sum(message.sender == sender and message.content in sent for message in got)
+
+    def outputs(self, name: str, tool: str) -> list[str]:
+        """Return what a tool gave to a teammate, failures left out."""
+        calls = self._calls(name, tool)
+        return [
+            record.content
+            for record in self.records.get(name, ())
+            if isinstance(record, CallAnswered)
+            and record.tool_use_id in calls
+            and not record.is_error
+        ]
+
+    def processes(self) -> set[int]:
+        """The pids of those that live."""
+        found = (member.process for member in self.team.members)
+        return {process.pid for process in found if process is not None and process.alive}
+
+    def _calls(self, name: str, tool: str) -> dict[str, dict[str, Any]]:
+        """The input of each call of a tool, by its id."""
+        return {
+            call["id"]: call["input"]
+            for record in self.records.get(name, ())
+            if isinstance(record, Replied)
+            for call in record.calls
+            if call["name"] == tool
+        }
+
+
+def _missing(evidence: _Evidence) -> str | None:
+    """The first step that did not happen, if there is one."""
+    return next((step for step, happened in _STEPS if not happened(evidence)), None)
+
+
+_STEPS: Final[tuple[tuple[str, Callable[[_Evidence], bool]], ...]] = (
+    ("bob writes test_roman.py", lambda e: (e.workspace / _TESTS).is_file()),
+    ("alice writes roman.py", lambda e: (e.workspace / _PROGRAM).is_file()),
+    ("alice's mail reaches bob", lambda e: e.letters("alice", "bob") > 0),
+    ("bob's tests find a bug", lambda e: any("FAILED (" in o for o in e.outputs("bob", "bash"))),
+    ("bob's mail reaches alice", lambda e: e.letters("bob", "alice") > 0),
+    ("alice changes roman.py", lambda e: bool(e.outputs("alice", "edit_file"))),
+    ("alice's second mail reaches bob", lambda e: e.letters("alice", "bob") > 1),
+    ("bob's tests pass", lambda e: e.outputs("bob", "bash")[-1].endswith("\nOK")),
+    ("bob's report reaches lead", lambda e: e.letters("bob", LEAD) > 0),
+    ("two processes live", lambda e: len(e.processes()) == len(("alice", "bob"))),
+    ("both end idle", lambda e: {m.status for m in e.team.members} == {Status.IDLE}),
+)

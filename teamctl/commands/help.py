@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from shutil import get_terminal_size
 from typing import Final
 
 import click
 
-from teamctl import output, topics
+from teamctl import output
 from teamd.errors import TeamError
 
+TOPICS: Final = Path(__file__).parents[1] / "topics"  # one Markdown file each
 _WIDEST: Final = 100  # columns; longer lines are hard to read
 _GAP: Final = 3
 _CODE: Final = "bold cyan"  # rich's own style has a background
@@ -20,7 +22,7 @@ _CODE: Final = "bold cyan"  # rich's own style has a background
 def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
     """Return the topics and commands that begin so."""
     commands = _group(context).list_commands(context)
-    known = dict.fromkeys((*topics.names(), *commands))
+    known = dict.fromkeys((*topics(), *commands))
     return [name for name in known if name.startswith(begun)]
 
 
@@ -35,14 +37,29 @@ def command(context: click.Context, topic: str | None, *, as_json: bool) -> None
     """
     if topic is None:
         _list(as_json=as_json)
-    elif topic in topics.names():
-        _show(topic, topics.read(topic), as_json=as_json, markdown=True)
+    elif topic in topics():
+        _show(topic, read_topic(topic), as_json=as_json, markdown=True)
     else:
         _show(topic, _help_of_command(context, topic), as_json=as_json, markdown=False)
 
 
+def topics() -> list[str]:
+    """Return the names of the topics, sorted."""
+    return sorted(file.stem for file in TOPICS.glob("*.md"))
+
+
+def read_topic(name: str) -> str:
+    """Return the Markdown of a topic, by its name."""
+    return (TOPICS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def title_of(name: str) -> str:
+    """Return what a topic is about: its first line is `# Name: what it is about`."""
+    return read_topic(name).partition("\n")[0].partition(": ")[2]
+
+
 def _list(*, as_json: bool) -> None:
-    titles = {name: topics.title(name) for name in topics.names()}
+    titles = {name: title_of(name) for name in topics()}
     listed = [{"name": name, "title": title} for name, title in titles.items()]
     width = max(map(len, titles)) + _GAP
     lines = [f"{name:{width}}{title}" for name, title in titles.items()]
@@ -87,6 +104,6 @@ def _help_of_command(context: click.Context, name: str) -> str:
     root = context.find_root()
     found = _group(context).get_command(root, name)
     if found is None:
-        raise TeamError(f"no topic {name!r}; the topics are: {', '.join(topics.names())}")
+        raise TeamError(f"no topic {name!r}; the topics are: {', '.join(topics())}")
     with click.Context(found, info_name=name, parent=root) as own:
         return found.get_help(own)

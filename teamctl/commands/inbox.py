@@ -11,7 +11,7 @@ import click
 
 from teamctl import output
 from teamctl.arguments import boxes, team_post
-from teamctl.tail import GrowingFile
+from teamctl.tail import GrowingFile, Identity, Unseen, identity, not_yet_seen
 from teamd.cli import Choice, team_options
 from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
@@ -60,46 +60,6 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
         click.echo("no new mail")
 
 
-class Unseen:
-    """Mail goes in at its end and out at its front, and keeps its order in between."""
-
-    def __init__(self) -> None:
-        self._last: Sequence[Message] = ()
-        self._seen: set[tuple[str, str, str]] = set()
-
-    def among(self, now: Sequence[Message]) -> list[Message]:
-        """Those that have come since the last look; a repeated send is one message.
-
-        A foreign line without an id gets another one at each look, until it is taken. Such lines
-        are known by their place: what has stayed is where the queue of the last look ends.
-        """
-        stayed = next(k for k in range(len(self._last) + 1) if _begins(now, self._last[k:]))
-        known = len(self._last) - stayed
-        self._last = tuple(now)
-        self._seen.update(map(_identity, now[:known]))
-        fresh = []
-        for message in now[known:]:
-            if _identity(message) not in self._seen:
-                self._seen.add(_identity(message))
-                fresh.append(message)
-        return fresh
-
-
-def _begins(now: Sequence[Message], rest: Sequence[Message]) -> bool:
-    return len(rest) <= len(now) and all(map(_may_be, rest, now))
-
-
-def _may_be(before: Message, now: Message) -> bool:
-    """Whether a message may be the one that was seen before."""
-    if before.id_given:
-        return before.is_same_as(now)
-    return (before.sender, before.type, before.content) == (now.sender, now.type, now.content)
-
-
-def _identity(message: Message) -> tuple[str, str, str]:  # as `is_same_as` compares
-    return message.id, message.sender, message.content
-
-
 class _Looker:
     """Shows mail and leaves it; each message once."""
 
@@ -121,7 +81,7 @@ class _Taker:
         self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
         self._growing = GrowingFile(self._kept.path)
-        self._known: set[tuple[str, str, str]] = set()
+        self._known: set[Identity] = set()
 
     def read(self, *, as_json: bool) -> int:
         # What a killed reader had in hand comes alone, and the rest only once that is done with:
@@ -158,12 +118,8 @@ class _Taker:
         """Those that were not read before; a repeated send is one message."""
         if messages:
             for line in self._growing.lines():
-                self._known.update(map(_identity, mail_in(decode(line))))
-        fresh: dict[tuple[str, str, str], Message] = {}
-        for message in messages:
-            if _identity(message) not in self._known:
-                fresh.setdefault(_identity(message), message)
-        return list(fresh.values())
+                self._known.update(map(identity, mail_in(decode(line))))
+        return not_yet_seen(messages, self._known)
 
 
 def _show(messages: Sequence[Message], *, as_json: bool) -> None:

@@ -31,13 +31,9 @@ _ROTATED: Final = re.compile(r"\.log\.\d+")
 @click.option("--logs", is_flag=True, help="Remove only logs.")
 @click.option("--transcripts", is_flag=True, help="Remove only conversations.")
 @click.option(
-    "--older-than",
-    "days",
-    metavar="DAYS",
-    type=click.FloatRange(min=0),
-    default=0.0,
+    "--older-than", "days", metavar="DAYS", type=click.FloatRange(min=0), default=0.0,
     help="Keep files that changed within this many days.",
-)
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @team_options
 def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> None:

@@ -8,9 +8,10 @@ import click
 
 from teamctl import output
 from teamctl.arguments import boxes, team_post, text_or_stdin
-from teamctl.wait import Receipt, timeout_option, wait_for_conversation
+from teamctl.wait import Receipt, timeout_option
 from teamd.cli import Choice, team_options
 from teamd.errors import DeadlinePassed, TeamError
+from teamd.files.watch import wait_for
 from teamd.messages import Message, new_id
 
 _sender_option = click.option("--from", "sender", help="The sender  [default: you].")
@@ -39,7 +40,7 @@ def command(
     message_id: str | None,
     summary: str | None,
     wait: bool,
-    timeout: float | None,
+    timeout: float,
     as_json: bool,
 ) -> None:
     """Send TEXT to NAME. If TEXT is -, the command reads it from standard input.
@@ -66,7 +67,7 @@ def command(
     if wait:
         there, to = post.at(sent.to)
         receipt = Receipt(there, replace(message, to=to), told=sent.warning)
-        if wait_for_conversation(there.paths, receipt.look, seconds=timeout) is None:
+        if wait_for(there.paths.transcripts, receipt.look, timeout_seconds=timeout) is None:
             raise DeadlinePassed(
                 f"{sent.to} has not taken it within {timeout:g} s; the message is safe and will be "
                 f"delivered: `teamctl trace {message.id}` shows where it is"

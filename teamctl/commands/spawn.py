@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from teamctl import output
-from teamctl.arguments import fresh_option, grace_option, teammates, text_or_stdin
+from teamctl import arguments, output
 from teamctl.wait import timeout_option, wait_for_last_words
 from teamd import control
 from teamd.cli import INTERRUPTED, Choice, team_options
@@ -20,16 +19,15 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
 
-REQUEST_SECONDS: Final = 30.0
 _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
 
 
 @click.command()
-@click.argument("name", shell_complete=teammates)
+@click.argument("name", shell_complete=arguments.teammates)
 @click.argument("role")
 @click.argument("prompt")
 @click.option("--model", help="Use this model instead of the one in the settings.")
-@fresh_option
+@arguments.fresh_option
 @click.option(
     "--plan/--no-plan",
     default=None,
@@ -41,31 +39,18 @@ _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answe
 @output.json_option
 @team_options
 def command(
-    choice: Choice,
-    name: str,
-    role: str,
-    prompt: str,
-    *,
-    model: str | None,
-    fresh: bool,
-    plan: bool | None,
-    wait: bool,
-    timeout: float | None,
-    save: bool,
-    as_json: bool,
+    choice: Choice, *, wait: bool, timeout: float, save: bool, as_json: bool, **facts: Any
 ) -> None:
     """Start or wake NAME as ROLE, with PROMPT as its next task.
 
     If PROMPT is -, the command reads it from standard input. A teammate that is idle or shut down
     remembers its conversation.
     """
-    check_name(name)
+    check_name(facts["name"])
     paths = choice.existing()
-    prompt = text_or_stdin(prompt)
-    facts = {"name": name, "role": role, "prompt": prompt, "model": model}
-    arguments = {**facts, "fresh": fresh, "plan": plan}
-    saved = _saved(choice, paths, **facts, plan=plan or False) if save else None
-    reply = control.ask(paths, "spawn", arguments, timeout_seconds=REQUEST_SECONDS)
+    facts["prompt"] = arguments.text_or_stdin(facts["prompt"])
+    saved = _saved(choice, paths, facts) if save else None
+    reply = control.ask(paths, "spawn", facts, timeout_seconds=arguments.REQUEST_SECONDS)
     reply.raise_unless_done()
     choice.done = reply.text
     if reply.data["warning"]:
@@ -83,22 +68,22 @@ def command(
 
 
 @click.command()
-@click.argument("name", shell_complete=teammates)
+@click.argument("name", shell_complete=arguments.teammates)
 @output.json_option
 @team_options
 def resume(choice: Choice, name: str, *, as_json: bool) -> None:
     """Read team.toml again, then let NAME go on where it was paused."""
     paths = choice.existing()
-    reply = control.ask(paths, "resume", {"name": name}, timeout_seconds=REQUEST_SECONDS)
+    reply = control.ask(paths, "resume", {"name": name}, timeout_seconds=arguments.REQUEST_SECONDS)
     reply.raise_unless_done()
     output.print_either(reply.text, reply.data, as_json=as_json)
 
 
 @click.command()
-@click.argument("name", required=False, shell_complete=teammates)
+@click.argument("name", required=False, shell_complete=arguments.teammates)
 @click.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
 @click.option("--force", is_flag=True, help="Kill at once, without asking.")
-@grace_option(help="How many seconds a teammate has to answer before it is ended.")
+@arguments.grace_option(help="How many seconds a teammate has to answer before it is ended.")
 @team_options
 def shutdown(
     choice: Choice, name: str | None, *, everybody: bool, force: bool, timeout: float
@@ -128,7 +113,7 @@ def shutdown(
     return reply.exit_code
 
 
-def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> tuple[Path, bytes]:
+def _saved(choice: Choice, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Path, bytes]:
     """Return the file that declares this team's teammates, and its text with one more.
 
     A team by name has its own file. It is made before the spawn, so that a mistake costs nothing.
@@ -137,7 +122,9 @@ def _saved(choice: Choice, paths: TeamPaths, **facts: Any) -> tuple[Path, bytes]
     from teamd.settings.write import with_teammate  # noqa: PLC0415 -- the same
 
     file = paths.own_settings if choice.config is None else choice.settings_file(paths)
-    return file, with_teammate(read_file(file) or b"", Teammate(**facts), path=file)
+    declared = {key: facts[key] for key in ("name", "role", "prompt", "model")}
+    teammate = Teammate(**declared, plan=facts["plan"] or False)
+    return file, with_teammate(read_file(file) or b"", teammate, path=file)
 
 
 def _show_ends(reply: control.ControlReply) -> None:

@@ -110,31 +110,21 @@ def show(choice: Choice, task_id: str, *, as_json: bool) -> None:
 )
 @_name_option("--owner", help='Give it to a teammate; "" removes the owner.')
 @_tasks_option(
-    "--add-blocked-by",
-    "--blocked-by",
-    "add_blocked_by",
+    "--add-blocked-by", "--blocked-by", "add_blocked_by",
     help="A task to complete first; may be repeated.",
-)
+)  # fmt: skip
 @_tasks_option(
     "--remove-blocked-by", help="A task that no longer blocks this one; may be repeated."
 )
 @output.json_option
 @team_options
-def update(
-    choice: Choice,
-    task_id: str,
-    *,
-    description: str | None,
-    status: str | None,
-    as_json: bool,
-    **facts: Any,
-) -> None:
+def update(choice: Choice, task_id: str, *, as_json: bool, **facts: Any) -> None:
     """Change a task, also one that a teammate owns."""
-    change = Change(
-        description=None if description is None else arguments.text_or_stdin(description),
-        status=None if status is None else TaskStatus(status),
-        **facts,
-    )
+    if facts["description"] is not None:
+        facts["description"] = arguments.text_or_stdin(facts["description"])
+    if facts["status"] is not None:
+        facts["status"] = TaskStatus(facts["status"])
+    change = Change(**facts)
     if change == Change():
         raise click.UsageError("say what is to be changed; `--status completed`, for one")
     board = _board(choice)

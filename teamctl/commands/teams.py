@@ -33,12 +33,14 @@ def command(choice: Choice, *, as_json: bool) -> None:
     if not found:
         click.echo("no teams here; `teamd start` makes one, `teamctl create NAME` one by name")
         return
-    table = output.table(("TEAM", "TEAMD", "MEMBERS", "STATUS"), numbers=("MEMBERS",))
-    for team in found:
-        states = ", ".join(f"{number} {status}" for status, number in team.statuses.items())
-        runs = "-" if team.pid is None else str(team.pid)
-        table.add_row(team.name, runs, str(team.members), states or "-")
-    output.console().print(table)
+    headings = ("TEAM", "TEAMD", "MEMBERS", "STATUS")
+    output.print_table(headings, map(_cells, found), ("MEMBERS",))
+
+
+def _cells(team: teams.TeamFacts) -> list[str]:
+    states = ", ".join(f"{number} {status}" for status, number in team.statuses.items())
+    runs = "-" if team.pid is None else str(team.pid)
+    return [team.name, runs, str(team.members), states or "-"]
 
 
 @click.command()

@@ -33,10 +33,9 @@ def command(choice: Choice, message_id: str, *, as_json: bool) -> None:
 
 def _steps(way: tracing.Way) -> list[str]:
     """What has happened to it so far, and what has not."""
-    sent = "" if way.sent is None else f" {output.moment(way.sent)}"
-    steps = [f"sent{sent} by {output.plain(way.sender)}"]
+    steps = [f"sent{_when(way.sent)} by {output.plain(way.sender)}"]
     if way.taken is not None:
-        steps.append(f"taken {output.moment(way.taken)}")
+        steps.append(f"taken{_when(way.taken)}")
     match way.stage:
         case tracing.Stage.QUEUED:
             steps.append(f"queued at position {way.position} in {way.file}")
@@ -46,6 +45,9 @@ def _steps(way: tracing.Way) -> list[str]:
             steps.append(f"rejected, and kept in {way.file}")
         case tracing.Stage.DELIVERED:
             what = "shown to you" if Path(way.file).stem == USER else "in the conversation"
-            when = "" if way.delivered is None else f" {output.moment(way.delivered)}"
-            steps.append(f"{what}{when}")
+            steps.append(f"{what}{_when(way.delivered)}")
     return steps
+
+
+def _when(moment: float | None) -> str:
+    return "" if moment is None else f" {output.moment(moment)}"

@@ -37,10 +37,8 @@ def command(choice: Choice, *, as_json: bool) -> None:
         named = [{"name": row.name, **row.to_json()} for row in members]
         output.print_json({"members": named, "total": total.to_json()})
         return
-    table = output.table(_HEADINGS, numbers=_HEADINGS[1:])
-    for row in (*members, total):
-        table.add_row(*row.cells())
-    output.console().print(table)
+    rows = (row.cells() for row in (*members, total))
+    output.print_table(_HEADINGS, rows, _HEADINGS[1:])
     _print_notes(total.account)
 
 
@@ -62,27 +60,18 @@ class _Use:
     @property
     def shares(self) -> list[tuple[float, str]]:
         """Of each limit the share that is used, from 0 to 1, and the limit in words."""
-        used, found = self.account, []
-        if self.tokens_limit:
-            words = f"{output.count(self.tokens_limit)} tokens"
-            found.append((used.tokens / self.tokens_limit, words))
-        if self.usd_limit:
-            found.append((float(used.usd) / self.usd_limit, f"${self.usd_limit:.2f}"))
-        return found
+        limits = (
+            (self.account.tokens, self.tokens_limit, f"{output.count(self.tokens_limit)} tokens"),
+            (float(self.account.usd), self.usd_limit, f"${self.usd_limit:.2f}"),
+        )
+        return [(used / limit, words) for used, limit, words in limits if limit]
 
     def to_json(self) -> dict[str, Any]:
         """The line as `--json` shows it; 0 calls of unknown price leave the cost known."""
-        used = self.account
         return {
-            "calls": used.calls,
-            "input_tokens": used.input_tokens,
-            "cache_read_tokens": used.cache_read_tokens,
-            "cache_write_tokens": used.cache_write_tokens,
-            "output_tokens": used.output_tokens,
-            "tokens": used.tokens,
-            "usd": output.known_usd(used),
-            "unpriced_calls": used.unpriced_calls,
-            "assumed_calls": used.assumed_calls,
+            **self.account.encode(),
+            "tokens": self.account.tokens,
+            "usd": output.known_usd(self.account),
             "reserved_tokens": sum(kept.tokens for kept in self.held),
             "reserved_usd": float(sum(kept.usd or 0 for kept in self.held)),
             "tokens_limit": self.tokens_limit or None,
@@ -93,18 +82,11 @@ class _Use:
     def cells(self) -> list[str]:
         """The line of the table; of two limits the one that is nearer."""
         used = self.account
+        sent = (used.input_tokens, used.cache_read_tokens, used.cache_write_tokens)
+        tokens = map(output.count, (*sent, used.output_tokens))
         share, limit = max(self.shares, default=(None, "-"))
-        return [
-            self.name,
-            str(used.calls),
-            output.count(used.input_tokens),
-            output.count(used.cache_read_tokens),
-            output.count(used.cache_write_tokens),
-            output.count(used.output_tokens),
-            output.cost(used),
-            limit,
-            "-" if share is None else f"{share:.1%}",
-        ]
+        shown = "-" if share is None else f"{share:.1%}"
+        return [self.name, str(used.calls), *tokens, output.cost(used), limit, shown]
 
 
 def _uses(paths: TeamPaths, accounts: Accounts) -> list[_Use]:

@@ -38,7 +38,7 @@ _VERBS: Final = {
 _FAILURES: Final = ("[exit status", "[killed", "[ended after")  # what the bash tool notes of an end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened.
 
@@ -58,30 +58,26 @@ class Teller:
     """Prints events, each on one line, aligned, and cut where the terminal ends.
 
     Attributes:
+        begun: when, in seconds since the epoch.
         colours: of the names.
     """
 
     def __init__(self) -> None:
         self.colours: dict[str, str] = {}
-        self._begun = time.time()
+        self.begun = time.time()
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-    @property
-    def seconds(self) -> float:
-        """The time since it began."""
-        return time.time() - self._begun
 
     def tell(self, event: Event) -> None:
         """Print it."""
-        when = f"{max(0.0, event.moment - self._begun):4.1f}s "
+        when = f"{max(0.0, event.moment - self.begun):4.1f}s "
         who = f"{event.who:<5} "
-        what = _cut(_one_line(event.what), self._width and self._width - len(when) - len(who))
+        what = _cut(event.what, self._width and self._width - len(when) - len(who))
         name = click.style(who, fg=self.colours.get(event.who), bold=True)
         click.echo(click.style(when, dim=True) + name + click.style(what, fg=event.colour))
 
     def lead(self, what: str) -> None:
         """Print what the lead, who is the person, does right now."""
-        self.tell(Event(moment=time.time(), who="lead", what=what))
+        self.tell(Event(time.time(), LEAD, what))
 
 
 class ConversationEvents:
@@ -96,16 +92,13 @@ class ConversationEvents:
         match record:
             case Replied():
                 for what in map(self._part, record.content):
-                    yield Event(moment=record.time, who=self._name, what=what)
+                    yield Event(record.time, self._name, what)
             case CallAnswered() if record.is_error or record.tool_use_id in self._commands:
-                text = record.content
-                bad = record.is_error or any(note in text for note in _FAILURES)
-                what = f"sees {_excerpt(text)}"
-                colour = "red" if bad else "green"
-                yield Event(moment=record.time, who=self._name, what=what, colour=colour)
+                bad = record.is_error or any(note in record.content for note in _FAILURES)
+                what = f"sees {_excerpt(record.content)}"
+                yield Event(record.time, self._name, what, "red" if bad else "green")
             case TurnEnded() if record.outcome != "end_turn":
-                what = f"{record.outcome}: {record.text}"
-                yield Event(moment=record.time, who=self._name, what=what, colour="red")
+                yield Event(record.time, self._name, f"{record.outcome}: {record.text}", "red")
 
     def _part(self, block: dict[str, Any]) -> str:
         if block["type"] == "text":
@@ -188,7 +181,7 @@ class Onlooker:
             if message.id not in self.mail:
                 self.mail[message.id] = message
                 what = f"← {message.sender}: {message.summary or message.content}"
-                yield Event(moment=message.timestamp, who=LEAD, what=what)
+                yield Event(message.timestamp, LEAD, what)
 
     def _who_is_gone(self) -> str:
         if pidfile.supervisor(self._paths) is None:
@@ -220,9 +213,7 @@ def _excerpt(text: str) -> str:
     return f"{last}: {error}" if error and error != last else last
 
 
-def _one_line(text: str) -> str:
-    return " ".join(output.plain(text).split())
-
-
 def _cut(text: str, room: int | None) -> str:
-    return text if room is None or len(text) <= room else text[: max(0, room - 1)] + "…"
+    """The text in one line, as far as there is room for it."""
+    line = " ".join(output.plain(text).split())
+    return line if room is None or len(line) <= room else line[: max(0, room - 1)] + "…"

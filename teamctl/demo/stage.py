@@ -26,8 +26,7 @@ from teamd.messages import TEAM_FOLDER
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
+    from collections.abc import Callable, Iterator
 
     from teamd.programs import Captured
 
@@ -162,34 +161,28 @@ class Interrupted(Exception):
         self.exit_status: Final = _SHELL_BASE + number
 
 
-class Interruption:
-    """Catches the signals inside its `with` block; one that is ignored, as by nohup, stays so."""
+@contextmanager
+def interruptible() -> Iterator[Callable[[], None]]:
+    """Catch the signals inside the `with` block; one that is ignored, as by nohup, stays so.
 
-    def __init__(self) -> None:
-        self._came: signal.Signals | None = None
-        self._before: dict[signal.Signals, object] = {}
+    It gives a function that goes on unless such a signal has come: then it raises `Interrupted`.
+    """
+    came: list[signal.Signals] = []
 
-    def check(self) -> None:
-        """Go on unless such a signal has come.
+    def check() -> None:
+        if came:
+            raise Interrupted(came[0])
 
-        Raises:
-            Interrupted: one has.
-        """
-        if self._came is not None:
-            raise Interrupted(self._came)
-
-    def __enter__(self) -> Self:
-        for number in _ENDINGS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._remember)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)  # type: ignore[arg-type] # what `signal` gave
-
-    def _remember(self, number: int, _: FrameType | None) -> None:
-        self._came = self._came or signal.Signals(number)
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(signal.Signals(number)))
+        for number in _ENDINGS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield check
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def _claim(env: Environment, board: Board) -> Callable[[], bool]:
 def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
     team = env.roster.read()
     member = team.get(env.name)
-    role = find_role(env.paths, env.settings, member.role) or roles.Role(name=member.role)
+    role = find_role(env.paths, env.settings, member.role) or roles.Role()
     folder = env.settings.team.workspace
     prompt = system_prompt(
         name=member.name,

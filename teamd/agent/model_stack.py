@@ -77,7 +77,6 @@ class ModelStack:
             headers=settings.headers,
             timeout_seconds=settings.timeout_seconds,
             cache=settings.cache,
-            tls=claude.shared_tls(),
         )
 
     @property

@@ -68,9 +68,9 @@ class TeammateProcess:
         if self._loaded and not wants_sdk:
             return
         if wants_sdk:
-            from teamd.models import preload  # noqa: PLC0415 -- loads the SDK
+            from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
 
-            preload.warm_up()
+            claude.warm_up()
             self._sdk_loaded = True
         gc.collect()
         gc.freeze()  # a collection in a child would un-share every page it walks over

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from collections import defaultdict
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +16,7 @@ from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
 from teamd import credentials
 from teamd.errors import TeamError
-from teamd.models import Reply, TransientError, UnusableError, shape
+from teamd.models import Reply, TransientError, UnusableError
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.tokens import Usage
 
@@ -25,44 +27,47 @@ if TYPE_CHECKING:
     from anthropic import AsyncMessageStream
     from anthropic.types import Message
 
-    from teamd.models import Ask
+    from teamd.models import Ask, Block
 
 CONNECT_SECONDS: Final = 10.0
 # A model may think for long before its next word, and its server pings meanwhile, but not for ever.
 _PINGS_ONLY: Final = 3  # times the silence that is borne
 _BREAKPOINT: Final = {"type": "ephemeral"}
 _CACHEABLE: Final = frozenset({"text", "tool_use", "tool_result"})
+_PARTS: Final[Mapping[str, Mapping[str, type]]] = {
+    "text": {"text": str},
+    "tool_use": {"id": str, "name": str, "input": dict},
+}
+_NOWHERE: Final = "http://127.0.0.1:9"
+_WARM: Final[tuple[dict[str, Any], ...]] = (
+    {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
+        "model": "none", "content": [], "usage": {"input_tokens": 1, "output_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "."}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+    {"type": "message_stop"},
+)  # fmt: skip
 
 
+@dataclass(slots=True, kw_only=True)
 class Claude:
     """Answers through whatever server stands behind the base URL.
 
-    Args:
+    Attributes:
         base_url: without `/v1`; `None` leaves it to `ANTHROPIC_BASE_URL`.
         key_command: prints the key; `None` leaves it to systemd or the environment.
         headers: sent with each request besides the SDK's own.
         timeout_seconds: how long the server may be silent.
         cache: whether to ask for prompt caching.
-        tls: made once and used by every teammate; building one costs 20 ms.
     """
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None,
-        key_command: str | None,
-        headers: Mapping[str, str],
-        timeout_seconds: float,
-        cache: bool,
-        tls: ssl.SSLContext,
-    ) -> None:
-        self._base_url = base_url
-        self._key_command = key_command
-        self._headers = dict(headers)
-        self._timeout_seconds = timeout_seconds
-        self._cache = cache
-        self._tls = tls
-        self._client: AsyncAnthropic | None = None
+    base_url: str | None
+    key_command: str | None
+    headers: Mapping[str, str]
+    timeout_seconds: float
+    cache: bool
+    _client: AsyncAnthropic | None = field(default=None, init=False)
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer one request, streamed.
@@ -104,7 +109,7 @@ class Claude:
         The SDK passes over pings: they keep the connection, and prolong nothing else.
         """
         inputs: defaultdict[int, str] = defaultdict(str)
-        most = _PINGS_ONLY * self._timeout_seconds
+        most = _PINGS_ONLY * self.timeout_seconds
         clock = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(most) as silence:
@@ -122,33 +127,34 @@ class Claude:
 
     async def _connect(self) -> AsyncAnthropic:
         try:
-            key = await credentials.find_key(self._key_command)
+            key = await credentials.find_key(self.key_command)
         except TeamError as error:
             raise UnusableError(str(error)) from error
-        timeout = anthropic.Timeout(self._timeout_seconds, connect=CONNECT_SECONDS)
+        timeout = anthropic.Timeout(self.timeout_seconds, connect=CONNECT_SECONDS)
         client = AsyncAnthropic(
             api_key=key,
-            base_url=self._base_url,
-            default_headers=self._headers or None,
+            base_url=self.base_url,
+            default_headers=self.headers,
             max_retries=0,  # `Retrying` does it: bounded, with jitter, and it can be cancelled
             timeout=timeout,
-            http_client=DefaultAsyncHttpxClient(verify=self._tls, timeout=timeout),
+            http_client=DefaultAsyncHttpxClient(verify=shared_tls(), timeout=timeout),
         )
         static = client.api_key or client.auth_token
         if static is None and client.credentials is None:
-            await client.close()
-            raise UnusableError(credentials.MISSING)
-        if static is not None and not credentials.plausible(static):
-            await client.close()
-            raise UnusableError(credentials.IMPLAUSIBLE)
-        self._client = client
-        return client
+            wrong = credentials.MISSING
+        elif static is not None and not credentials.plausible(static):
+            wrong = credentials.IMPLAUSIBLE
+        else:
+            self._client = client
+            return client
+        await client.close()
+        raise UnusableError(wrong)
 
     def _body(self, ask: Ask) -> dict[str, Any]:
         """The request: no more than every server that speaks the protocol takes."""
-        system: dict[str, Any] = {"type": "text", "text": ask.system}
+        system: Block = {"type": "text", "text": ask.system}
         messages = ask.messages
-        if self._cache:
+        if self.cache:
             system["cache_control"] = _BREAKPOINT
             messages = with_breakpoints(messages)
         return {
@@ -184,27 +190,47 @@ def _whole(message: Message, inputs: Mapping[int, str]) -> Reply:
         # The SDK makes something of half an input too, and half a call must never run.
         for whole in filter(None, inputs.values()):
             json.loads(whole)
-    content = [
-        shape.checked(block.to_dict(mode="json", exclude_none=True, warnings=False))
-        for block in message.content
+    blocks = [
+        block.to_dict(mode="json", exclude_none=True, warnings=False) for block in message.content
     ]
     usage = message.usage
     return Reply(
-        content=content,
+        content=list(map(_checked, blocks)),
         stop_reason=message.stop_reason,
         model=message.model,
         usage=Usage(
-            input_tokens=shape.count(usage.input_tokens),
-            cache_read_tokens=shape.count(usage.cache_read_input_tokens),
-            cache_write_tokens=shape.count(usage.cache_creation_input_tokens),
-            output_tokens=shape.count(usage.output_tokens),
+            input_tokens=_count(usage.input_tokens),
+            cache_read_tokens=_count(usage.cache_read_input_tokens),
+            cache_write_tokens=_count(usage.cache_creation_input_tokens),
+            output_tokens=_count(usage.output_tokens),
         ),
     )
 
 
+def _checked(block: Block) -> Block:
+    """Return the block as it is; the SDK checks nothing of it.
+
+    What lacks a part would be met again at each resume of its conversation, and never be got rid
+    of.
+
+    Raises:
+        TransientError: it has not the parts that its type has.
+    """
+    for part, kind in _PARTS.get(block["type"], {}).items():
+        if not isinstance(block.get(part), kind):
+            what = block["type"].replace("_", " ")
+            raise TransientError(f"the model's server sent a {what} block without a proper {part}")
+    return block
+
+
+def _count(tokens: object) -> int:
+    """A number of tokens; servers that imitate the API leave it out, or make something up."""
+    return tokens if isinstance(tokens, int) and tokens > 0 else 0
+
+
 @cache
 def shared_tls() -> ssl.SSLContext:
-    """Return the TLS context that `Claude` takes, as the SDK itself would make it.
+    """Return the TLS context of every `Claude`, as the SDK itself would make it.
 
     It is made once: that takes 20 ms, and forked children share it.
     """
@@ -213,10 +239,25 @@ def shared_tls() -> ssl.SSLContext:
 
 def finds_key() -> bool:
     """Whether the SDK finds a key by itself, in the environment or a profile; asks no server."""
-    client = anthropic.Anthropic()
-    try:
-        return any(
-            found is not None for found in (client.api_key, client.auth_token, client.credentials)
-        )
-    finally:
-        client.close()
+    with anthropic.Anthropic() as client:
+        found = (client.api_key, client.auth_token, client.credentials)
+        return any(one is not None for one in found)
+
+
+def warm_up() -> None:
+    """Do once, before forking, what the first call of every teammate would do anew.
+
+    A whole reply is read from a transport that has no network, so that what the SDK loads and
+    builds at its first use is shared by all children. No thread is started: the process that
+    forks must have none, which is why the SDK's other, synchronous client does it.
+    """
+    shared_tls()
+    importlib.import_module("anyio._backends._asyncio")  # the other client's, else loaded late
+    text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _WARM)
+    headers = {"content-type": "text/event-stream"}
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, text=text, headers=headers))
+    http_client = anthropic.DefaultHttpxClient(transport=transport)
+    with anthropic.Anthropic(api_key="none", base_url=_NOWHERE, http_client=http_client) as client:
+        talk: Any = [{"role": "user", "content": "."}]
+        with client.messages.stream(model="none", max_tokens=1, messages=talk) as stream:
+            stream.get_final_message()

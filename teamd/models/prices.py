@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ _READ: Final = Decimal("0.1")  # of the price of input, unless a price says othe
 _WRITE: Final = Decimal("1.25")
 # What may follow a model's name without making another model of it: claude-haiku-4-5-20251001,
 # claude-sonnet-4-5@20250929, …-latest. A further number may: claude-opus-5-5 is no claude-opus-5.
-_SAME_MODEL: Final = re.compile(r"(?:[-@:](?:latest|default|20\d{6}))+")
+_SAME_MODEL: Final = re.compile(r"(?:[-@:](?:latest|default|20\d{6}))*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,22 +34,17 @@ class Price:
     output: Decimal
     cache_read: Decimal
     cache_write: Decimal
-    long_prompt_tokens: int | None = None
+    long_prompt_tokens: Decimal | None = None
     long_prompt_factor: Decimal = Decimal(1)
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Price:
+    def of(cls, table: Mapping[str, Any]) -> Price:
         """Read a price from its table; only `input` and `output` must be in it."""
-        rates = {key: Decimal(str(value)) for key, value in fields.items() if value is not None}
-        tokens = rates.get("long_prompt_tokens")
-        return cls(
-            input=rates["input"],
-            output=rates["output"],
-            cache_read=rates.get("cache_read", rates["input"] * _READ),
-            cache_write=rates.get("cache_write", rates["input"] * _WRITE),
-            long_prompt_tokens=None if tokens is None else int(tokens),
-            long_prompt_factor=rates.get("long_prompt_factor", Decimal(1)),
-        )
+        given = {one.name: table.get(one.name) for one in fields(cls)}
+        rates = {key: Decimal(str(value)) for key, value in given.items() if value is not None}
+        rates.setdefault("cache_read", rates["input"] * _READ)
+        rates.setdefault("cache_write", rates["input"] * _WRITE)
+        return cls(**rates)
 
     def cost(self, usage: Usage) -> Decimal:
         """What a reply has cost, in USD."""
@@ -84,7 +79,7 @@ class Prices:
 
     def __init__(self, own: Mapping[str, Mapping[str, Any]]) -> None:
         self._tables = [
-            {name: Price.of(fields) for name, fields in table.items()} for table in (own, shipped())
+            {name: Price.of(price) for name, price in table.items()} for table in (own, shipped())
         ]
 
     def find(self, model: str) -> Price | None:
@@ -105,7 +100,4 @@ def shipped() -> dict[str, dict[str, Any]]:
 
 
 def _names(name: str, model: str) -> bool:
-    if not model.startswith(name):
-        return False
-    rest = model[len(name) :]
-    return not rest or _SAME_MODEL.fullmatch(rest) is not None
+    return model.startswith(name) and _SAME_MODEL.fullmatch(model, len(name)) is not None

@@ -42,15 +42,17 @@ class RetryPolicy:
         return asked + random.uniform(0, bound)  # noqa: S311 -- spreads load, guards nothing
 
 
+@dataclass(slots=True)
 class Retrying:
-    """A model that tries again, whatever of it fails in passing."""
+    """A model that tries again, whatever of it fails in passing.
 
-    def __init__(
-        self, model: Model, policy: RetryPolicy, *, tell: Callable[[str, float], None]
-    ) -> None:
-        self._model = model
-        self._policy = policy
-        self._tell = tell
+    Attributes:
+        tell: gets why an attempt failed, and how many seconds the pause before the next one takes.
+    """
+
+    model: Model
+    policy: RetryPolicy
+    tell: Callable[[str, float], None]
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer, after as many attempts as `RetryPolicy` allows; a cancellation ends the waiting.
@@ -58,19 +60,19 @@ class Retrying:
         Raises:
             UnusableError: the last attempt failed too, or a person has to do something.
         """
-        for attempt in range(self._policy.attempts - 1):
+        for attempt in range(self.policy.attempts - 1):
             try:
-                return await self._model.reply(ask)
+                return await self.model.reply(ask)
             except TransientError as error:
-                pause = self._policy.pause(attempt, error)
-                self._tell(str(error), pause)
+                pause = self.policy.pause(attempt, error)
+                self.tell(str(error), pause)
                 await asyncio.sleep(pause)
         try:
-            return await self._model.reply(ask)
+            return await self.model.reply(ask)
         except TransientError as error:
-            rest = self._policy.rest_seconds
+            rest = self.policy.rest_seconds
             raise UnusableError(
-                f"{error}; gave up after {self._policy.attempts} attempts, "
+                f"{error}; gave up after {self.policy.attempts} attempts, "
                 f"next one in {rest:g} s or with the next mail",
                 again_in_seconds=rest,
             ) from error

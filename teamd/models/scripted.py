@@ -22,35 +22,16 @@ from teamd.tokens import Usage
 if TYPE_CHECKING:
     from pathlib import Path
 
+Turn = dict[str, Any]
+
 _IDENTITY = re.compile(r"You are '([^']*)'")
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """Turns by teammate, and how long each takes to be said, in seconds."""
-
-    turns: dict[str, list[dict[str, Any]]]
-    pace_seconds: float = 0.0
-
-    @classmethod
-    def load(cls, path: Path) -> Script:
-        """Read a script.
-
-        Raises:
-            UnusableError: it is missing or no script.
-        """
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            return cls(dict(document["turns"]), float(document.get("pace_seconds", 0.0)))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UnusableError(f"{path} is no script of a model's turns: {error}") from error
-
-
 class Scripted:
     """Answers with the next turn of whoever asks."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    path: Path
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer with the first turn that has neither been played nor passed over.
@@ -58,10 +39,10 @@ class Scripted:
         Raises:
             UnusableError: what the turn expects did not happen, or there is no script.
         """
-        script = Script.load(self._path)
+        all_turns, pace_seconds = self._load()
         found = _IDENTITY.match(ask.system)
         name = found.group(1) if found else ""
-        turns = script.turns.get(name, [])
+        turns = all_turns.get(name, [])
         said = _words(ask.messages[-1])
         try:
             number = _next(turns, ask.messages)
@@ -69,16 +50,24 @@ class Scripted:
             expected = re.search(turn.get("expect", ""), said) is not None
             reply = _reply(turn, name, number, ask.model)
         except (AttributeError, TypeError, ValueError, re.error) as error:
-            raise UnusableError(f"{self._path}: a turn of {name!r} is none: {error}") from error
+            raise UnusableError(f"{self.path}: a turn of {name!r} is none: {error}") from error
         if not expected:
             raise UnusableError(f"the script expected {turn['expect']!r} and read: {said[-500:]}")
         if ask.heard is not None:
             ask.heard(reply.text)
-        await asyncio.sleep(script.pace_seconds)
+        await asyncio.sleep(pace_seconds)
         return reply
 
+    def _load(self) -> tuple[dict[str, list[Turn]], float]:
+        """Read turns by teammate, and how long each takes to be said, in seconds."""
+        try:
+            document = json.loads(self.path.read_text(encoding="utf-8"))
+            return dict(document["turns"]), float(document.get("pace_seconds", 0.0))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UnusableError(f"{self.path} is no script of a model's turns: {error}") from error
 
-def _reply(turn: dict[str, Any], name: str, number: int, model: str) -> Reply:
+
+def _reply(turn: Turn, name: str, number: int, model: str) -> Reply:
     content: list[dict[str, Any]] = []
     if turn.get("say"):
         content.append({"type": "text", "text": turn["say"]})
@@ -90,7 +79,7 @@ def _reply(turn: dict[str, Any], name: str, number: int, model: str) -> Reply:
     return Reply(content=content, stop_reason=reason, model=model, usage=Usage(output_tokens=words))
 
 
-def _next(turns: list[dict[str, Any]], messages: list[dict[str, Any]]) -> int:
+def _next(turns: list[Turn], messages: list[dict[str, Any]]) -> int:
     """The number of the next turn: each reply so far was one, others were passed over."""
     number = 0
     heard = ""
@@ -104,7 +93,7 @@ def _next(turns: list[dict[str, Any]], messages: list[dict[str, Any]]) -> int:
     return number
 
 
-def _is_moot(turn: dict[str, Any], heard: str) -> bool:
+def _is_moot(turn: Turn, heard: str) -> bool:
     return "unless" in turn and re.search(turn["unless"], heard) is not None
 
 

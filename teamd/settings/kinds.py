@@ -71,21 +71,21 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_number(value: Any) -> bool:
-    return _is_integer(value) or isinstance(value, float)
-
-
 def _is_whole(value: Any) -> bool:
     if _is_integer(value) and value > MAX_WHOLE:
         raise Wrong(f"must be a whole number of at most {MAX_WHOLE}")
     return _is_integer(value) and value >= 1
 
 
-def _number(words: str, fits: Callable[[float], bool]) -> Kind:
-    """A kind of numbers, whole or not; what is not finite fits nothing."""
-    return Kind(
-        words, lambda value: _is_number(value) and fits(value), lambda value, _: float(value)
-    )
+def _number(words: str, most: float, *, zero: bool = True) -> Kind:
+    """A kind of numbers, whole or not, up to `most`; what is not finite fits nothing."""
+
+    def fits(value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return 0 <= value <= most and (zero or value > 0)
+
+    return Kind(words, fits, lambda value, _: float(value))
 
 
 def _is_text(value: Any) -> bool:
@@ -141,20 +141,16 @@ TOKENS: Final = Kind(
     f"a whole number from 0, for no limit, to {MAX_TOKENS}",
     lambda value: _is_integer(value) and 0 <= value <= MAX_TOKENS,
 )
-RATE: Final = _number(f"a number of USD from 0 to {MAX_USD}", lambda usd: 0 <= usd <= MAX_USD)
-USD: Final = _number(
-    f"a number of USD from 0, for no limit, to {MAX_USD}", lambda usd: 0 <= usd <= MAX_USD
-)
+RATE: Final = _number(f"a number of USD from 0 to {MAX_USD}", MAX_USD)
+USD: Final = _number(f"a number of USD from 0, for no limit, to {MAX_USD}", MAX_USD)
 SECONDS: Final = _number(
-    f"a number of seconds above 0 and up to {MAX_SECONDS}",
-    lambda seconds: 0 < seconds <= MAX_SECONDS,
+    f"a number of seconds above 0 and up to {MAX_SECONDS}", MAX_SECONDS, zero=False
 )
 # 0 where that switches something off.
 SECONDS_OR_ZERO: Final = _number(
-    f"a number of seconds of at least 0 and up to {MAX_SECONDS}",
-    lambda seconds: 0 <= seconds <= MAX_SECONDS,
+    f"a number of seconds of at least 0 and up to {MAX_SECONDS}", MAX_SECONDS
 )
-SHARE: Final = _number("a number above 0 and up to 1", lambda share: 0 < share <= 1)
+SHARE: Final = _number("a number above 0 and up to 1", 1, zero=False)
 TEXT: Final = Kind("non-empty text", _is_text)
 DURABILITY: Final = Kind('"disk" or "os"', lambda value: value in ("disk", "os"))
 TEAM_NAME: Final = Kind(_NAME_WORDS, _is_name)

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import SettingsError
 from teamd.messages import TEAMS_FOLDER
 from teamd.settings.kinds import Wrong, bare, nearest, quoted, shown
-from teamd.settings.schema import (
-    NOT_BUILT,
-    PRICES,
-    SECTIONS,
-    TEAMMATE,
-    Price,
-    Settings,
-    Teammate,
-    keys_of,
-    required_of,
-)
+from teamd.settings.schema import PRICES, SECTIONS, TEAMMATE, Price, Settings, Teammate, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 FILE_NAME: Final = "team.toml"
 MAX_FILE_BYTES: Final = 1_048_576
+# Promised, and refused until they are there: a limit that is ignored is worse than none.
+NOT_BUILT: Final = frozenset(
+    {"permission", "tools.sandbox", "tools.network", "tools.read", "teammate.worktree"}
+)
 
 
 def load(path: Path, *, folder: Path) -> Settings:
@@ -45,7 +39,7 @@ def load(path: Path, *, folder: Path) -> Settings:
     """
     data = read_file(path)
     if data is None:
-        return _checked({}, path, folder, folder)
+        return parse(b"", path=path, default_folder=folder)
     # What a team by name does not say of its workspace is the project's, not its own folder.
     of_team = path.parent.parent.name == TEAMS_FOLDER
     found = parse(data, path=path, default_folder=folder if of_team else None)
@@ -65,8 +59,11 @@ def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Set
     Raises:
         SettingsError: with every mistake.
     """
-    default_folder = default_folder or path.parent
-    return _checked(_document(data, path), path, path.parent, default_folder)
+    checking = _Checking(path.parent, default_folder or path.parent)
+    settings = checking.settings(_document(data, path))
+    if checking.mistakes:
+        raise SettingsError(path, checking.mistakes)
+    return settings
 
 
 def read_file(path: Path) -> bytes | None:
@@ -95,13 +92,13 @@ def _refuse_strange(status: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise SettingsError(path, ["it is no regular file; name a file of settings"])
     if status.st_uid != os.geteuid():
-        raise SettingsError(
-            path,
-            [f"it belongs to another user (uid {status.st_uid}); copy it to a file of your own"],
-        )
+        why = f"it belongs to another user (uid {status.st_uid}); copy it to a file of your own"
+        raise SettingsError(path, [why])
 
 
 def _document(data: bytes, path: Path) -> dict[str, Any]:
+    if not data:
+        return {}
     import tomllib  # noqa: PLC0415 -- 3 ms that only a file pays
 
     if len(data) > MAX_FILE_BYTES:
@@ -117,14 +114,6 @@ def _document(data: bytes, path: Path) -> dict[str, Any]:
         raise SettingsError(path, ["a number in it has too many digits; shorten it"]) from error
     except RecursionError as error:
         raise SettingsError(path, ["its lists or tables are nested too deeply"]) from error
-
-
-def _checked(document: dict[str, Any], path: Path, folder: Path, default_folder: Path) -> Settings:
-    checking = _Checking(folder, default_folder)
-    settings = checking.settings(document)
-    if checking.mistakes:
-        raise SettingsError(path, checking.mistakes)
-    return settings
 
 
 class _Checking:
@@ -179,7 +168,7 @@ class _Checking:
                 )
                 continue
             values = self._values(PRICES, Price, table, f" (in [{PRICES}.{quoted(model)}])")
-            if values.keys() >= set(required_of(Price)):
+            if values.keys() >= set(_required_of(Price)):
                 prices[model] = Price(**values)
         return prices
 
@@ -192,20 +181,17 @@ class _Checking:
         for number, table in enumerate(tables, start=1):
             where = f" (in [[{TEAMMATE}]] number {number})"
             values = self._values(TEAMMATE, Teammate, table, where)
-            self._refuse_twins(values.get("name"), names, where)
-            if values.keys() >= set(required_of(Teammate)):
+            name = values.get("name", "").lower()
+            if name in names:
+                self.mistakes.append(
+                    f"{TEAMMATE}.name must be unlike every other, whatever the case; "
+                    f"{quoted(values['name'])} is taken{where}"
+                )
+            elif name:
+                names.add(name)
+            if values.keys() >= set(_required_of(Teammate)):
                 team.append(Teammate(**values))
         return tuple(team)
-
-    def _refuse_twins(self, name: str | None, names: set[str], where: str) -> None:
-        if name is None:
-            return
-        if name.lower() in names:
-            self.mistakes.append(
-                f"{TEAMMATE}.name must be unlike every other, whatever the case; "
-                f"{quoted(name)} is taken{where}"
-            )
-        names.add(name.lower())
 
     def _values(
         self, section: str, shape: type[Any], table: dict[str, Any], where: str = ""
@@ -225,7 +211,7 @@ class _Checking:
                 self.mistakes.append(f"{section}.{key} {why}{where}")
         self.mistakes += [
             f"{section}.{key} is missing; it must be {declared[key].kind.words}{where}"
-            for key in required_of(shape)
+            for key in _required_of(shape)
             if key not in table
         ]
         return values
@@ -240,3 +226,12 @@ def _unknown(key: str, known: Collection[str], section: str = "") -> str:
     meant = " or ".join(others) or nearest(key, known)
     hint = f"did you mean {meant}?" if meant else f"there are: {', '.join(known)}"
     return f"{dotted} is not a setting; {hint}"
+
+
+def _required_of(section: type[Any]) -> tuple[str, ...]:
+    """The settings of one section that have no default."""
+    return tuple(
+        declared.name
+        for declared in fields(section)
+        if declared.default is MISSING and declared.default_factory is MISSING
+    )

@@ -8,33 +8,32 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import SettingsError
 from teamd.settings import front_matter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 INHERIT: Final = "inherit"
 ALL_TOOLS: Final = "*"
 # The short names that such files use; each means the newest of its kind that the SDK knows.
-_MODELS: Final[Mapping[str, str]] = MappingProxyType(
-    {"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5"}
-)
+_MODELS: Final = {
+    "haiku": "claude-haiku-5-5",
+    "sonnet": "claude-sonnet-5-5",
+    "opus": "claude-opus-5-5",
+}
 # What other programs call the tools that are here, too. One that is not here grants nothing.
-_TOOLS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "Bash": ("bash", "background_run", "check_background", "stop_background"),
-        "Read": ("read_file",),
-        "Write": ("write_file",),
-        "Edit": ("edit_file",),
-        "MultiEdit": ("edit_file",),
-    }
-)
+_TOOLS: Final = {
+    "Bash": ("bash", "background_run", "check_background", "stop_background"),
+    "Read": ("read_file",),
+    "Write": ("write_file",),
+    "Edit": ("edit_file",),
+    "MultiEdit": ("edit_file",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +47,6 @@ class Role:
         instructions: become a part of the system prompt.
     """
 
-    name: str
-    description: str = ""
     model: str | None = None
     tools: frozenset[str] | None = None
     instructions: str = ""
@@ -83,16 +80,14 @@ def find(role: str, folders: Iterable[Path]) -> Role | None:
     for folder in folders:
         path = folder / f"{role}.md"
         if path.is_file():
-            return _role(front_matter.read(path), role)
+            return _role(front_matter.read(path))
     return None
 
 
-def _role(document: front_matter.Document, name: str) -> Role:
+def _role(document: front_matter.Document) -> Role:
     model = document.text("model")
     tools = document.words("tools")
     return Role(
-        name=name,
-        description=document.text("description"),
         model=None if model in ("", INHERIT) else _MODELS.get(model, model),
         tools=None if tools is None or ALL_TOOLS in tools else frozenset(_known(tools)),
         instructions=document.body,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -43,15 +43,6 @@ def setting(default: Any, kind: Kind, words: str, example: str | None = None) ->
 def keys_of(section: type[Any]) -> dict[str, Key]:
     """The settings of one section, in their order."""
     return {declared.name: declared.metadata["key"] for declared in fields(section)}
-
-
-def required_of(section: type[Any]) -> tuple[str, ...]:
-    """The settings of one section that have no default."""
-    return tuple(
-        declared.name
-        for declared in fields(section)
-        if declared.default is MISSING and declared.default_factory is MISSING
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,20 +196,13 @@ class Settings:
 
 
 _DEFAULTS: Final = Settings()
-SECTIONS: Final[Mapping[str, type[Any]]] = MappingProxyType(
-    {
-        one.name: type(getattr(_DEFAULTS, one.name))
-        for one in fields(Settings)
-        if is_dataclass(getattr(_DEFAULTS, one.name))
-    }
-)
+SECTIONS: Final[Mapping[str, type[Any]]] = {
+    one.name: type(getattr(_DEFAULTS, one.name))
+    for one in fields(Settings)
+    if is_dataclass(getattr(_DEFAULTS, one.name))
+}
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
 PRICES: Final = "prices"  # the tables `[prices."model-name"]`
-
-# Promised, and refused until they are there: a limit that is ignored is worse than none.
-NOT_BUILT: Final = frozenset(
-    {"permission", "tools.sandbox", "tools.network", "tools.read", "teammate.worktree"}
-)
 
 
 def changes(old: Settings, new: Settings) -> list[str]:

@@ -41,8 +41,7 @@ class Skill:
         path = (self.folder / file).resolve()
         if not path.is_relative_to(self.folder.resolve()):
             raise SettingsError(self.folder / file, ["it lies outside the skill's folder"])
-        document = front_matter.read(path)
-        return document.body
+        return front_matter.read(path).body
 
     def files(self) -> list[str]:
         """The other files of the skill, as paths within it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import tomli_w
 
 from teamd.errors import SettingsError
-from teamd.settings.kinds import quoted
+from teamd.settings.kinds import quoted, shown
 from teamd.settings.load import parse
 from teamd.settings.schema import SECTIONS, Price, Settings, Teammate, keys_of
 
@@ -118,10 +118,10 @@ def _commented(shape: type[Any], values: object) -> str:
 def _literal(value: object) -> str:
     """A default as TOML spells it."""
     match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return f"{value:g}" if isinstance(value, float) else str(value)
+        case bool() | int():
+            return shown(value)
+        case float():
+            return f"{value:g}"
         case tuple():
             return f"[{', '.join(map(_literal, value))}]"
         case Mapping():

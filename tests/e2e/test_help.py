@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamctl import topics
+from teamctl.commands.help import read_topic, title_of, topics
 from tests.e2e.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def shown_on_terminal(project: Project, **variables: str) -> tuple[str, bytes]:
 
 def test_without_a_topic_it_lists_all_with_a_line_each(project: Project) -> None:
     *lines, blank, hint = project.do("teamctl", "help").splitlines()
-    assert [line.split()[0] for line in lines] == topics.names()
-    assert [line.split(maxsplit=1)[1] for line in lines] == list(map(topics.title, topics.names()))
+    assert [line.split()[0] for line in lines] == topics()
+    assert [line.split(maxsplit=1)[1] for line in lines] == list(map(title_of, topics()))
     assert (blank, "`teamctl --help`" in hint) == ("", True)
     assert "help TOPIC" in project.do("teamctl", "--help")
 
 
 def test_in_a_pipe_a_topic_is_its_markdown(project: Project) -> None:
-    assert project.do("teamctl", "help", "limits") == topics.read("limits")
+    assert project.do("teamctl", "help", "limits") == read_topic("limits")
 
 
 def test_a_command_is_explained_as_by_its_own_help(project: Project) -> None:
@@ -57,15 +57,15 @@ def test_a_command_is_explained_as_by_its_own_help(project: Project) -> None:
 def test_an_unknown_topic_is_refused_with_the_topics_in_one_line(project: Project) -> None:
     ended = project.run("teamctl", "help", "limit")
     assert (ended.status, ended.stdout) == (1, "")
-    expected = f"teamctl: no topic 'limit'; the topics are: {', '.join(topics.names())}"
+    expected = f"teamctl: no topic 'limit'; the topics are: {', '.join(topics())}"
     assert ended.complaint == expected
 
 
 def test_json_holds_the_topics_or_the_text_of_one(project: Project) -> None:
     listed = json.loads(project.do("teamctl", "help", "--json"))["topics"]
-    assert [topic["name"] for topic in listed] == topics.names()
+    assert [topic["name"] for topic in listed] == topics()
     told = json.loads(project.do("teamctl", "help", "limits", "--json"))
-    assert told == {"name": "limits", "text": topics.read("limits")}
+    assert told == {"name": "limits", "text": read_topic("limits")}
 
 
 def test_nothing_heavy_is_loaded_for_a_pipe(project: Project) -> None:
@@ -90,7 +90,7 @@ def test_without_colour_a_topic_is_laid_out_all_the_same(project: Project) -> No
 
 def test_a_dumb_terminal_gets_the_markdown(project: Project) -> None:
     text, raw = shown_on_terminal(project, TERM="dumb")
-    assert text.replace("\r\n", "\n") == topics.read("limits")
+    assert text.replace("\r\n", "\n") == read_topic("limits")
     assert b"\x1b" not in raw
 
 

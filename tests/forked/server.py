@@ -46,9 +46,9 @@ def load() -> None:
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
     importlib.import_module("teamd.__main__")
-    from teamd.models import claude, preload  # noqa: PLC0415 -- this program imports at its time
+    from teamd.models import claude  # noqa: PLC0415 -- this program imports at its time
 
-    preload.warm_up()
+    claude.warm_up()
     claude.shared_tls.cache_clear()  # it depends on the environment
     gc.collect()
     gc.freeze()

@@ -13,7 +13,7 @@ import pytest
 from teamd.agent.conversation.conversation import Conversation
 from teamd.messages import Message
 from teamd.models import Ask, Reply, TransientError
-from teamd.models.claude import Claude, finds_key, shared_tls, with_breakpoints
+from teamd.models.claude import Claude, finds_key, with_breakpoints
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
@@ -30,7 +30,6 @@ TOOLS = [
     {"name": name, "description": name, "input_schema": {"type": "object"}}
     for name in ("bash", "read_file")
 ]
-TLS = shared_tls()
 LS = ("bash", {"command": "ls", "timeout": None, "tags": [None, 1.5, {"ü": "\n"}]})
 
 
@@ -46,7 +45,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def claude(url: str | None, **more: Any) -> Claude:
     given = {"key_command": None, "headers": {}, "timeout_seconds": 30.0, "cache": True, **more}
-    return Claude(base_url=url, tls=TLS, **given)
+    return Claude(base_url=url, **given)
 
 
 def user(text: str = "hello") -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamd.models import Ask, Model, ModelError, Reply, TransientError, UnusableError
-from teamd.models.claude import Claude, shared_tls
+from teamd.models.claude import Claude
 from teamd.models.retry import Retrying, RetryPolicy
 from tests.strict.faults import (
     Cut,
@@ -35,7 +35,6 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-TLS = shared_tls()
 ASK = Ask(
     model="claude-sonnet-5-5",
     system="You are 'alice', role: tester.",
@@ -70,7 +69,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any) -> None:
 
 def claude(url: str, **more: Any) -> Claude:
     given = {"key_command": None, "headers": {}, "timeout_seconds": 30.0, "cache": True, **more}
-    return Claude(base_url=url, tls=TLS, **given)
+    return Claude(base_url=url, **given)
 
 
 async def reply_of(

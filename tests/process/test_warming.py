@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 # Prints the number of threads after the warming, then what the first real call still loads.
 PROBE = """
 import asyncio, sys, threading
-from teamd.models import Ask, claude, preload
-preload.warm_up()
+from teamd.models import Ask, claude
+claude.warm_up()
 print(threading.active_count())
 before = set(sys.modules)
 model = claude.Claude(base_url=None, key_command=None, headers={}, timeout_seconds=20,
-                      cache=True, tls=claude.shared_tls())
+                      cache=True)
 said = [{"role": "user", "content": [{"type": "text", "text": "Hi."}]}]
 ask = Ask(model="claude-sonnet-5-5", system="You are 'a', role: b.", tools=[], messages=said,
           max_tokens=10)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import pytest
 
-from teamctl import topics
+from teamctl.commands.help import read_topic, title_of, topics
 from teamctl.main import COMMANDS
 from teamctl.main import cli as teamctl
 from teamd.__main__ import cli as teamd
@@ -129,7 +129,7 @@ def test_the_settings_that_a_page_names_exist(page: Path) -> None:
 @by_page
 def test_the_topics_that_a_page_names_exist(page: Path) -> None:
     named = re.findall(r"teamctl help ([a-z]+)", documents.read(page))
-    assert set(named) <= {*topics.names(), *COMMANDS}
+    assert set(named) <= {*topics(), *COMMANDS}
 
 
 @by_page
@@ -195,7 +195,7 @@ def test_readme_is_short_and_names_every_command_and_topic() -> None:
     assert [name for name in COMMANDS if name not in words] == []
     assert [name for name in teamd.commands if name not in words] == []
     linked = {target.removeprefix("teamctl/topics/") for target in documents.links(README)}
-    assert [name for name in topics.names() if f"{name}.md" not in linked] == []
+    assert [name for name in topics() if f"{name}.md" not in linked] == []
 
 
 def test_readme_says_how_to_try_it_and_how_to_test_it() -> None:
@@ -208,9 +208,9 @@ def test_readme_says_how_to_try_it_and_how_to_test_it() -> None:
 
 
 def test_each_topic_says_in_its_first_line_what_it_is_about() -> None:
-    for name in topics.names():
-        assert topics.read(name).startswith(f"# {name.capitalize()}: "), name
-        assert topics.title(name), name
+    for name in topics():
+        assert read_topic(name).startswith(f"# {name.capitalize()}: "), name
+        assert title_of(name), name
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

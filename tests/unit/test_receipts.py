@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamctl.wait import Arrival, Receipt, wait_for_conversation
+from teamctl.wait import Arrival, Receipt
 from teamd.errors import TeamError, UnknownTeammate
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
+from teamd.files.watch import wait_for
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, USER, Message
 from teamd.states import Status
@@ -129,7 +130,7 @@ def test_nobody_waits_for_who_has_left_the_team(paths: TeamPaths) -> None:
 
 def test_a_limit_ends_the_wait(paths: TeamPaths) -> None:
     sent = receipt(paths, Message(sender="bob", to=LEAD, content="x"))
-    assert wait_for_conversation(paths, sent.look, seconds=0.01) is None
+    assert wait_for(paths.transcripts, sent.look, timeout_seconds=0.01) is None
 
 
 @pytest.mark.parametrize("stands_as", ["ci@example", "ci@example@other"])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from teamd.errors import SettingsError
 from teamd.settings import Settings, Teammate, load, parse
+from teamd.settings.load import NOT_BUILT
 from teamd.settings.schema import (
-    NOT_BUILT,
     SECTIONS,
     Limits,
     Mail,

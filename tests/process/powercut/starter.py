@@ -16,13 +16,13 @@ from typing import Any, NoReturn
 
 from teamctl.main import main as teamctl
 from teamd.__main__ import main as teamd
-from teamd.models import preload
+from teamd.models import claude
 from tests.process.powercut.preload.sitecustomize import install
 
 
 def serve() -> None:
     """Fork until standard input ends."""
-    preload.warm_up()
+    claude.warm_up()
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
