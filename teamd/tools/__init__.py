@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -27,7 +27,7 @@ InputT = TypeVar("InputT", bound=Input)
 
 
 class Tool(Generic[InputT]):
-    """One thing that a teammate can do.
+    """One thing that a teammate can do; its type parameter becomes `Input`.
 
     Attributes:
         name: matches `[a-zA-Z0-9_-]{1,128}`.
@@ -47,6 +47,11 @@ class Tool(Generic[InputT]):
     repeatable: ClassVar[bool] = False
     grantable: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        """Take the declaration of the input from the type parameter."""
+        super().__init_subclass__()
+        (cls.Input,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
+
     async def call(self, arguments: InputT, key: str, /) -> str:
         """Do it and return what the model reads, in words.
 
@@ -63,7 +68,7 @@ class Tool(Generic[InputT]):
 class RepeatableTool(Tool[InputT]):
     """A tool whose call may be run again: it has the key of the first one, or finds it done."""
 
-    repeatable: ClassVar[bool] = True
+    repeatable = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +119,7 @@ class Toolbox:
         return tool is not None and (granted is None or not tool.grantable or name in granted)
 
     async def run(
-        self,
-        name: str,
-        arguments: object,
-        *,
-        key: str = "",
-        granted: Collection[str] | None = None,
+        self, name: str, arguments: object, *, key: str = "", granted: Collection[str] | None = None
     ) -> Result:
         """Run one call to its end; every failure is a `Result`, never an exception.
 

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -46,15 +46,14 @@ class Bash(Tool[BashInput]):
     timeout_seconds: float
     output_bytes: int
 
-    name: ClassVar[str] = "bash"
-    description: ClassVar[str] = (
+    name = "bash"
+    description = (
         "Run a bash command in the workspace and wait for its end. Gives standard output and "
         "standard error, in the order written, and the exit status if it is not 0. Each command "
         "gets a new shell without input; whatever it leaves running is ended with it."
     )
-    Input = BashInput
-    acts: ClassVar[bool] = True
-    grantable: ClassVar[bool] = True
+    acts = True
+    grantable = True
 
     async def call(self, arguments: BashInput, _key: str) -> str:
         """Run it and return what it wrote, then in brackets what else is to be known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -31,13 +31,12 @@ class LoadSkill(RepeatableTool[LoadSkillInput]):
         output_bytes: how much of a text the model sees.
     """
 
-    name: ClassVar[str] = "load_skill"
-    description: ClassVar[str] = (
+    name = "load_skill"
+    description = (
         "Read the instructions of one of the skills that your system prompt lists. Load a skill "
         "before you do what its description is about."
     )
-    Input = LoadSkillInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     def __init__(self, skills: Callable[[], Sequence[Skill]], *, output_bytes: int) -> None:
         self._skills = skills

@@ -109,10 +109,7 @@ class TextFile:
     def _similar_names(self) -> str:
         """The end of the sentence about a missing file: names that may have been meant."""
         try:
-            with (
-                self._workspace.folder(self._place) as folder,
-                os.scandir(folder) as entries,
-            ):
+            with self._workspace.folder(self._place) as folder, os.scandir(folder) as entries:
                 names = {
                     found.name.lower(): found.name for found in islice(entries, _NAMES_COMPARED)
                 }
