@@ -20,13 +20,11 @@ from teamd.transcript.file import Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from teamd.agent.conversation.summary import OpenWork
+    from teamd.agent.conversation.compaction import Compaction
     from teamd.agent.wakeup import CallBudget, Wakeup
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
-    from teamd.models import Model
     from teamd.settings import Settings
-    from teamd.tools import Toolbox
     from teamd.transcript.records import NewsAdded, Opened
 
 
@@ -133,19 +131,15 @@ class Equipment:
     """The means that a teammate works with.
 
     Attributes:
-        model_name: returns the model to ask; gets the one that the role asks for.
+        compaction: asks the model, and has the tools that it may use.
         opening: says how a conversation begins.
         news: returns what has happened beside the conversation, told already or not.
         claim: looks for work where there is no mail; returns whether there is some now.
-        open_work: what a summary of the conversation restates.
         calls: the model calls of one wake.
     """
 
-    model: Model
-    model_name: Callable[[str | None], str]
-    toolbox: Toolbox
+    compaction: Compaction
     opening: Callable[[], Opened]
     news: Callable[[], Iterable[NewsAdded]]
     claim: Callable[[], bool]
-    open_work: OpenWork
     calls: CallBudget

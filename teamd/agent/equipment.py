@@ -12,7 +12,7 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_job, subagent_prompt, system_prompt
 from teamd.agent.environment import Equipment
 from teamd.agent.model_stack import ModelStack
-from teamd.agent.subagent import run_subagent
+from teamd.agent.turn import run_subagent
 from teamd.agent.wakeup import CallBudget
 from teamd.agent.work import claim_next, list_open_work
 from teamd.approvals.store import Approvals
@@ -61,13 +61,18 @@ def equip(env: Environment) -> Equipment:
     tools = _Tools(env, ModelStack(env))
     known = env.conversation.counts.requests(env.conversation.context)
     return Equipment(
-        model=tools.models.make(known, live=env.leads),
-        model_name=partial(_model_name, env),
-        toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
+        compaction=Compaction(
+            conversation=env.conversation,
+            model=tools.models.make(known, live=env.leads),
+            toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
+            settings=env.settings.model,
+            model_name=partial(_model_name, env),
+            asker=env.name,
+            open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
+        ),
         opening=lambda: _opening(env, tools.find_skills()),
         news=tools.news,
         claim=_claim(env, tools.board),
-        open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
         calls=tools.calls,
     )
 

@@ -6,82 +6,37 @@ import asyncio
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation import prompts
-from teamd.agent.conversation.compaction import Compaction
-from teamd.agent.conversation.state import CUT_OFF_REASONS
-from teamd.agent.delivery import Delivery
+from teamd.agent.turn import Cancellation, TurnCancelled, follow, run_call
 from teamd.errors import StoreError
 from teamd.hints import again
-from teamd.messages import COMPACT_TYPE
+from teamd.mail.spool import BatchLimit
+from teamd.messages import COMPACT_TYPE, FRESH_KEY, PROMPT_KEY, moment_of
 from teamd.models import LimitError, UnusableError
 from teamd.states import Status
 from teamd.tools import Result
 from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED, NoticeSent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Iterable
 
     from teamd.agent.environment import Environment, Equipment
-    from teamd.models import Block
+    from teamd.messages import Message
 
-T = TypeVar("T")
+# A flood is read in batches that a context bears, each of them answered before the next.
+BATCH_LIMIT: Final = BatchLimit(messages=100, bytes=128 * 1024, wary=True)
 _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
 
 
-class TurnCancelled(Exception):
-    """A person has cancelled what was under way."""
-
-
-class Cancellation:
-    """Runs one piece of work at a time, until a person cancels it."""
-
-    def __init__(self) -> None:
-        self._running: asyncio.Future[Any] | None = None
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        """Cancel what is under way, if anything is."""
-        if self._running is not None:
-            self._cancelled = True
-            self._running.cancel()
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it, and return what it returns.
-
-        Raises:
-            TurnCancelled: a person has cancelled it. A caller that is cancelled itself as well,
-                such as to end the process, gets its own cancellation.
-        """
-        self._cancelled = False
-        running: asyncio.Future[T] = asyncio.ensure_future(work)
-        self._running = running
-        try:
-            return await running
-        except asyncio.CancelledError:
-            me = asyncio.current_task()
-            if self._cancelled and not (me and me.cancelling()):
-                raise TurnCancelled from None
-            raise
-        finally:
-            running.cancel()  # a caller that is cancelled itself leaves nothing running behind
-            self._running = None
-
-
 @dataclass(slots=True)
 class Loop:
-    """One teammate at work.
-
-    Attributes:
-        compaction: asks the model for the next reply of the conversation.
-    """
+    """One teammate at work."""
 
     env: Environment
     equipment: Equipment
-    delivery: Delivery
-    compaction: Compaction
     _turn: Cancellation = field(default_factory=Cancellation)
 
     async def run(self) -> None:
@@ -113,8 +68,35 @@ class Loop:
         self._turn.cancel()
 
     def _deliver(self) -> None:
-        if any(message.type == COMPACT_TYPE for message in self.delivery.deliver()):
-            self.compaction.request()
+        """Take mail and put it into the conversation, each message once; then what is news."""
+        batch = self.env.mailbox.take(BATCH_LIMIT)
+        fresh = self._select_fresh(batch.messages)
+        if fresh:
+            self._put(fresh, taken=moment_of(batch.id))
+        self.env.mailbox.done(batch)
+        for news in self.equipment.news():
+            if news.about not in self.env.conversation.told:
+                self.env.conversation.record(news)
+        if any(message.type == COMPACT_TYPE for message in fresh):
+            self.equipment.compaction.request()
+
+    def _select_fresh(self, messages: Iterable[Message]) -> list[Message]:
+        fresh: list[Message] = []
+        for message in messages:
+            known = self.env.conversation.has_seen(message)
+            if not known and not any(map(message.is_same_as, fresh)):  # a retried send
+                fresh.append(message)
+        return fresh
+
+    def _put(self, messages: list[Message], *, taken: float | None) -> None:
+        for message in messages:
+            if _begins_anew(message) or not self.env.conversation.opened.system:
+                self.env.conversation.open(self.equipment.opening())
+        new_task = self.env.plans.is_new_task(messages)
+        self.env.conversation.deliver(messages, taken=taken, new_task=new_task)
+        if new_task:
+            self.env.plans.withdraw()
+        self.env.shutdown.close_old_requests()
 
     def _shuts_down(self) -> bool:
         return self.env.shutdown.due(more_mail=self.env.mailbox.waiting())
@@ -133,7 +115,7 @@ class Loop:
             if not self.equipment.calls.take():
                 break
             self.env.reporter.report(Status.WORKING)
-            reply = await self._turn.run(self.compaction.reply(self._deliver))
+            reply = await self._turn.run(self.equipment.compaction.reply(self._deliver))
             self.env.conversation.add_reply(reply)
         name = self.env.name
         notice = (
@@ -144,51 +126,31 @@ class Loop:
 
     async def _follow(self) -> bool:
         """Do what the last reply asks for; return whether the turn has ended."""
-        conversation = self.env.conversation
-        calls = conversation.unanswered
-        if calls and conversation.stop_reason == "tool_use":
-            for call in calls:
-                conversation.add_result(call, await self._turn.run(self._run(call)))
-            return False
-        self._fail_calls(prompts.CUT_OFF_CALL)
-        if conversation.stop_reason in CUT_OFF_REASONS and not calls:
-            conversation.add_note(prompts.CUT_OFF_REPLY)
+        conversation, toolbox = self.env.conversation, self.equipment.compaction.toolbox
+        await follow(
+            conversation, lambda call: self._turn.run(run_call(conversation, toolbox, call))
+        )
         if conversation.owes_reply:
             return False
         self._end_turn()
         return True
 
-    async def _run(self, call: Block) -> Result:
-        """Run a tool call, unless an earlier process began it and it must not be repeated."""
-        if call["id"] in self.env.conversation.begun and not self.equipment.toolbox.repeats(
-            call["name"]
-        ):
-            return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
-        key = self.env.conversation.begin_call(call)
-        granted = self.env.conversation.opened.tools
-        return await self.equipment.toolbox.run(
-            call["name"], call["input"], key=key, granted=granted
-        )
-
-    def _fail_calls(self, why: str) -> None:
-        for call in self.env.conversation.unanswered:
-            self.env.conversation.add_result(call, Result(text=why, is_error=True))
-
     def _end_cancelled(self) -> None:
         """Leave the conversation as one that the API takes, and the turn as ended."""
-        self._fail_calls(prompts.BROKEN_OFF_CALL)
-        self.env.conversation.end_turn(INTERRUPTED, "")
+        conversation = self.env.conversation
+        for call in conversation.unanswered:
+            broken_off = Result(text=prompts.BROKEN_OFF_CALL, is_error=True)
+            conversation.add_result(call, broken_off)
+        conversation.end_turn(INTERRUPTED, "")
 
     def _end_turn(self) -> None:
-        reason = self.env.conversation.stop_reason
-        notice = ""
-        if reason == "refusal":
-            name = self.env.name
+        conversation, name, notice = self.env.conversation, self.env.name, ""
+        if conversation.stop_reason == "refusal":
             notice = (
                 f"the model of {name} refused to go on with what it was asked; "
                 f"ask differently, or begin anew with {again(name, '--fresh')}"
             )
-        self.env.conversation.end_turn(reason, self.env.conversation.said, notice=notice)
+        conversation.end_turn(conversation.stop_reason, conversation.said, notice=notice)
 
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
@@ -230,20 +192,6 @@ class Loop:
             self.env.conversation.record(NoticeSent(id=key))
 
 
-def build_loop(env: Environment, equipment: Equipment) -> Loop:
-    """Put a teammate together; nothing of it runs yet."""
-    compaction = Compaction(
-        conversation=env.conversation,
-        model=equipment.model,
-        toolbox=equipment.toolbox,
-        settings=env.settings.model,
-        model_name=equipment.model_name,
-        asker=env.name,
-        open_work=equipment.open_work,
-    )
-    return Loop(env, equipment, Delivery(env, equipment), compaction)
-
-
 def pause_reason(error: UnusableError) -> str:
     """Return what all sentences about the same trouble have in common: the lead is told once."""
     if isinstance(error, LimitError):
@@ -251,3 +199,8 @@ def pause_reason(error: UnusableError) -> str:
     if error.again_in_seconds is not None:
         return _OUTAGE  # it fails in another way each time, and ends without anybody's help
     return _DIGITS.sub("0", str(error))  # a conversation that is too long grows with each mail
+
+
+def _begins_anew(message: Message) -> bool:
+    """Return whether a spawn says so; what another program calls fresh is its own business."""
+    return all(message.extra.get(key) is True for key in (PROMPT_KEY, FRESH_KEY))

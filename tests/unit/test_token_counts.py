@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.token_counts import size_of
-from teamd.agent.metered import UNSEEN_TOKENS, Metered
+from teamd.agent.model_stack import UNSEEN_TOKENS, Metered
 from teamd.budget.ledger import Ledger
 from teamd.messages import new_id
 from teamd.models import Ask, Reply, TransientError

@@ -1,0 +1,116 @@
+"""A turn: what a reply asks for is done, and a person may cancel it; all of it for a subagent."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from teamd.agent.conversation import prompts
+from teamd.agent.conversation.state import CUT_OFF_REASONS
+from teamd.tools import Result, ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from teamd.agent.conversation.compaction import Compaction
+    from teamd.agent.conversation.conversation import Conversation
+    from teamd.agent.wakeup import CallBudget
+    from teamd.models import Block
+    from teamd.tools import Toolbox
+
+T = TypeVar("T")
+
+
+class TurnCancelled(Exception):
+    """A person has cancelled what was under way."""
+
+
+class Cancellation:
+    """Runs one piece of work at a time, until a person cancels it."""
+
+    def __init__(self) -> None:
+        self._running: asyncio.Future[Any] | None = None
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Cancel what is under way, if anything is."""
+        if self._running is not None:
+            self._cancelled = True
+            self._running.cancel()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it, and return what it returns.
+
+        Raises:
+            TurnCancelled: a person has cancelled it. A caller that is cancelled itself as well,
+                such as to end the process, gets its own cancellation.
+        """
+        self._cancelled = False
+        running: asyncio.Future[T] = asyncio.ensure_future(work)
+        self._running = running
+        try:
+            return await running
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if self._cancelled and not (me and me.cancelling()):
+                raise TurnCancelled from None
+            raise
+        finally:
+            running.cancel()  # a caller that is cancelled itself leaves nothing running behind
+            self._running = None
+
+
+async def follow(
+    conversation: Conversation, run: Callable[[Block], Coroutine[Any, Any, Result]]
+) -> None:
+    """Do what the last reply asks for: its calls, or to go on where it was cut off."""
+    calls = conversation.unanswered
+    for call in calls:
+        if conversation.stop_reason == "tool_use":
+            result = await run(call)
+        else:
+            result = Result(text=prompts.CUT_OFF_CALL, is_error=True)
+        conversation.add_result(call, result)
+    if conversation.stop_reason in CUT_OFF_REASONS and not calls:
+        conversation.add_note(prompts.CUT_OFF_REPLY)
+
+
+async def run_call(conversation: Conversation, toolbox: Toolbox, call: Block) -> Result:
+    """Run a tool call, unless an earlier process began it and it must not be repeated."""
+    name = call["name"]
+    if call["id"] in conversation.begun and not toolbox.repeats(name):
+        return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
+    key = conversation.begin_call(call)
+    return await toolbox.run(name, call["input"], key=key, granted=conversation.opened.tools)
+
+
+async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -> str:
+    """Do a task in a conversation of its own; return the text of the last turn.
+
+    Args:
+        compaction: asks the teammate's own model, so that it is on the teammate's budget. The
+            conversation is open, and stays on disk for whoever wants to read it; the tools are
+            without what makes a member of the team.
+        calls: what it may take; in the foreground what is left of its teammate's wake.
+        prompt: the whole task.
+
+    Raises:
+        ToolError: it came to no end.
+        UnusableError: the model cannot be asked.
+    """
+    conversation = compaction.conversation
+    conversation.add_note(prompt, task=True)
+    made = 0
+    while calls.take():
+        made += 1
+        conversation.add_reply(await compaction.reply())
+        await follow(conversation, partial(run_call, conversation, compaction.toolbox))
+        if not conversation.owes_reply:
+            reason, said = conversation.stop_reason, conversation.said
+            conversation.end_turn(reason, said)
+            return said or f"(it ended without a word: {reason})"
+    raise ToolError(
+        f"the subagent was not done after {made} model calls, and none is left of the "
+        f"{calls.most} of calls_per_wake; its last words: {conversation.said or '(none)'}"
+    )
