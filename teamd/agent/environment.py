@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from teamd.agent.approvals import Plans, Shutdown
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.reporting import Reporter
+from teamd.agent.work import Reporter
 from teamd.approvals.store import Approvals
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
@@ -92,33 +92,18 @@ class Environment:
     @cached_property
     def reporter(self) -> Reporter:
         """The way of reports to the supervisor and the lead."""
-        return Reporter(
-            name=self.name,
-            process=Identity.own(),
-            conversation=self.conversation,
-            supervisor=Mailbox(self.paths, TEAMD, durable=False),
-            post=self.post,
-        )
+        supervisor = Mailbox(self.paths, TEAMD, durable=False)
+        return Reporter(self.name, Identity.own(), self.conversation, supervisor, self.post)
 
     @cached_property
     def plans(self) -> Plans:
         """The teammate's plans."""
-        return Plans(
-            name=self.name,
-            conversation=self.conversation,
-            approvals=self.approvals,
-            team=self.roster.read,
-        )
+        return Plans(self.name, self.conversation, self.approvals, self.roster.read)
 
     @cached_property
     def shutdown(self) -> Shutdown:
         """The teammate's part in being shut down."""
-        return Shutdown(
-            name=self.name,
-            conversation=self.conversation,
-            approvals=self.approvals,
-            reporter=self.reporter,
-        )
+        return Shutdown(self.name, self.conversation, self.approvals, self.reporter)
 
     def post_in(self, paths: TeamPaths) -> Post:
         """Return what sends mail in a team."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -100,20 +100,7 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
     team = env.roster.read()
     member = team.get(env.name)
     role = find_role(env.paths, env.settings, member.role) or roles.Role(name=member.role)
-    folder = env.settings.team.workspace
-    prompt = system_prompt(
-        name=member.name,
-        role=member.role,
-        team=team.name,
-        workspace=folder,
-        plan=member.plan,
-        above=env.post.above(env.name),
-        instructions=role.instructions,
-        skills=found,
-    )
-    workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
-    return Opened(
-        system=prompt + read_project_instructions(workspace),
+    opened = Opened(
         name=member.name,
         role=member.role,
         team=team.name,
@@ -122,6 +109,16 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         plan=member.plan,
         spawned_by=member.spawned_by,
     )
+    folder = env.settings.team.workspace
+    prompt = system_prompt(
+        opened,
+        workspace=folder,
+        above=env.post.above(env.name),
+        instructions=role.instructions,
+        skills=found,
+    )
+    workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
+    return replace(opened, system=prompt + read_project_instructions(workspace))
 
 
 def read_project_instructions(workspace: Workspace) -> str:
@@ -159,7 +156,7 @@ class _Tools:
         yield from board_tools(self.board, env.plans.begin_task)
         if not env.leads:
             above = partial(env.post.above, name)
-            yield SubmitPlan(env.approvals, name, env.plans.task, above)
+            yield SubmitPlan(env.approvals, name, lambda: env.conversation.task, above)
         yield ShutdownResponse(env.approvals, name, env.reporter.report_answer)
         yield BackgroundRun(self._jobs, self._bash.start)
         yield CheckBackground(self._jobs, output_bytes=env.settings.tools.output_bytes)

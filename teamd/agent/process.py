@@ -31,14 +31,8 @@ if TYPE_CHECKING:
 
 # However long it lasts, and however often it is met: no fault of the teammate.
 _FAULTS_OF_THE_MACHINE: Final = (
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOMEM,
-    errno.EAGAIN,
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EROFS,
-)
+    errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EROFS,
+)  # fmt: skip
 
 
 @dataclass(slots=True)

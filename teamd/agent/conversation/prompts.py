@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from teamd.messages import Message
     from teamd.settings.skills import Skill
+    from teamd.transcript.records import Opened
 
 _ATTRIBUTES = ("type", "summary", "request_id", "approve", "reason")
 
@@ -60,12 +61,9 @@ CLOSED = (
 
 
 def system_prompt(
+    opened: Opened,
     *,
-    name: str,
-    role: str,
-    team: str,
     workspace: Path,
-    plan: bool = False,
     above: str = LEAD,
     instructions: str = "",
     skills: Iterable[Skill] = (),
@@ -73,22 +71,18 @@ def system_prompt(
     """Return what a teammate is told once, at the beginning of its conversation.
 
     Args:
-        name: the teammate's.
-        role: its role.
-        team: the team's name.
+        opened: says its name, its role, its team and whether it works by plan.
         workspace: where its tools work.
-        plan: whether it works by plan.
         above: the address to which it reports: `lead`, or that of a lead elsewhere.
         instructions: what a file says of its role.
         skills: those that it may load.
     """
-    place = (
-        _lead(name, role, team, workspace)
-        if name == LEAD
-        else _place(name, role, team, workspace, above)
-    )
-    parts = [place]
-    if plan:
+    name, role, team = opened.name, opened.role, opened.team
+    if name == LEAD:
+        parts = [_lead(name, role, team, workspace)]
+    else:
+        parts = [_place(name, role, team, workspace, above)]
+    if opened.plan:
         parts.append(_PLAN_RULE.format(above=above))
     if instructions:
         parts.append(f"Your role, {role}, is described so:\n\n{instructions}")
@@ -142,8 +136,11 @@ all that is needed into it, briefly, with file names and figures. Your tools wor
 There is nobody to ask."""
 
 
-def introduce(name: str, role: str, team: str) -> str:
-    """Return a line that says who a teammate is."""
+def introduce(opened: Opened) -> str:
+    """Return a line that says whose conversation a record opened."""
+    name, role, team = opened.name, opened.role, opened.team
+    if not (name and role and team):
+        return opened.system.split("\n", 1)[0]  # a subagent's, or of an early version
     return f"You are '{name}', role: {role}, a member of the team '{team}' ({name}@{team})."
 
 

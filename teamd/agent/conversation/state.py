@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation import prompts, summary
 from teamd.agent.conversation.context import Context, ContextSize
@@ -93,14 +93,11 @@ class ConversationState:
             case records.Summarised():
                 self._summarise(record)
             case records.SummaryFailed():
-                self._count(record.usage)
-                self.counts.add(record.frame, record.usage)
+                self._count(record.frame, record.usage)
             case records.TurnEnded():
                 self._end_turn(record)
             case records.NoticeSent():
                 self.unsent.pop(record.id, None)
-            case records.Unknown():
-                pass
 
     def has_seen(self, message: Message) -> bool:
         """Return whether this message was in one of the records.
@@ -112,7 +109,7 @@ class ConversationState:
 
     def _open(self, opened: records.Opened) -> None:
         self.opened = opened
-        self.identity = summary.introduce(opened)
+        self.identity = prompts.introduce(opened)
         self.owes_reply = False
         self.stop_reason = ""
         self.said = ""
@@ -162,7 +159,13 @@ class ConversationState:
         self.owes_reply = True
 
     def _reply(self, reply: records.Replied) -> None:
-        self._count(reply.usage)
+        self._count(
+            reply.frame,
+            reply.usage,
+            length=self.context.length,
+            pending=self.context.pending,
+            said=reply.content,
+        )
         self.resting = self.paused = False
         self.new_mail = []
         self.stop_reason = reply.stop_reason
@@ -172,13 +175,6 @@ class ConversationState:
         self.owes_reply = reply.stop_reason == "pause_turn"
         self.unfollowed = True
         self.open_items = [item for item in self.open_items if not item.passing]
-        self.counts.add(
-            reply.frame,
-            reply.usage,
-            length=self.context.length,
-            pending=self.context.pending,
-            said=reply.content,
-        )
         content = _returnable(reply.content)
         if content and reply.stop_reason != "refusal":
             self.context.add_reply(self.turns, content)
@@ -198,8 +194,7 @@ class ConversationState:
 
     def _summarise(self, made: records.Summarised) -> None:
         if made.usage is not None:
-            self._count(made.usage)
-            self.counts.add(made.frame, made.usage)
+            self._count(made.frame, made.usage)
         self.counts.forget_messages()
         self.stop_reason = ""
         self._drop_calls()
@@ -217,14 +212,13 @@ class ConversationState:
         else:
             self.owes_reply = False
             self.unfollowed = False
-        if ended.outcome not in (
-            records.PAUSED,
-            records.LIMIT,
-        ):  # neither of these is an end of the work
+        # Neither of these is an end of the work.
+        if ended.outcome not in (records.PAUSED, records.LIMIT):
             self.open_items = []
             self.finished_plans |= self._answered_plans
 
-    def _count(self, usage: Usage) -> None:
+    def _count(self, frame: str, usage: Usage, **seen: Any) -> None:
+        self.counts.add(frame, usage, **seen)
         self.turns += 1
         self.output_tokens += usage.output_tokens
         self.input_tokens += usage.total_input_tokens

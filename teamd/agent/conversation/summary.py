@@ -11,7 +11,6 @@ from teamd.agent.conversation import prompts
 
 if TYPE_CHECKING:
     from teamd.messages import Message
-    from teamd.transcript.records import Opened
 
 # What a teammate still has to do, as others have it on record: titles, and the lines below each.
 OpenWork: TypeAlias = Callable[[], Sequence[tuple[str, Sequence[str]]]]
@@ -47,18 +46,11 @@ class OpenItem:
     passing: bool = False
 
 
-def introduce(opened: Opened) -> str:
-    """Return a line that says whose conversation a record opened."""
-    if not (opened.name and opened.role and opened.team):
-        return opened.system.split("\n", 1)[0]  # a subagent's, or of an early version
-    return prompts.introduce(opened.name, opened.role, opened.team)
-
-
 def restate(who: str, work: OpenWork, items: Sequence[OpenItem], *, limit_bytes: int) -> str:
     """Say who one is and what is open, as the program knows it.
 
     Args:
-        who: as `introduce` gives it.
+        who: as `prompts.introduce` gives it.
         work: what is open by the records of the team.
         items: what was told and not dealt with; it is kept word for word.
         limit_bytes: of mail and notes; where they are more, the longest are cut, and say so.
