@@ -21,20 +21,12 @@ from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.settings import roles, skills
 from teamd.team import teams
-from teamd.tools import Toolbox, ToolError
+from teamd.tools import Toolbox, ToolError, lead
 from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
-from teamd.tools.lead import (
-    CreateTeam,
-    DeleteTeam,
-    ListTeammates,
-    ShutdownRequest,
-    SpawnTeammate,
-    Task,
-)
 from teamd.tools.mail import Broadcast, ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
@@ -252,15 +244,15 @@ class _Tools:
 
     def _lead_tools(self) -> Iterator[Tool[Any]]:
         env = self.env
-        spawn = SpawnTeammate(self._asking)
+        spawn = lead.SpawnTeammate(self._asking)
         yield spawn
-        yield ListTeammates(env.roster, env.name)
+        yield lead.ListTeammates(env.roster, env.name)
         yield Broadcast(env.post, env.name)
-        yield ShutdownRequest(self._asking(None), env.roster)
+        yield lead.ShutdownRequest(self._asking(None), env.roster)
         yield ReviewPlan(env.approvals, self._other_approvals, self._address)
-        yield Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
-        yield CreateTeam(env.paths.home)
-        yield DeleteTeam(env.paths, self._address())
+        yield lead.Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
+        yield lead.CreateTeam(env.paths.home)
+        yield lead.DeleteTeam(env.paths, self._address())
 
     def _address(self) -> str:
         return f"{self.env.name}@{self.env.roster.read().name}"

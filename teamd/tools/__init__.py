@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
 from teamd.messages import new_id
 
@@ -20,7 +21,9 @@ class ToolError(Exception):
 class Input(BaseModel):
     """Input of a tool. Unknown keys are refused, so that a misspelt one is noticed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, json_schema_extra=lambda schema: schema.pop("title")
+    )
 
 
 InputT = TypeVar("InputT", bound=Input)
@@ -71,6 +74,13 @@ class RepeatableTool(Tool[InputT]):
     repeatable = True
 
 
+class _Untitled(GenerateJsonSchema):
+    """Leaves out the titles that pydantic derives of fields: tokens that say nothing."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 -- pydantic's
+        return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The result of a call; `text` is never empty nor only white space."""
@@ -97,7 +107,7 @@ class Toolbox:
             {
                 "name": tool.name,
                 "description": tool.description,
-                "input_schema": _untitled(tool.Input.model_json_schema()),
+                "input_schema": tool.Input.model_json_schema(schema_generator=_Untitled),
             }
             for tool in self._tools.values()
         ]
@@ -164,16 +174,3 @@ def _explain(tool: Tool[Any], error: ValidationError) -> str:
         for name, field in tool.Input.model_fields.items()
     )
     return f"bad input for {tool.name}: {wrong}. It takes an object with: {fields or 'nothing'}"
-
-
-def _untitled(schema: Any) -> Any:
-    """Leave out the titles that pydantic derives: tokens that say nothing."""
-    if isinstance(schema, dict):
-        return {
-            key: _untitled(value)
-            for key, value in schema.items()
-            if not (key == "title" and isinstance(value, str))
-        }
-    if isinstance(schema, list):
-        return [_untitled(item) for item in schema]
-    return schema

@@ -118,10 +118,9 @@ def _notes(status: int | None, seconds: float, ended: Ended) -> list[str]:
         notes.append(f"[killed by {_signal_name(-status)}]")
     elif status > 0:
         notes.append(f"[exit status {status}]")
-    if status is not None and ended.background == 1:
-        notes.append("[1 background process was ended with the command]")
-    elif status is not None and ended.background:
-        notes.append(f"[{ended.background} background processes were ended with the command]")
+    if status is not None and ended.background:
+        which = "process was" if ended.background == 1 else "processes were"
+        notes.append(f"[{ended.background} background {which} ended with the command]")
     if ended.left:
         notes.append(f"[could not be ended: pid {', '.join(map(str, sorted(ended.left)))}]")
     return notes

@@ -89,7 +89,7 @@ class Compaction:
                 except TooLongError as error:
                     self._learn(error.limit_tokens)
                     refused = error
-        hint = _HOPELESS.format(command=again(self._ask().asker, "--fresh"))
+        hint = _HOPELESS.format(command=again(self.asker, "--fresh"))
         raise UnusableError(f"{refused}; {hint}") from refused
 
     def _ask(self) -> Ask:
@@ -132,9 +132,8 @@ class Compaction:
         self._fills += 1
         if self._fills > _FILLS:
             self._fills = 0  # the next mail is another try
-            ask = self._ask()
-            command = again(ask.asker, "--fresh")
-            raise UnusableError(_FULL.format(model=ask.model, command=command))
+            command = again(self.asker, "--fresh")
+            raise UnusableError(_FULL.format(model=self._ask().model, command=command))
         self._learn(self.conversation.size.measured)
         await self._summarise()
 

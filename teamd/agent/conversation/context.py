@@ -94,15 +94,12 @@ class Context:
 
     def add_result(self, call: str, text: str, *, is_error: bool) -> None:
         """Add the result of a call of the last reply; no other has a place, and each has one."""
-        if call not in self._results and any(block["id"] == call for block in self.calls):
-            self._results[call] = self._weighed(
-                {
-                    "type": "tool_result",
-                    "tool_use_id": call,
-                    "content": [{"type": "text", "text": text}],
-                    "is_error": is_error,
-                }
-            )
+        if call in self._results or all(block["id"] != call for block in self.calls):
+            return
+        content = [{"type": "text", "text": text}]
+        self._results[call] = self._weighed(
+            {"type": "tool_result", "tool_use_id": call, "content": content, "is_error": is_error}
+        )
 
     def add_reply(self, number: int, content: list[Block]) -> None:
         """Add what the model said to all that was told so far; numbers grow."""

@@ -114,9 +114,4 @@ class Conversation(ConversationState):
 
 def _facts(reply: Reply) -> dict[str, Any]:
     """Return what a reply's record holds besides its content."""
-    return {
-        "stop_reason": reply.stop_reason,
-        "model": reply.model,
-        "usage": reply.usage,
-        "frame": reply.frame,
-    }
+    return {key: getattr(reply, key) for key in ("stop_reason", "model", "usage", "frame")}

@@ -45,6 +45,11 @@ class OpenItem:
     note: str = ""
     passing: bool = False
 
+    @property
+    def texts(self) -> list[str]:
+        """What it says, each of which may be cut."""
+        return [self.note] if self.note else [mail.content for mail in self.messages]
+
 
 def restate(who: str, work: OpenWork, items: Sequence[OpenItem], *, limit_bytes: int) -> str:
     """Say who one is and what is open, as the program knows it.
@@ -58,7 +63,7 @@ def restate(who: str, work: OpenWork, items: Sequence[OpenItem], *, limit_bytes:
     parts = [escape(who), *(_list_lines(title, lines) for title, lines in work())]
     if items:
         parts.append("What came and you have not finished with, word for word:")
-        share = _share([len(text.encode()) for text in _texts(items)], limit_bytes)
+        share = _share([len(text.encode()) for item in items for text in item.texts], limit_bytes)
         parts += [_render(item, share) for item in items]
     return "\n\n".join(filter(None, parts))
 
@@ -102,14 +107,6 @@ def _share(sizes: Sequence[int], limit: int) -> int:
             return rest // left
         rest, left = rest - size, left - 1
     return limit
-
-
-def _texts(items: Sequence[OpenItem]) -> list[str]:
-    return [
-        text
-        for item in items
-        for text in ([item.note] if item.note else [mail.content for mail in item.messages])
-    ]
 
 
 def _render(item: OpenItem, share: int) -> str:
