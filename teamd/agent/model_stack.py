@@ -188,13 +188,10 @@ class Metered:
         return min([whole, *told])
 
     def _remember(self, ask: Ask, frame: str, reply: Reply) -> None:
-        tokens = reply.usage.total_tokens
-        if tokens:
-            # The list is the conversation's own, and grows.
-            messages = list(ask.messages)
-            known = CountedRequest(
-                frame=frame, messages=messages, said=reply.content, tokens=tokens
-            )
+        if tokens := reply.usage.total_tokens:
+            messages = list(ask.messages)  # the list is the conversation's own, and grows
+            said = reply.content
+            known = CountedRequest(frame=frame, messages=messages, said=said, tokens=tokens)
             self.known = [known, *self.known][:REMEMBERED]
 
 

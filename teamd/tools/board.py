@@ -181,10 +181,8 @@ def board_tools(board: Board, begin_task: Callable[[], None]) -> Iterator[Repeat
         board: in the hands of one member.
         begin_task: called when that has claimed a task.
     """
-    yield TaskCreate(board)
-    yield TaskGet(board)
-    yield TaskUpdate(board)
-    yield TaskList(board)
+    for tool in (TaskCreate, TaskGet, TaskUpdate, TaskList):
+        yield tool(board)
     yield ClaimTask(board, begin_task)
 
 

@@ -204,16 +204,15 @@ class _Lines:
 
     async def count(self) -> int | None:
         """Count the lines that follow; `None` where that takes longer than a moment."""
-        count = size = 0
-        chunk = last = b""
+        count, size, end = 0, 0, b"\n"
         while chunk := self._file.read(_CHUNK):
             count += chunk.count(b"\n")
             size += len(chunk)
             if size > _COUNTED_BYTES:
                 return None
-            last = chunk
+            end = chunk[-1:]
             await self._pause(len(chunk))
-        return count + (bool(last) and not last.endswith(b"\n"))
+        return count + (end != b"\n")
 
     async def _pause(self, size: int) -> None:
         self._since_pause += size + _LINE_COST

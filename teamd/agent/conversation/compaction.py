@@ -134,7 +134,7 @@ class Compaction:
             self._fills = 0  # the next mail is another try
             command = again(self.asker, "--fresh")
             raise UnusableError(_FULL.format(model=self._ask().model, command=command))
-        self._learn(self.conversation.size.measured)
+        self._learn(self.conversation.context.measured)
         await self._summarise()
 
     async def _shortened(self) -> AsyncGenerator[None]:
@@ -199,10 +199,9 @@ class Compaction:
 
     def _fill(self) -> float:
         """Return the share of the context that the next request takes."""
-        ask, conversation = self._ask(), self.conversation
+        ask = self._ask()
         fixed = len(ask.system.encode()) + len(json.dumps(ask.tools))
-        tokens = conversation.size.estimate(conversation.context.bytes, fixed)
-        return tokens / self.settings.context_tokens
+        return self.conversation.context.estimate(fixed) / self.settings.context_tokens
 
     def _learn(self, limit_tokens: int | None) -> None:
         """Believe the server about its model, so that it need not refuse the next time."""

@@ -20,35 +20,6 @@ _Message = dict[str, Any]
 
 
 @dataclass(slots=True)
-class ContextSize:
-    """The tokens of a context: what the server counted last, and an estimate of what came since.
-
-    Attributes:
-        measured: the tokens of the last request and its reply; 0 where the server does not count.
-    """
-
-    measured: int = 0
-    _bytes: int = 0
-
-    def measure(self, tokens: int, size: int) -> None:
-        """Take note that so many tokens were counted when the messages had so many bytes."""
-        self.measured = tokens
-        self._bytes = size
-
-    def estimate(self, size: int, fixed: int) -> int:
-        """Estimate the tokens of the next request.
-
-        Args:
-            size: bytes of its messages.
-            fixed: bytes of its system prompt and tools, which a measured figure holds already.
-        """
-        whole = (size + fixed) // BYTES_PER_TOKEN
-        if not self.measured:
-            return whole
-        return max(self.measured + (size - self._bytes) // BYTES_PER_TOKEN, 0)
-
-
-@dataclass(slots=True)
 class _Exchange:
     """One exchange: what the model was told, results first, and what it answered.
 
@@ -69,10 +40,14 @@ class Context:
     Attributes:
         calls: the tool calls of the last reply.
         bytes: how much of a request they take, about.
+        measured: the tokens of the last request and its reply, as the server has counted them; 0
+            where it does not count.
     """
 
     calls: list[Block] = field(default_factory=list)
     bytes: int = 0
+    measured: int = 0
+    _measured_bytes: int = 0
     _head: list[Block] = field(default_factory=list)
     _exchanges: list[_Exchange] = field(default_factory=list)
     _results: dict[str, Block] = field(default_factory=dict)
@@ -87,6 +62,21 @@ class Context:
     def pending(self) -> list[Block]:
         """The blocks behind the last reply: results first, as the API wants them."""
         return [*self._results.values(), *self._texts]
+
+    def measure(self, tokens: int) -> None:
+        """Take note that so many tokens were counted of the messages as they are now."""
+        self.measured = tokens
+        self._measured_bytes = self.bytes
+
+    def estimate(self, fixed: int) -> int:
+        """Estimate the tokens of the next request: what was counted last, and what came since.
+
+        Args:
+            fixed: bytes of its system prompt and tools, which a measured figure holds already.
+        """
+        if not self.measured:
+            return (self.bytes + fixed) // BYTES_PER_TOKEN
+        return max(self.measured + (self.bytes - self._measured_bytes) // BYTES_PER_TOKEN, 0)
 
     def add_text(self, text: str) -> None:
         """Add a text of the user's."""
@@ -141,8 +131,7 @@ class Context:
         told = [*self._results.values(), *(self._texts if texts else ()), demand]
         if not skipped:
             return _messages(kept, told)
-        gap = {"type": "text", "text": summary.GAP}
-        above = [*self._head, gap]
+        above = [*self._head, {"type": "text", "text": summary.GAP}]
         if not kept:
             return _messages([], [*above, *_texts_of(told)])
         first = _Exchange(kept[0].number, [*above, *_texts_of(kept[0].told)], kept[0].said)
@@ -165,10 +154,7 @@ class Context:
 
     def _clearings(self, through: int) -> Iterator[tuple[Block, str, int]]:
         """Yield each result that is worth clearing, what would stand there, and what that saves."""
-        groups = [
-            *(exchange.told for exchange in self._exchanges[1:]),
-            list(self._results.values()),
-        ]
+        groups = [*(one.told for one in self._exchanges[1:]), list(self._results.values())]
         for exchange, told in zip(self._exchanges, groups, strict=False):
             if exchange.number > through:
                 return

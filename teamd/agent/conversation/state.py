@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation import prompts, summary
-from teamd.agent.conversation.context import Context, ContextSize
+from teamd.agent.conversation.context import Context
 from teamd.agent.conversation.summary import OpenItem
 from teamd.agent.conversation.token_counts import TokenCounts
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
@@ -43,7 +43,6 @@ class ConversationState:
         open_items: mail and tasks of the turn at hand, and notes that no reply followed yet.
         summary: the text of the last summary, if any.
         context: what the model sees; others only read it.
-        size: how much of a context that takes.
         counts: what servers have told of the requests so far.
         task: names the task at hand; another one has another name.
         resting: whether no reply has come since the last turn ended, or ever.
@@ -118,7 +117,6 @@ class ConversationState:
         self.summary = ""
         self.context = Context()
         self.counts.forget_messages()
-        self.size = ContextSize()
         self._reply_number = 0
         self._drop_calls()
         self.resting = True
@@ -183,7 +181,7 @@ class ConversationState:
             self.begun = set()
         # Else the API would not take it back: it takes no empty turn, and refuses a refused one.
         counted = reply.usage.total_input_tokens and reply.usage.total_tokens
-        self.size.measure(counted, self.context.bytes)
+        self.context.measure(counted)
 
     def _answer(self, answered: records.CallAnswered) -> None:
         call = answered.tool_use_id
@@ -231,9 +229,7 @@ def _gist(message: Message) -> tuple[str, str, str]:
 
 def _returnable(content: list[Block]) -> list[Block]:
     """Return what the API takes back: no blank text, and no thinking that came to nothing."""
-    kept = [
-        block for block in content if not (block["type"] == "text" and not block["text"].strip())
-    ]
+    kept = [block for block in content if block["type"] != "text" or block["text"].strip()]
     while kept and kept[-1]["type"] in _THINKING:
         kept.pop()
     return kept
