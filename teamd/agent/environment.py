@@ -1,4 +1,4 @@
-"""What one teammate has: its conversation, its way to others, and the means it works with."""
+"""What one teammate has: its conversation, and its way to others."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from teamd.agent.conversation.compaction import Compaction
-    from teamd.agent.wakeup import CallBudget, Wakeup
+    from teamd.agent.wakeup import Wakeup
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
     from teamd.settings import Settings
-    from teamd.transcript.records import NewsAdded, Opened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,22 +107,3 @@ class Environment:
         """Return what sends mail in a team."""
         limit = self.settings.mail.max_message_bytes
         return Post(paths, durable=self.durable, max_bytes=limit)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
-    """The means that a teammate works with.
-
-    Attributes:
-        compaction: asks the model, and has the tools that it may use.
-        opening: says how a conversation begins.
-        news: returns what has happened beside the conversation, told already or not.
-        claim: looks for work where there is no mail; returns whether there is some now.
-        calls: the model calls of one wake.
-    """
-
-    compaction: Compaction
-    opening: Callable[[], Opened]
-    news: Callable[[], Iterable[NewsAdded]]
-    claim: Callable[[], bool]
-    calls: CallBudget

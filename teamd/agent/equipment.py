@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_job, subagent_prompt, system_prompt
-from teamd.agent.environment import Equipment
+from teamd.agent.loop import Loop
 from teamd.agent.model_stack import ModelStack
 from teamd.agent.turn import run_subagent
 from teamd.agent.wakeup import CallBudget
@@ -48,11 +48,12 @@ MAX_BYTES: Final = 65_536
 _HEAD: Final = f"\n\n{FILE_NAME} of the workspace, which holds for everybody who works in it:\n\n"
 
 
-def equip(env: Environment) -> Equipment:
-    """Give a teammate what its settings and its role say."""
+def build_loop(env: Environment) -> Loop:
+    """Put a teammate together of what its settings and its role say; nothing of it runs yet."""
     tools = _Tools(env, ModelStack(env))
     known = env.conversation.counts.requests(env.conversation.context)
-    return Equipment(
+    return Loop(
+        env=env,
         compaction=Compaction(
             conversation=env.conversation,
             model=tools.models.make(known, live=env.leads),

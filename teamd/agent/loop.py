@@ -22,8 +22,11 @@ from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED, NoticeSent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from teamd.agent.environment import Environment, Equipment
+    from teamd.agent.conversation.compaction import Compaction
+    from teamd.agent.environment import Environment
+    from teamd.agent.wakeup import CallBudget
     from teamd.messages import Message
+    from teamd.transcript.records import NewsAdded, Opened
 
 # A flood is read in batches that a context bears, each of them answered before the next.
 BATCH_LIMIT: Final = BatchLimit(messages=100, bytes=128 * 1024, wary=True)
@@ -31,12 +34,24 @@ _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
 
 
-@dataclass(slots=True)
+@dataclass(kw_only=True, slots=True)
 class Loop:
-    """One teammate at work."""
+    """One teammate at work.
+
+    Attributes:
+        compaction: asks the model, and has the tools that it may use.
+        opening: says how a conversation begins.
+        news: returns what has happened beside the conversation, told already or not.
+        claim: looks for work where there is no mail; returns whether there is some now.
+        calls: the model calls of one wake.
+    """
 
     env: Environment
-    equipment: Equipment
+    compaction: Compaction
+    opening: Callable[[], Opened]
+    news: Callable[[], Iterable[NewsAdded]]
+    claim: Callable[[], bool]
+    calls: CallBudget
     _turn: Cancellation = field(default_factory=Cancellation)
 
     async def run(self) -> None:
@@ -49,19 +64,11 @@ class Loop:
             if self._shuts_down():
                 self.env.shutdown.carry_out()
                 await self.env.wakeup.wait()  # for the supervisor to end it
-                continue
-            if not (self.env.conversation.owes_reply or self.env.conversation.unfollowed):
-                if self.equipment.claim():
-                    continue
+            elif self.env.conversation.owes_reply or self.env.conversation.unfollowed:
+                await self._take_turn()
+            elif not self.claim():
                 self.env.reporter.report(Status.IDLE)
                 await self.env.wakeup.wait()
-                continue
-            try:
-                await self._work()
-            except UnusableError as error:
-                await self._pause(error)
-            except TurnCancelled:
-                self._end_cancelled()
 
     def interrupt(self) -> None:
         """Cancel the turn that is under way, if there is one; the teammate lives on."""
@@ -74,11 +81,11 @@ class Loop:
         if fresh:
             self._put(fresh, taken=moment_of(batch.id))
         self.env.mailbox.done(batch)
-        for news in self.equipment.news():
+        for news in self.news():
             if news.about not in self.env.conversation.told:
                 self.env.conversation.record(news)
         if any(message.type == COMPACT_TYPE for message in fresh):
-            self.equipment.compaction.request()
+            self.compaction.request()
 
     def _select_fresh(self, messages: Iterable[Message]) -> list[Message]:
         fresh: list[Message] = []
@@ -91,7 +98,7 @@ class Loop:
     def _put(self, messages: list[Message], *, taken: float | None) -> None:
         for message in messages:
             if _begins_anew(message) or not self.env.conversation.opened.system:
-                self.env.conversation.open(self.equipment.opening())
+                self.env.conversation.open(self.opening())
         new_task = self.env.plans.is_new_task(messages)
         self.env.conversation.deliver(messages, taken=taken, new_task=new_task)
         if new_task:
@@ -101,32 +108,43 @@ class Loop:
     def _shuts_down(self) -> bool:
         return self.env.shutdown.due(more_mail=self.env.mailbox.waiting())
 
+    async def _take_turn(self) -> None:
+        try:
+            await self._work()
+        except UnusableError as error:
+            await self._pause(error)
+        except TurnCancelled:  # the conversation is left as one that the API takes
+            conversation = self.env.conversation
+            for call in conversation.unanswered:
+                conversation.add_result(call, Result(text=prompts.BROKEN_OFF_CALL, is_error=True))
+            conversation.end_turn(INTERRUPTED, "")
+
     async def _work(self) -> None:
         """Go on until the model ends its turn or the calls of one wake are used up.
 
         What an earlier process was in the middle of is done to its end in the same way.
         """
-        self.equipment.calls.renew()
+        self.calls.renew()
         while True:
             if self.env.conversation.unfollowed and await self._follow():
                 return
             if self.env.shutdown.agreed():
                 return
-            if not self.equipment.calls.take():
+            if not self.calls.take():
                 break
             self.env.reporter.report(Status.WORKING)
-            reply = await self._turn.run(self.equipment.compaction.reply(self._deliver))
+            reply = await self._turn.run(self.compaction.reply(self._deliver))
             self.env.conversation.add_reply(reply)
         name = self.env.name
         notice = (
-            f"{name} stopped after {self.equipment.calls.most} model calls without ending its "
+            f"{name} stopped after {self.calls.most} model calls without ending its "
             f"turn and is idle now; send {name} a message to let it go on"
         )
         self.env.conversation.end_turn(LIMIT, "", notice=notice)
 
     async def _follow(self) -> bool:
         """Do what the last reply asks for; return whether the turn has ended."""
-        conversation, toolbox = self.env.conversation, self.equipment.compaction.toolbox
+        conversation, toolbox = self.env.conversation, self.compaction.toolbox
         await follow(
             conversation, lambda call: self._turn.run(run_call(conversation, toolbox, call))
         )
@@ -134,14 +152,6 @@ class Loop:
             return False
         self._end_turn()
         return True
-
-    def _end_cancelled(self) -> None:
-        """Leave the conversation as one that the API takes, and the turn as ended."""
-        conversation = self.env.conversation
-        for call in conversation.unanswered:
-            broken_off = Result(text=prompts.BROKEN_OFF_CALL, is_error=True)
-            conversation.add_result(call, broken_off)
-        conversation.end_turn(INTERRUPTED, "")
 
     def _end_turn(self) -> None:
         conversation, name, notice = self.env.conversation, self.env.name, ""

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd import credentials
 from teamd.agent.environment import Environment
-from teamd.agent.equipment import equip, find_role
-from teamd.agent.loop import Loop
+from teamd.agent.equipment import build_loop, find_role
 from teamd.agent.wakeup import SupervisorGone, Wakeup
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import Tenure
@@ -129,6 +128,6 @@ class TeammateProcess:
         return ChildExit.STOPPED
 
     async def _run(self, env: Environment) -> None:
-        teammate = Loop(env, equip(env))
+        teammate = build_loop(env)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, teammate.interrupt)
         await teammate.run()

@@ -47,7 +47,9 @@ class Asking:
         Raises:
             TeamError: it was refused, or there was no answer in time.
         """
-        request = self._request(command, arguments, key, timeout_seconds)
+        request = ControlRequest.within(
+            timeout_seconds, command, arguments=arguments, id=key, sender=self._sender
+        )
         found = control.collect(self._paths, request.id)
         if found is None:
             control.submit(self._paths, request)
@@ -64,14 +66,10 @@ class Asking:
         Raises:
             NoTeamd: there is nobody to ask.
         """
-        control.submit(self._paths, self._request(command, arguments, key, seconds), durable=True)
-
-    def _request(
-        self, command: str, arguments: Mapping[str, Any], key: str, seconds: float
-    ) -> ControlRequest:
-        return ControlRequest.within(
+        request = ControlRequest.within(
             seconds, command, arguments=arguments, id=key, sender=self._sender
         )
+        control.submit(self._paths, request, durable=True)
 
     async def _wait_for_answer(self, request: ControlRequest, seconds: float) -> ControlReply:
         pause = _FIRST_PAUSE_SECONDS

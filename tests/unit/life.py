@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from teamd.agent.approvals import Plans
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.environment import Environment, Equipment
+from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
 from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
 from teamd.approvals.store import Approvals
@@ -240,7 +240,7 @@ class Life:
         self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         journal = Journal(self.paths.log("alice"), "alice")
         env = self._environment(self.bell[0], journal)
-        loop = Loop(env, self._equip(env))
+        loop = self._loop(env)
         self._task = asyncio.create_task(loop.run())
         try:
             yield self._task
@@ -286,7 +286,7 @@ class Life:
             granted_bytes=lambda: 0,
         )
 
-    def _equip(self, env: Environment) -> Equipment:
+    def _loop(self, env: Environment) -> Loop:
         self.allowance = CallBudget(self.calls)
         tools: list[Tool[Any]] = [
             self.do,
@@ -294,7 +294,8 @@ class Life:
             SubmitPlan(env.approvals, "alice", lambda: env.conversation.task),
             ShutdownResponse(env.approvals, "alice", env.reporter.report_answer),
         ]
-        return Equipment(
+        return Loop(
+            env=env,
             compaction=Compaction(
                 conversation=env.conversation,
                 model=self.model,
