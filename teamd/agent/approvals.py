@@ -108,11 +108,8 @@ class Plans:
         return sender == LEAD or self.team().find(sender) is None
 
     def _mine(self) -> list[Approval]:
-        return [
-            question
-            for question in self.approvals.all()
-            if question.type == Kind.PLAN and question.asker == self.name
-        ]
+        plans = (question for question in self.approvals.all() if question.type == Kind.PLAN)
+        return [plan for plan in plans if plan.asker == self.name]
 
 
 @dataclass(slots=True)

@@ -102,13 +102,9 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         plan=member.plan,
         spawned_by=member.spawned_by,
     )
-    folder = env.settings.team.workspace
+    folder, above = env.settings.team.workspace, env.post.above(env.name)
     prompt = system_prompt(
-        opened,
-        workspace=folder,
-        above=env.post.above(env.name),
-        instructions=role.instructions,
-        skills=found,
+        opened, workspace=folder, above=above, instructions=role.instructions, skills=found
     )
     workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
     return replace(opened, system=prompt + read_project_instructions(workspace))
@@ -218,12 +214,8 @@ class _Tools:
     def _workspace_tools(self) -> list[Tool[Any]]:
         root = self.env.settings.team.workspace
         workspace = Workspace(root, hidden=self.env.paths.off_limits(root))
-        return [
-            self._bash,
-            ReadFile(workspace=workspace, output_bytes=self.env.settings.tools.output_bytes),
-            WriteFile(workspace=workspace),
-            EditFile(workspace=workspace),
-        ]
+        read = ReadFile(workspace=workspace, output_bytes=self.env.settings.tools.output_bytes)
+        return [self._bash, read, WriteFile(workspace=workspace), EditFile(workspace=workspace)]
 
     @cached_property
     def _bash(self) -> Bash:

@@ -58,23 +58,17 @@ class ModelStack:
             live: whether a person reads along.
         """
         settings, paths, name = self._settings, self._env.paths, self._env.name
-        metered = Metered(
-            self._server_model,
-            self._ledger,
-            name=name,
-            process=Identity.own(),
-            free=settings.script is not None,
-            server=self._server,
-            known=known,
-        )
+        free, server = settings.script is not None, self._server
+        model, ledger, process = self._server_model, self._ledger, Identity.own()
+        metered = Metered(model, ledger, name, process, free=free, server=server, known=known)
         throttle = Throttle(metered, paths.call_slots, settings.concurrent_calls)
         policy = RetryPolicy(
             attempts=settings.attempts,
             longest_seconds=settings.retry_seconds,
             rest_seconds=settings.rest_seconds,
         )
-        model = LiveOutput(throttle, paths.partial(name)) if live else throttle
-        return Retrying(model, policy, tell=self._note_retry)
+        shown = LiveOutput(throttle, paths.partial(name)) if live else throttle
+        return Retrying(shown, policy, tell=self._note_retry)
 
     @cached_property
     def _server_model(self) -> Model:

@@ -101,16 +101,10 @@ def list_open_work(
 ) -> Sequence[tuple[str, Sequence[str]]]:
     """Return what a summary restates of a teammate: titles, and the lines below each."""
     # Whoever forgets a teammate that is idle spawns it again.
-    team = [
-        f"{member.name} ({member.role}): {member.status}"
-        for member in roster.read().members
-        if member.name != name
-    ]
-    tasks = [
-        f"{task.id} [{task.status}] {task.subject}"
-        for task in board.read().by_id.values()
-        if task.status.open and task.is_of(name)
-    ]
+    others = (member for member in roster.read().members if member.name != name)
+    team = [f"{member.name} ({member.role}): {member.status}" for member in others]
+    mine = (task for task in board.read().by_id.values() if task.status.open and task.is_of(name))
+    tasks = [f"{task.id} [{task.status}] {task.subject}" for task in mine]
     return (
         ("Your teammates:", team),
         ("Your open tasks on the board:", tasks),

@@ -162,12 +162,8 @@ class Task(Tool[TaskInput]):
         if arguments.name is not None:
             if arguments.background:
                 raise ToolError("a teammate always works in the background; leave `background` out")
-            teammate = SpawnTeammateInput(
-                name=arguments.name,
-                role=arguments.role or TEAMMATE,
-                prompt=arguments.prompt,
-                team=arguments.team,
-            )
+            facts = arguments.model_dump(include={"name", "prompt", "team"})
+            teammate = SpawnTeammateInput(role=arguments.role or TEAMMATE, **facts)
             return await self.spawn.call(teammate, key)
         if arguments.team is not None:
             raise ToolError("only a teammate with a `name` can be in another team")

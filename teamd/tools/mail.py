@@ -48,12 +48,9 @@ class SendMessage(_PostTool[SendMessageInput]):
         to = self.post.address(arguments.to)
         if to.lower() == self.sender.lower():
             raise ToolError("that is you; a message to yourself is of no use")
+        extra = {} if arguments.summary is None else {"summary": arguments.summary}
         message = Message(
-            id=f"{key}-{to}",
-            sender=self.sender,
-            to=to,
-            content=arguments.content,
-            extra={} if arguments.summary is None else {"summary": arguments.summary},
+            id=f"{key}-{to}", sender=self.sender, to=to, content=arguments.content, extra=extra
         )
         sent = self.post.send(message)
         return f"sent to {sent.to}" + (f" ({sent.warning})" if sent.warning else "")

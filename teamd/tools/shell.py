@@ -79,13 +79,9 @@ class Bash(Tool[BashInput]):
             ToolError: no command can be that.
             OSError: it could not be started.
         """
+        bash = ["bash", "-c", "--", command]  # "--": a command may begin with a dash
         try:
-            return Reaped(
-                ["bash", "-c", "--", command],  # "--": a command may begin with a dash
-                output=output,
-                cwd=self.workspace,
-                env=self.environment,
-            )
+            return Reaped(bash, output=output, cwd=self.workspace, env=self.environment)
         except ValueError as error:
             raise ToolError("a command cannot hold NULs or lone surrogates") from error
 

@@ -176,12 +176,8 @@ class Compaction:
         self.conversation.summarise(self._restate(step), text=text, reply=None, skipped=skipped)
 
     def _restate(self, step: int) -> str:
-        return summary.restate(
-            self.conversation.identity,
-            self.open_work,
-            self.conversation.open_items,
-            limit_bytes=self._limit_bytes(step),
-        )
+        who, items = self.conversation.identity, self.conversation.open_items
+        return summary.restate(who, self.open_work, items, limit_bytes=self._limit_bytes(step))
 
     def _limit_bytes(self, step: int) -> int:
         """Return how much is kept word for word: at first about a quarter of the context."""

@@ -62,11 +62,8 @@ class Conversation(ConversationState):
 
     def add_result(self, call: Block, result: Result) -> None:
         """Answer one tool call of the last reply."""
-        self.record(
-            records.CallAnswered(
-                tool_use_id=call["id"], content=result.text, is_error=result.is_error
-            )
-        )
+        text, is_error = result.text, result.is_error
+        self.record(records.CallAnswered(tool_use_id=call["id"], content=text, is_error=is_error))
 
     def add_note(self, text: str, *, task: bool = False, closes: Sequence[str] = ()) -> None:
         """Tell the model something that is nobody's mail, see `NoteAdded`."""

@@ -15,7 +15,6 @@ from teamd.transcript import records
 if TYPE_CHECKING:
     from teamd.messages import Message
     from teamd.models import Block
-    from teamd.tokens import Usage
 
 CONTEXT_FULL: Final = "model_context_window_exceeded"
 CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})
@@ -92,7 +91,7 @@ class ConversationState:
             case records.Summarised():
                 self._summarise(record)
             case records.SummaryFailed():
-                self._count(record.frame, record.usage)
+                self._count(record)
             case records.TurnEnded():
                 self._end_turn(record)
             case records.NoticeSent():
@@ -157,13 +156,8 @@ class ConversationState:
         self.owes_reply = True
 
     def _reply(self, reply: records.Replied) -> None:
-        self._count(
-            reply.frame,
-            reply.usage,
-            length=self.context.length,
-            pending=self.context.pending,
-            said=reply.content,
-        )
+        context = self.context
+        self._count(reply, length=context.length, pending=context.pending, said=reply.content)
         self.resting = self.paused = False
         self.new_mail = []
         self.stop_reason = reply.stop_reason
@@ -191,8 +185,7 @@ class ConversationState:
         self.context.add_result(call, answered.content, is_error=answered.is_error)
 
     def _summarise(self, made: records.Summarised) -> None:
-        if made.usage is not None:
-            self._count(made.frame, made.usage)
+        self._count(made)
         self.counts.forget_messages()
         self.stop_reason = ""
         self._drop_calls()
@@ -215,11 +208,15 @@ class ConversationState:
             self.open_items = []
             self.finished_plans |= self._answered_plans
 
-    def _count(self, frame: str, usage: Usage, **seen: Any) -> None:
-        self.counts.add(frame, usage, **seen)
+    def _count(
+        self, made: records.Replied | records.Summarised | records.SummaryFailed, **seen: Any
+    ) -> None:
+        if made.usage is None:  # a summary that no reply brought
+            return
+        self.counts.add(made.frame, made.usage, **seen)
         self.turns += 1
-        self.output_tokens += usage.output_tokens
-        self.input_tokens += usage.total_input_tokens
+        self.output_tokens += made.usage.output_tokens
+        self.input_tokens += made.usage.total_input_tokens
 
 
 def _gist(message: Message) -> tuple[str, str, str]:
