@@ -131,10 +131,8 @@ class Shutdown:
 
     def requested(self) -> bool:
         """Return whether it is asked to, though the request may still lie in its inbox."""
-        return any(
-            question.is_open and question.type == Kind.SHUTDOWN and question.to == self.name
-            for question in self.approvals.all()
-        )
+        asked = [one for one in self.approvals.open_ones() if one.type == Kind.SHUTDOWN]
+        return any(question.to == self.name for question in asked)
 
     def due(self, *, more_mail: bool) -> bool:
         """Return whether it shuts down now: it has agreed, or there is nothing to stay for.

@@ -65,13 +65,10 @@ async def follow(
     conversation: Conversation, run: Callable[[Block], Coroutine[Any, Any, Result]]
 ) -> None:
     """Do what the last reply asks for: its calls, or to go on where it was cut off."""
-    calls = conversation.unanswered
+    calls, whole = conversation.unanswered, conversation.stop_reason == "tool_use"
+    cut_off = Result(text=prompts.CUT_OFF_CALL, is_error=True)
     for call in calls:
-        if conversation.stop_reason == "tool_use":
-            result = await run(call)
-        else:
-            result = Result(text=prompts.CUT_OFF_CALL, is_error=True)
-        conversation.add_result(call, result)
+        conversation.add_result(call, await run(call) if whole else cut_off)
     if conversation.stop_reason in CUT_OFF_REASONS and not calls:
         conversation.add_note(prompts.CUT_OFF_REPLY)
 

@@ -169,8 +169,6 @@ def _explain(tool: Tool[Any], error: ValidationError) -> str:
         f"{'.'.join(map(str, detail['loc'])) or 'input'}: {detail['msg']}"
         for detail in error.errors(include_url=False)
     )
-    fields = ", ".join(
-        name if field.is_required() else f"{name}?"
-        for name, field in tool.Input.model_fields.items()
-    )
+    known = tool.Input.model_fields.items()
+    fields = ", ".join(name if field.is_required() else f"{name}?" for name, field in known)
     return f"bad input for {tool.name}: {wrong}. It takes an object with: {fields or 'nothing'}"

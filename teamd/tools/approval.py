@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -144,12 +145,10 @@ class ReviewPlan(RepeatableTool[ReviewPlanInput]):
         if self.approvals.find(request) is None:
             address = self.address()
             for approvals in self.elsewhere():
-                try:
+                with suppress(StoreError):  # nothing of that team can be read; look at the others
                     found = approvals.find(request)
-                except StoreError:  # of that team nothing can be read; it may be of another one
-                    continue
-                if found is not None and found.to.lower() == address.lower():
-                    return approvals, address
+                    if found is not None and found.to.lower() == address.lower():
+                        return approvals, address
         return self.approvals, LEAD
 
 

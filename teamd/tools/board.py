@@ -199,8 +199,5 @@ def _line(task: Task, tasks: Tasks) -> str:
 
 def _describe_change(changed: Changed, tasks: Tasks) -> str:
     freed = [tasks.by_id[task_id] for task_id in changed.freed if task_id in tasks.by_id]
-    lines = [
-        _line(changed.task, tasks),
-        *(f"not blocked any more: {_line(t, tasks)}" for t in freed),
-    ]
-    return "\n".join(lines)
+    told = [f"not blocked any more: {_line(task, tasks)}" for task in freed]
+    return "\n".join([_line(changed.task, tasks), *told])

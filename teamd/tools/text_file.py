@@ -110,9 +110,7 @@ class TextFile:
         """The end of the sentence about a missing file: names that may have been meant."""
         try:
             with self._workspace.folder(self._place) as folder, os.scandir(folder) as entries:
-                names = {
-                    found.name.lower(): found.name for found in islice(entries, _NAMES_COMPARED)
-                }
+                names = {one.name.lower(): one.name for one in islice(entries, _NAMES_COMPARED)}
         except OSError:
             return ", nor does its folder"
         near = [names[name] for name in get_close_matches(self._place.name.lower(), names)]

@@ -112,9 +112,8 @@ def _share(sizes: Sequence[int], limit: int) -> int:
 def _render(item: OpenItem, share: int) -> str:
     if item.note:
         return clip_text(item.note, share)
-    return prompts.render_inbox(
-        replace(mail, content=clip_text(mail.content, share)) for mail in item.messages
-    )
+    cut = [replace(mail, content=clip_text(mail.content, share)) for mail in item.messages]
+    return prompts.render_inbox(cut)
 
 
 def _list_lines(title: str, lines: Sequence[str]) -> str:
