@@ -16,7 +16,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.agent.conversation.token_counts import REMEMBERED, CountedRequest, frame_of, size_of
+from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of, size_of
 from teamd.budget.ledger import Ledger
 from teamd.budget.records import NOTHING, Account, Reservation
 from teamd.files import locks

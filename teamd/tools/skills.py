@@ -58,7 +58,6 @@ class LoadSkill(RepeatableTool[LoadSkillInput]):
         except SettingsError as error:
             raise ToolError(str(error)) from error
         files = [] if file else [f"{skill.name}/{other}" for other in skill.files()]
-        more = (
-            ["", "Other files of this skill, to be read with load_skill:", *files] if files else []
-        )
-        return "\n".join([text, *more])
+        if files:
+            files = ["", "Other files of this skill, to be read with load_skill:", *files]
+        return "\n".join([text, *files])

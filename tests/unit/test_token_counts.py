@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from teamd.agent.conversation.context import size_of
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.conversation.token_counts import size_of
 from teamd.agent.model_stack import UNSEEN_TOKENS, Metered
 from teamd.budget.ledger import Ledger
 from teamd.messages import new_id

@@ -6,9 +6,8 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation import prompts, summary
-from teamd.agent.conversation.context import Context
+from teamd.agent.conversation.context import Context, TokenCounts
 from teamd.agent.conversation.summary import OpenItem
-from teamd.agent.conversation.token_counts import TokenCounts
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
 from teamd.transcript import records
 
