@@ -105,5 +105,4 @@ class Environment:
 
     def post_in(self, paths: TeamPaths) -> Post:
         """Return what sends mail in a team."""
-        limit = self.settings.mail.max_message_bytes
-        return Post(paths, durable=self.durable, max_bytes=limit)
+        return Post(paths, durable=self.durable, max_bytes=self.settings.mail.max_message_bytes)

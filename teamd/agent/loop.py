@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation import prompts
-from teamd.agent.turn import Cancellation, TurnCancelled, follow, run_call
+from teamd.agent.turn import Cancellation, TurnCancelled, follow
 from teamd.errors import StoreError
 from teamd.hints import again
 from teamd.mail.spool import BatchLimit
@@ -144,11 +144,8 @@ class Loop:
 
     async def _follow(self) -> bool:
         """Do what the last reply asks for; return whether the turn has ended."""
-        conversation, toolbox = self.env.conversation, self.compaction.toolbox
-        await follow(
-            conversation, lambda call: self._turn.run(run_call(conversation, toolbox, call))
-        )
-        if conversation.owes_reply:
+        await follow(self.compaction, self._turn.run)
+        if self.env.conversation.owes_reply:
             return False
         self._end_turn()
         return True

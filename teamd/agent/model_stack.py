@@ -214,8 +214,7 @@ class Throttle:
     async def _take_slot(self) -> int:
         while True:
             for file in self._files:
-                slot = locks.try_lock(file)
-                if slot is not None:
+                if (slot := locks.try_lock(file)) is not None:
                     return slot
             # There is no waiting for one of several locks; the jitter keeps the queue moving.
             await asyncio.sleep(random.uniform(0.5, 1.5) * _FIRST_PAUSE_SECONDS)  # noqa: S311 -- no secret

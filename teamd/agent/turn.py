@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent.conversation import prompts
@@ -11,13 +10,11 @@ from teamd.agent.conversation.state import CUT_OFF_REASONS
 from teamd.tools import Result, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from teamd.agent.conversation.compaction import Compaction
-    from teamd.agent.conversation.conversation import Conversation
     from teamd.agent.wakeup import CallBudget
     from teamd.models import Block
-    from teamd.tools import Toolbox
 
 T = TypeVar("T")
 
@@ -62,24 +59,30 @@ class Cancellation:
 
 
 async def follow(
-    conversation: Conversation, run: Callable[[Block], Coroutine[Any, Any, Result]]
+    talk: Compaction, guard: Callable[[Coroutine[Any, Any, Result]], Awaitable[Result]]
 ) -> None:
-    """Do what the last reply asks for: its calls, or to go on where it was cut off."""
+    """Do what the last reply asks for: its calls, or to go on where it was cut off.
+
+    Args:
+        talk: the conversation, and the tools that it may use.
+        guard: runs each call.
+    """
+    conversation = talk.conversation
     calls, whole = conversation.unanswered, conversation.stop_reason == "tool_use"
     cut_off = Result(text=prompts.CUT_OFF_CALL, is_error=True)
     for call in calls:
-        conversation.add_result(call, await run(call) if whole else cut_off)
+        conversation.add_result(call, await guard(_run_call(talk, call)) if whole else cut_off)
     if conversation.stop_reason in CUT_OFF_REASONS and not calls:
         conversation.add_note(prompts.CUT_OFF_REPLY)
 
 
-async def run_call(conversation: Conversation, toolbox: Toolbox, call: Block) -> Result:
+async def _run_call(talk: Compaction, call: Block) -> Result:
     """Run a tool call, unless an earlier process began it and it must not be repeated."""
-    name = call["name"]
-    if call["id"] in conversation.begun and not toolbox.repeats(name):
+    name, conversation = call["name"], talk.conversation
+    if call["id"] in conversation.begun and not talk.toolbox.repeats(name):
         return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
-    key = conversation.begin_call(call)
-    return await toolbox.run(name, call["input"], key=key, granted=conversation.opened.tools)
+    key, granted = conversation.begin_call(call), conversation.opened.tools
+    return await talk.toolbox.run(name, call["input"], key=key, granted=granted)
 
 
 async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -> str:
@@ -102,7 +105,7 @@ async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -
     while calls.take():
         made += 1
         conversation.add_reply(await compaction.reply())
-        await follow(conversation, partial(run_call, conversation, compaction.toolbox))
+        await follow(compaction, lambda call: call)
         if not conversation.owes_reply:
             reason, said = conversation.stop_reason, conversation.said
             conversation.end_turn(reason, said)
