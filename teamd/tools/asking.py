@@ -53,7 +53,13 @@ class Asking:
         found = control.collect(self._paths, request.id)
         if found is None:
             control.submit(self._paths, request)
-            found = await self._wait_for_answer(request, timeout_seconds)
+        pause, until = _FIRST_PAUSE_SECONDS, time.monotonic() + timeout_seconds
+        while found is None:
+            if time.monotonic() > until:
+                raise control.overdue(timeout_seconds)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            found = control.collect(self._paths, request.id)
         if found.exit_code not in enough:
             raise TeamError(found.text)
         return found
@@ -70,13 +76,3 @@ class Asking:
             seconds, command, arguments=arguments, id=key, sender=self._sender
         )
         control.submit(self._paths, request, durable=True)
-
-    async def _wait_for_answer(self, request: ControlRequest, seconds: float) -> ControlReply:
-        pause = _FIRST_PAUSE_SECONDS
-        until = time.monotonic() + seconds
-        while (found := control.collect(self._paths, request.id)) is None:
-            if time.monotonic() > until:
-                raise control.overdue(seconds)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        return found

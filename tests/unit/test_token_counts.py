@@ -84,7 +84,7 @@ class Desk:
 
     def asks(self, model: str = MODEL) -> Ask:
         """The next request of the conversation."""
-        messages = self.talk.messages()
+        messages = self.talk.context.messages()
         system = self.talk.opened.system
         return Ask(model=model, system=system, tools=TOOLS, messages=messages, max_tokens=1000)
 
@@ -275,7 +275,7 @@ def test_after_a_summary_only_prompt_and_tools_need_not_be_counted_by_bytes(
     story = Story(tmp_path)
     story.note(1)
     story.answer(say("Yes."))
-    first = tokens_of(replace(story.now.asks(), messages=story.now.talk.messages()[:1]))
+    first = tokens_of(replace(story.now.asks(), messages=story.now.talk.context.messages()[:1]))
     story.summarise("All went well.")
     ask = story.now.asks()
     said = tokens_said([{"type": "text", "text": "Yes."}])

@@ -99,7 +99,7 @@ class Compaction:
             model=self.model_name(opened.model),
             system=opened.system,
             tools=self.toolbox.schemas(opened.tools),
-            messages=self.conversation.messages(),
+            messages=self.conversation.context.messages(),
             max_tokens=self.settings.max_tokens,
             asker=self.asker,
         )

@@ -104,8 +104,8 @@ class Context:
     def add_reply(self, number: int, content: list[Block]) -> None:
         """Add what the model said to all that was told so far; numbers grow."""
         for call in self.calls:
-            if call["id"] not in self._results:  # the API takes no call without one
-                self.add_result(call["id"], prompts.INTERRUPTED_CALL, is_error=True)
+            # Where there is none yet: the API takes no call without one.
+            self.add_result(call["id"], prompts.INTERRUPTED_CALL, is_error=True)
         if not self._exchanges and not self.pending:
             self.add_text(summary.GAP)  # the API takes no conversation that the model begins
         said = [self._weighed(block) for block in content]

@@ -97,10 +97,6 @@ class Conversation(ConversationState):
         """Note what a reply cost that was to be a summary and is of no use."""
         self.record(records.SummaryFailed(content=reply.content, **_facts(reply)))
 
-    def messages(self) -> list[dict[str, Any]]:
-        """Return the conversation as the Messages API takes it."""
-        return self.context.messages()
-
     def record(self, record: records.Record) -> None:
         """Write a record down, then apply it."""
         # Applied as it will be read again, without the half surrogate pairs that UTF-8 cannot hold.
