@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.agent.conversation import prompts, summary
+from teamd.agent.conversation import prompts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,7 +107,7 @@ class Context:
             # Where there is none yet: the API takes no call without one.
             self.add_result(call["id"], prompts.INTERRUPTED_CALL, is_error=True)
         if not self._exchanges and not self.pending:
-            self.add_text(summary.GAP)  # the API takes no conversation that the model begins
+            self.add_text(prompts.GAP)  # the API takes no conversation that the model begins
         said = [self._weighed(block) for block in content]
         self._exchanges.append(_Exchange(number, self.pending, said))
         self._results, self._texts = {}, []
@@ -141,7 +141,7 @@ class Context:
         told = [*self._results.values(), *(self._texts if texts else ()), demand]
         if not skipped:
             return _messages(kept, told)
-        above = [*self._head, {"type": "text", "text": summary.GAP}]
+        above = [*self._head, {"type": "text", "text": prompts.GAP}]
         if not kept:
             return _messages([], [*above, *_texts_of(told)])
         first = _Exchange(kept[0].number, [*above, *_texts_of(kept[0].told)], kept[0].said)
@@ -172,7 +172,7 @@ class Context:
             for block in told:
                 if block["type"] == "tool_result":
                     old = block["content"][0]["text"]
-                    text = summary.render_cleared(names[block["tool_use_id"]], _size(old))
+                    text = prompts.render_cleared(names[block["tool_use_id"]], _size(old))
                     saved = _size(old) - _size(text)
                     if saved >= _WORTH_BYTES:
                         yield block, text, saved

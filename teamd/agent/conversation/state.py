@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.agent.conversation import prompts, summary
+from teamd.agent.conversation import prompts
 from teamd.agent.conversation.context import Context, TokenCounts
-from teamd.agent.conversation.summary import OpenItem
+from teamd.agent.conversation.prompts import OpenItem
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
 from teamd.transcript import records
 
@@ -189,7 +189,7 @@ class ConversationState:
         self.stop_reason = ""
         self._drop_calls()
         self.summary = made.text
-        self.context.restart(summary.render_summary(made.text, made.restated))
+        self.context.restart(prompts.render_summary(made.text, made.restated))
 
     def _end_turn(self, ended: records.TurnEnded) -> None:
         if ended.notice:
