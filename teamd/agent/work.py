@@ -68,8 +68,8 @@ class Reporter:
         Raises:
             StoreError: it cannot be sent now.
         """
-        sentence = self.post.paths.addressed(text)
-        words = sentence.replace("\0", "\ufffd")  # a server's own words may hold anything
+        # A server's own words may hold anything.
+        words = self.post.paths.addressed(text).replace("\0", "\ufffd")
         above = self.post.above(self.name)
         self.post.notify(Message(id=key, sender=self.name, to=above, content=words))
 

@@ -103,14 +103,7 @@ class Toolbox:
         self._tools = {tool.name: tool for tool in tools}
         self._gate = gate
         # Made once: they are sent with every request, and must be the same bytes each time.
-        self._schemas = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "input_schema": tool.Input.model_json_schema(schema_generator=_Untitled),
-            }
-            for tool in self._tools.values()
-        ]
+        self._schemas = [_describe(tool) for tool in self._tools.values()]
 
     def schemas(self, granted: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Return the `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).
@@ -157,6 +150,11 @@ class Toolbox:
             text = _clean(str(error))
             return Result(text=text if text.strip() else type(error).__name__, is_error=True)
         return Result(text=_clean(text) if text.strip() else "(no output)")
+
+
+def _describe(tool: Tool[Any]) -> dict[str, Any]:
+    schema = tool.Input.model_json_schema(schema_generator=_Untitled)
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
 def _clean(text: str) -> str:
