@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from teamd.agent.conversation.conversation import Conversation
-    from teamd.agent.reporting import Reporter
+    from teamd.agent.work import Reporter
     from teamd.approvals.approval import Approval
     from teamd.approvals.store import Approvals
     from teamd.messages import Message
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _NO_TASK: Final = frozenset({COMPACT_TYPE, PLAN_ANSWER_TYPE, SHUTDOWN_ANSWER_TYPE, SHUTDOWN_TYPE})
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class Plans:
     """One teammate's plans: an approval opens the task that the plan was submitted for.
 
@@ -52,22 +52,18 @@ class Plans:
     # The last task that was found approved; an approval is never taken back.
     _opened: str = ""
 
-    def task(self) -> str:
-        """Return the name of the task at hand, for a plan to be submitted for."""
-        return self.conversation.task
-
     def refusal(self, tool: str) -> str | None:
         """Return why a tool that acts may not be used now, in a sentence; `None` where it may.
 
         Mail has no say in it: what counts is the question's own file, and whose task it is for.
         """
-        if self.task() == self._opened or not self._planned:
+        if self.conversation.task == self._opened or not self._planned:
             return None
-        mine = [question for question in self._mine() if question.task == self.task()]
+        mine = [question for question in self._mine() if question.task == self.conversation.task]
         approved = next((q for q in mine if q.status is Verdict.APPROVED), None)
         if approved is not None:
             self.approvals.make_durable(approved)
-            self._opened = self.task()
+            self._opened = self.conversation.task
             return None
         return f"{tool} is refused until your plan is approved; {_hint(mine)}"
 
@@ -85,7 +81,7 @@ class Plans:
             return False
         finished = self.conversation.finished_plans
         return bool(finished) and any(
-            question.id in finished and question.task == self.task()
+            question.id in finished and question.task == self.conversation.task
             for question in self._mine()
             if question.status is Verdict.APPROVED
         )
@@ -98,7 +94,7 @@ class Plans:
     def withdraw(self) -> None:
         """Take back what was submitted for an earlier task: its approval would open nothing."""
         for question in self._mine():
-            if question.is_open and question.task != self.task():
+            if question.is_open and question.task != self.conversation.task:
                 self.approvals.expire(question.id)
 
     @property
@@ -112,14 +108,11 @@ class Plans:
         return sender == LEAD or self.team().find(sender) is None
 
     def _mine(self) -> list[Approval]:
-        return [
-            question
-            for question in self.approvals.all()
-            if question.type == Kind.PLAN and question.asker == self.name
-        ]
+        plans = (question for question in self.approvals.all() if question.type == Kind.PLAN)
+        return [plan for plan in plans if plan.asker == self.name]
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(slots=True)
 class Shutdown:
     """One teammate's part in being shut down.
 
@@ -138,10 +131,8 @@ class Shutdown:
 
     def requested(self) -> bool:
         """Return whether it is asked to, though the request may still lie in its inbox."""
-        return any(
-            question.is_open and question.type == Kind.SHUTDOWN and question.to == self.name
-            for question in self.approvals.all()
-        )
+        asked = [one for one in self.approvals.open_ones() if one.type == Kind.SHUTDOWN]
+        return any(question.to == self.name for question in asked)
 
     def due(self, *, more_mail: bool) -> bool:
         """Return whether it shuts down now: it has agreed, or there is nothing to stay for.

@@ -1,4 +1,4 @@
-"""What one teammate has: its conversation, its way to others, and the means it works with."""
+"""What one teammate has: its conversation, and its way to others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from teamd.agent.approvals import Plans, Shutdown
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.reporting import Reporter
+from teamd.agent.work import Reporter
 from teamd.approvals.store import Approvals
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
@@ -18,16 +18,12 @@ from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from teamd.agent.conversation.summary import OpenWork
-    from teamd.agent.wakeup import CallBudget, Wakeup
+    from teamd.agent.wakeup import Wakeup
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
-    from teamd.models import Model
     from teamd.settings import Settings
-    from teamd.tools import Toolbox
-    from teamd.transcript.records import NewsAdded, Opened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,58 +90,19 @@ class Environment:
     @cached_property
     def reporter(self) -> Reporter:
         """The way of reports to the supervisor and the lead."""
-        return Reporter(
-            name=self.name,
-            process=Identity.own(),
-            conversation=self.conversation,
-            supervisor=Mailbox(self.paths, TEAMD, durable=False),
-            post=self.post,
-        )
+        supervisor = Mailbox(self.paths, TEAMD, durable=False)
+        return Reporter(self.name, Identity.own(), self.conversation, supervisor, self.post)
 
     @cached_property
     def plans(self) -> Plans:
         """The teammate's plans."""
-        return Plans(
-            name=self.name,
-            conversation=self.conversation,
-            approvals=self.approvals,
-            team=self.roster.read,
-        )
+        return Plans(self.name, self.conversation, self.approvals, self.roster.read)
 
     @cached_property
     def shutdown(self) -> Shutdown:
         """The teammate's part in being shut down."""
-        return Shutdown(
-            name=self.name,
-            conversation=self.conversation,
-            approvals=self.approvals,
-            reporter=self.reporter,
-        )
+        return Shutdown(self.name, self.conversation, self.approvals, self.reporter)
 
     def post_in(self, paths: TeamPaths) -> Post:
         """Return what sends mail in a team."""
-        limit = self.settings.mail.max_message_bytes
-        return Post(paths, durable=self.durable, max_bytes=limit)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
-    """The means that a teammate works with.
-
-    Attributes:
-        model_name: returns the model to ask; gets the one that the role asks for.
-        opening: says how a conversation begins.
-        news: returns what has happened beside the conversation, told already or not.
-        claim: looks for work where there is no mail; returns whether there is some now.
-        open_work: what a summary of the conversation restates.
-        calls: the model calls of one wake.
-    """
-
-    model: Model
-    model_name: Callable[[str | None], str]
-    toolbox: Toolbox
-    opening: Callable[[], Opened]
-    news: Callable[[], Iterable[NewsAdded]]
-    claim: Callable[[], bool]
-    open_work: OpenWork
-    calls: CallBudget
+        return Post(paths, durable=self.durable, max_bytes=self.settings.mail.max_message_bytes)

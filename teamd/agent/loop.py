@@ -6,81 +6,51 @@ import asyncio
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation import prompts
-from teamd.agent.conversation.compaction import Compaction
-from teamd.agent.conversation.state import CUT_OFF_REASONS
-from teamd.agent.delivery import Delivery
+from teamd.agent.turn import Cancellation, TurnCancelled, follow
 from teamd.errors import StoreError
-from teamd.messages import COMPACT_TYPE, again
+from teamd.mail.spool import BatchLimit
+from teamd.messages import COMPACT_TYPE, FRESH_KEY, PROMPT_KEY, again, moment_of
 from teamd.models import LimitError, UnusableError
 from teamd.states import Status
 from teamd.tools import Result
 from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED, NoticeSent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Iterable
 
-    from teamd.agent.environment import Environment, Equipment
-    from teamd.models import Block
+    from teamd.agent.conversation.compaction import Compaction
+    from teamd.agent.environment import Environment
+    from teamd.agent.wakeup import CallBudget
+    from teamd.messages import Message
+    from teamd.transcript.records import NewsAdded, Opened
 
-T = TypeVar("T")
+# A flood is read in batches that a context bears, each of them answered before the next.
+BATCH_LIMIT: Final = BatchLimit(messages=100, bytes=128 * 1024, wary=True)
 _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
 
 
-class TurnCancelled(Exception):
-    """A person has cancelled what was under way."""
-
-
-class Cancellation:
-    """Runs one piece of work at a time, until a person cancels it."""
-
-    def __init__(self) -> None:
-        self._running: asyncio.Future[Any] | None = None
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        """Cancel what is under way, if anything is."""
-        if self._running is not None:
-            self._cancelled = True
-            self._running.cancel()
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it, and return what it returns.
-
-        Raises:
-            TurnCancelled: a person has cancelled it. A caller that is cancelled itself as well,
-                such as to end the process, gets its own cancellation.
-        """
-        self._cancelled = False
-        running: asyncio.Future[T] = asyncio.ensure_future(work)
-        self._running = running
-        try:
-            return await running
-        except asyncio.CancelledError:
-            me = asyncio.current_task()
-            if self._cancelled and not (me and me.cancelling()):
-                raise TurnCancelled from None
-            raise
-        finally:
-            running.cancel()  # a caller that is cancelled itself leaves nothing running behind
-            self._running = None
-
-
-@dataclass(slots=True)
+@dataclass(kw_only=True, slots=True)
 class Loop:
     """One teammate at work.
 
     Attributes:
-        compaction: asks the model for the next reply of the conversation.
+        compaction: asks the model, and has the tools that it may use.
+        opening: says how a conversation begins.
+        news: returns what has happened beside the conversation, told already or not.
+        claim: looks for work where there is no mail; returns whether there is some now.
+        calls: the model calls of one wake.
     """
 
     env: Environment
-    equipment: Equipment
-    delivery: Delivery
     compaction: Compaction
+    opening: Callable[[], Opened]
+    news: Callable[[], Iterable[NewsAdded]]
+    claim: Callable[[], bool]
+    calls: CallBudget
     _turn: Cancellation = field(default_factory=Cancellation)
 
     async def run(self) -> None:
@@ -93,101 +63,100 @@ class Loop:
             if self._shuts_down():
                 self.env.shutdown.carry_out()
                 await self.env.wakeup.wait()  # for the supervisor to end it
-                continue
-            if not (self.env.conversation.owes_reply or self.env.conversation.unfollowed):
-                if self.equipment.claim():
-                    continue
+            elif self.env.conversation.owes_reply or self.env.conversation.unfollowed:
+                await self._take_turn()
+            elif not self.claim():
                 self.env.reporter.report(Status.IDLE)
                 await self.env.wakeup.wait()
-                continue
-            try:
-                await self._work()
-            except UnusableError as error:
-                await self._pause(error)
-            except TurnCancelled:
-                self._end_cancelled()
 
     def interrupt(self) -> None:
         """Cancel the turn that is under way, if there is one; the teammate lives on."""
         self._turn.cancel()
 
     def _deliver(self) -> None:
-        if any(message.type == COMPACT_TYPE for message in self.delivery.deliver()):
+        """Take mail and put it into the conversation, each message once; then what is news."""
+        batch = self.env.mailbox.take(BATCH_LIMIT)
+        fresh = self._select_fresh(batch.messages)
+        if fresh:
+            self._put(fresh, taken=moment_of(batch.id))
+        self.env.mailbox.done(batch)
+        for news in self.news():
+            if news.about not in self.env.conversation.told:
+                self.env.conversation.record(news)
+        if any(message.type == COMPACT_TYPE for message in fresh):
             self.compaction.request()
+
+    def _select_fresh(self, messages: Iterable[Message]) -> list[Message]:
+        fresh: list[Message] = []
+        for message in messages:
+            known = self.env.conversation.has_seen(message)
+            if not known and not any(map(message.is_same_as, fresh)):  # a retried send
+                fresh.append(message)
+        return fresh
+
+    def _put(self, messages: list[Message], *, taken: float | None) -> None:
+        for message in messages:
+            if _begins_anew(message) or not self.env.conversation.opened.system:
+                self.env.conversation.open(self.opening())
+        new_task = self.env.plans.is_new_task(messages)
+        self.env.conversation.deliver(messages, taken=taken, new_task=new_task)
+        if new_task:
+            self.env.plans.withdraw()
+        self.env.shutdown.close_old_requests()
 
     def _shuts_down(self) -> bool:
         return self.env.shutdown.due(more_mail=self.env.mailbox.waiting())
+
+    async def _take_turn(self) -> None:
+        try:
+            await self._work()
+        except UnusableError as error:
+            await self._pause(error)
+        except TurnCancelled:  # the conversation is left as one that the API takes
+            conversation = self.env.conversation
+            for call in conversation.unanswered:
+                conversation.add_result(call, Result(text=prompts.BROKEN_OFF_CALL, is_error=True))
+            conversation.end_turn(INTERRUPTED, "")
 
     async def _work(self) -> None:
         """Go on until the model ends its turn or the calls of one wake are used up.
 
         What an earlier process was in the middle of is done to its end in the same way.
         """
-        self.equipment.calls.renew()
+        self.calls.renew()
         while True:
             if self.env.conversation.unfollowed and await self._follow():
                 return
             if self.env.shutdown.agreed():
                 return
-            if not self.equipment.calls.take():
+            if not self.calls.take():
                 break
             self.env.reporter.report(Status.WORKING)
             reply = await self._turn.run(self.compaction.reply(self._deliver))
             self.env.conversation.add_reply(reply)
         name = self.env.name
         notice = (
-            f"{name} stopped after {self.equipment.calls.most} model calls without ending its "
+            f"{name} stopped after {self.calls.most} model calls without ending its "
             f"turn and is idle now; send {name} a message to let it go on"
         )
         self.env.conversation.end_turn(LIMIT, "", notice=notice)
 
     async def _follow(self) -> bool:
         """Do what the last reply asks for; return whether the turn has ended."""
-        conversation = self.env.conversation
-        calls = conversation.unanswered
-        if calls and conversation.stop_reason == "tool_use":
-            for call in calls:
-                conversation.add_result(call, await self._turn.run(self._run(call)))
-            return False
-        self._fail_calls(prompts.CUT_OFF_CALL)
-        if conversation.stop_reason in CUT_OFF_REASONS and not calls:
-            conversation.add_note(prompts.CUT_OFF_REPLY)
-        if conversation.owes_reply:
+        await follow(self.compaction, self._turn.run)
+        if self.env.conversation.owes_reply:
             return False
         self._end_turn()
         return True
 
-    async def _run(self, call: Block) -> Result:
-        """Run a tool call, unless an earlier process began it and it must not be repeated."""
-        if call["id"] in self.env.conversation.begun and not self.equipment.toolbox.repeats(
-            call["name"]
-        ):
-            return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
-        key = self.env.conversation.begin_call(call)
-        granted = self.env.conversation.opened.tools
-        return await self.equipment.toolbox.run(
-            call["name"], call["input"], key=key, granted=granted
-        )
-
-    def _fail_calls(self, why: str) -> None:
-        for call in self.env.conversation.unanswered:
-            self.env.conversation.add_result(call, Result(text=why, is_error=True))
-
-    def _end_cancelled(self) -> None:
-        """Leave the conversation as one that the API takes, and the turn as ended."""
-        self._fail_calls(prompts.BROKEN_OFF_CALL)
-        self.env.conversation.end_turn(INTERRUPTED, "")
-
     def _end_turn(self) -> None:
-        reason = self.env.conversation.stop_reason
-        notice = ""
-        if reason == "refusal":
-            name = self.env.name
+        conversation, name, notice = self.env.conversation, self.env.name, ""
+        if conversation.stop_reason == "refusal":
             notice = (
                 f"the model of {name} refused to go on with what it was asked; "
                 f"ask differently, or begin anew with {again(name, '--fresh')}"
             )
-        self.env.conversation.end_turn(reason, self.env.conversation.said, notice=notice)
+        conversation.end_turn(conversation.stop_reason, conversation.said, notice=notice)
 
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
@@ -229,20 +198,6 @@ class Loop:
             self.env.conversation.record(NoticeSent(id=key))
 
 
-def build_loop(env: Environment, equipment: Equipment) -> Loop:
-    """Put a teammate together; nothing of it runs yet."""
-    compaction = Compaction(
-        conversation=env.conversation,
-        model=equipment.model,
-        toolbox=equipment.toolbox,
-        settings=env.settings.model,
-        model_name=equipment.model_name,
-        asker=env.name,
-        open_work=equipment.open_work,
-    )
-    return Loop(env, equipment, Delivery(env, equipment), compaction)
-
-
 def pause_reason(error: UnusableError) -> str:
     """Return what all sentences about the same trouble have in common: the lead is told once."""
     if isinstance(error, LimitError):
@@ -250,3 +205,8 @@ def pause_reason(error: UnusableError) -> str:
     if error.again_in_seconds is not None:
         return _OUTAGE  # it fails in another way each time, and ends without anybody's help
     return _DIGITS.sub("0", str(error))  # a conversation that is too long grows with each mail
+
+
+def _begins_anew(message: Message) -> bool:
+    """Return whether a spawn says so; what another program calls fresh is its own business."""
+    return all(message.extra.get(key) is True for key in (PROMPT_KEY, FRESH_KEY))

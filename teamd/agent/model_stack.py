@@ -1,4 +1,8 @@
-"""The model of a teammate: that of the settings, in wrappers that stack."""
+"""The model of a teammate: that of the settings, in wrappers that stack.
+
+They ask again on failure, keep to the team's slots and to its limits on tokens and money, and let
+a person read along.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,16 @@ import random
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from teamd.agent.metered import Metered
+from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of, size_of
+from teamd.budget.accounts import NOTHING, Account, Reservation
 from teamd.budget.ledger import Ledger
 from teamd.files import locks
 from teamd.files.files import PRIVATE_FILE
+from teamd.messages import new_id
+from teamd.models import LimitError, ModelError
+from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
@@ -23,11 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from teamd.agent.conversation.token_counts import CountedRequest
     from teamd.agent.environment import Environment
     from teamd.models import Ask, Model, Reply
+    from teamd.tokens import Usage
 
-_PAUSE_SECONDS: Final = 0.05
+# What a server may put before a first prompt by itself, such as how tools are called.
+UNSEEN_TOKENS: Final = 1024
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
 class ModelStack:
@@ -46,23 +57,17 @@ class ModelStack:
             live: whether a person reads along.
         """
         settings, paths, name = self._settings, self._env.paths, self._env.name
-        metered = Metered(
-            self._server_model,
-            self._ledger,
-            name=name,
-            process=Identity.own(),
-            free=settings.script is not None,
-            server=self._server,
-            known=known,
-        )
+        free, server = settings.script is not None, self._server
+        model, ledger, process = self._server_model, self._ledger, Identity.own()
+        metered = Metered(model, ledger, name, process, free=free, server=server, known=known)
         throttle = Throttle(metered, paths.call_slots, settings.concurrent_calls)
         policy = RetryPolicy(
             attempts=settings.attempts,
             longest_seconds=settings.retry_seconds,
             rest_seconds=settings.rest_seconds,
         )
-        model = LiveOutput(throttle, paths.partial(name)) if live else throttle
-        return Retrying(model, policy, tell=self._note_retry)
+        shown = LiveOutput(throttle, paths.partial(name)) if live else throttle
+        return Retrying(shown, policy, tell=self._note_retry)
 
     @cached_property
     def _server_model(self) -> Model:
@@ -92,6 +97,96 @@ class ModelStack:
         )
 
 
+@dataclass(slots=True)
+class Metered:
+    """A model that is not asked when its reply might exceed a limit; it serves one conversation.
+
+    Attributes:
+        ledger: where all of the team write down what they take.
+        name: the teammate's.
+        process: this one; its calls are settled for it when it dies.
+        free: whether nobody charges for it.
+        server: names who counts the tokens: of what another one has told, nothing is known.
+        known: what an earlier process was told of the conversation, the newest first.
+    """
+
+    model: Model
+    ledger: Ledger
+    name: str
+    process: Identity
+    free: bool = False
+    server: str = ""
+    known: Sequence[CountedRequest] = ()
+    _own: Any = None
+    _prices: Prices | None = None
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer within the limits; the reply says the frame of the request, for its record.
+
+        Raises:
+            LimitError: one is reached; nothing was asked.
+        """
+        price = self._price(ask.model)
+        frame = frame_of(ask, self.server)
+        reservation = await self._reserve(ask, frame, price)
+        account: Account | None = None  # in full: a call that is cut off may have taken anything
+        try:
+            reply = await self.model.reply(ask)
+            account = _account(reply.usage, price)
+        except ModelError as error:
+            if not error.begun:
+                account = NOTHING
+            raise
+        finally:
+            self.ledger.settle(reservation, account)
+        self._remember(ask, frame, reply)
+        return replace(reply, frame=frame)
+
+    async def _reserve(self, ask: Ask, frame: str, price: Price | None) -> Reservation:
+        tokens = self._input_bound(ask, frame)
+        wanted = Reservation(
+            id=new_id(),
+            teammate=self.name,
+            process=self.process,
+            model=ask.model,
+            input_tokens=tokens,
+            output_tokens=ask.max_tokens,
+            usd=None if price is None else price.most(tokens, ask.max_tokens),
+        )
+        pause = _FIRST_PAUSE_SECONDS
+        while (refusal := self.ledger.reserve(wanted)) is not None:
+            if not refusal.passing:
+                raise LimitError(refusal.sentence(self.name), refusal.key, self._lifted)
+            # Others' calls are under way, and mostly take less than what is kept back for them.
+            await asyncio.sleep(random.uniform(0.5, 1.5) * pause)  # noqa: S311 -- no secret
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        return wanted
+
+    def _lifted(self) -> bool:
+        return not self.ledger.is_refused(self.name)
+
+    def _price(self, model: str) -> Price | None:
+        if self.free:
+            return FREE
+        own = self.ledger.terms().prices
+        if self._prices is None or own != self._own:
+            self._own, self._prices = own, Prices(own)
+        return self._prices.find(model)
+
+    def _input_bound(self, ask: Ask, frame: str) -> int:
+        """Return the most tokens that the request can have: none is shorter than a byte."""
+        whole = size_of([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
+        told = [known.bound(ask.messages) for known in self.known if known.frame == frame]
+        return min([whole, *told])
+
+    def _remember(self, ask: Ask, frame: str, reply: Reply) -> None:
+        if tokens := reply.usage.total_tokens:
+            messages = list(ask.messages)  # the list is the conversation's own, and grows
+            said = reply.content
+            known = CountedRequest(frame=frame, messages=messages, said=said, tokens=tokens)
+            self.known = [known, *self.known][:REMEMBERED]
+
+
 class Throttle:
     """A model that waits until one of the team's slots is free.
 
@@ -117,11 +212,10 @@ class Throttle:
     async def _take_slot(self) -> int:
         while True:
             for file in self._files:
-                slot = locks.try_lock(file)
-                if slot is not None:
+                if (slot := locks.try_lock(file)) is not None:
                     return slot
             # There is no waiting for one of several locks; the jitter keeps the queue moving.
-            await asyncio.sleep(random.uniform(0.5, 1.5) * _PAUSE_SECONDS)  # noqa: S311 -- no secret
+            await asyncio.sleep(random.uniform(0.5, 1.5) * _FIRST_PAUSE_SECONDS)  # noqa: S311 -- no secret
 
 
 @dataclass(slots=True)
@@ -158,3 +252,10 @@ class LiveOutput:
     def _remove(self) -> None:
         with suppress(OSError):
             self.path.unlink()
+
+
+def _account(usage: Usage, price: Price | None) -> Account | None:
+    """Return what a reply has taken; `None` where the server does not tell."""
+    if not usage.total_tokens:
+        return None
+    return Account.of_call(usage, None if price is None else price.cost(usage))

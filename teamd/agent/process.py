@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd import credentials
+from teamd.agent.build import build_loop, find_role
 from teamd.agent.environment import Environment
-from teamd.agent.equipment import equip, find_role
-from teamd.agent.loop import build_loop
 from teamd.agent.wakeup import SupervisorGone, Wakeup
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import Tenure
@@ -30,17 +29,9 @@ if TYPE_CHECKING:
     from teamd.settings.roles import Role
 
 # However long it lasts, and however often it is met: no fault of the teammate.
-_FAULTS_OF_THE_MACHINE: Final = frozenset(
-    {
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.EAGAIN,
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EROFS,
-    }
-)
+_FAULTS_OF_THE_MACHINE: Final = (
+    errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EROFS,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -106,12 +97,10 @@ class TeammateProcess:
         except TeamError as error:
             journal.error("refused", error)
             return ChildExit.SETTINGS
-        except OSError as error:
-            journal.error("crashed", error)
-            return ChildExit.IO if error.errno in _FAULTS_OF_THE_MACHINE else ChildExit.CRASHED
         except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
             journal.error("crashed", error)
-            return ChildExit.CRASHED
+            fault = isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_MACHINE
+            return ChildExit.IO if fault else ChildExit.CRASHED
 
     def _live(self, name: str, bell: int, pulse: Pulse, journal: Journal, tenure: Tenure) -> int:
         # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
@@ -139,6 +128,6 @@ class TeammateProcess:
         return ChildExit.STOPPED
 
     async def _run(self, env: Environment) -> None:
-        teammate = build_loop(env, equip(env))
+        teammate = build_loop(env)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, teammate.interrupt)
         await teammate.run()

@@ -1,18 +1,81 @@
-"""A teammate's work on record: the next task of the board, and what is open."""
+"""A teammate's work as others know it: its reports, its tasks of the board, and what is open."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from teamd.errors import StoreError
+from teamd.messages import SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from teamd.agent.conversation.conversation import Conversation
     from teamd.approvals.store import Approvals
     from teamd.board.board import Board
     from teamd.journal import Journal
+    from teamd.mail.mailbox import Mailbox
+    from teamd.mail.routing import Post
+    from teamd.process_id import Identity
+    from teamd.states import Status
     from teamd.team.roster import Roster
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Tells the supervisor and the lead how one teammate does.
+
+    Attributes:
+        name: the teammate's.
+        process: named in each report, so that one of an earlier process is told apart.
+        supervisor: the supervisor's inbox.
+    """
+
+    name: str
+    process: Identity
+    conversation: Conversation
+    supervisor: Mailbox
+    post: Post
+    _last: dict[str, object] = field(default_factory=dict)
+
+    def report(self, status: Status, reason: str | None = None) -> None:
+        """Tell the supervisor how it goes; what it knows already is not said again."""
+        reason = None if reason is None else self.post.paths.addressed(reason)
+        facts: dict[str, object] = {
+            "status": str(status),
+            "reason": reason,
+            "turns": self.conversation.turns,
+            "input_tokens": self.conversation.input_tokens,
+            "output_tokens": self.conversation.output_tokens,
+        }
+        if facts == self._last:
+            return
+        self._last = facts
+        self._send(STATE_TYPE, str(status), {**facts, **asdict(self.process)})
+
+    def report_answer(self, request_id: str) -> None:
+        """Have the supervisor look at an answer; it believes the store, not this."""
+        self._send(SHUTDOWN_ANSWER_TYPE, "answered", {"request_id": request_id})
+
+    def notify_lead(self, text: str, *, key: str) -> None:
+        """Send a line to whom it reports: the lead, and of one that leads the person.
+
+        Args:
+            text: the line.
+            key: its id: sent twice, it is read once.
+
+        Raises:
+            StoreError: it cannot be sent now.
+        """
+        # A server's own words may hold anything.
+        words = self.post.paths.addressed(text).replace("\0", "\ufffd")
+        above = self.post.above(self.name)
+        self.post.notify(Message(id=key, sender=self.name, to=above, content=words))
+
+    def _send(self, kind: str, content: str, facts: dict[str, object]) -> None:
+        message = Message(type=kind, sender=self.name, to=TEAMD, content=content, extra=facts)
+        self.supervisor.put(message)
 
 
 def claim_next(board: Board, role: Callable[[], str], journal: Journal) -> bool:
@@ -38,16 +101,10 @@ def list_open_work(
 ) -> Sequence[tuple[str, Sequence[str]]]:
     """Return what a summary restates of a teammate: titles, and the lines below each."""
     # Whoever forgets a teammate that is idle spawns it again.
-    team = [
-        f"{member.name} ({member.role}): {member.status}"
-        for member in roster.read().members
-        if member.name != name
-    ]
-    tasks = [
-        f"{task.id} [{task.status}] {task.subject}"
-        for task in board.read().by_id.values()
-        if task.status.open and task.is_of(name)
-    ]
+    others = (member for member in roster.read().members if member.name != name)
+    team = [f"{member.name} ({member.role}): {member.status}" for member in others]
+    mine = (task for task in board.read().by_id.values() if task.status.open and task.is_of(name))
+    tasks = [f"{task.id} [{task.status}] {task.subject}" for task in mine]
     return (
         ("Your teammates:", team),
         ("Your open tasks on the board:", tasks),

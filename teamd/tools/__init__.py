@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
 from teamd.messages import new_id
 
@@ -20,14 +21,16 @@ class ToolError(Exception):
 class Input(BaseModel):
     """Input of a tool. Unknown keys are refused, so that a misspelt one is noticed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, json_schema_extra=lambda schema: schema.pop("title")
+    )
 
 
 InputT = TypeVar("InputT", bound=Input)
 
 
 class Tool(Generic[InputT]):
-    """One thing that a teammate can do.
+    """One thing that a teammate can do; its type parameter becomes `Input`.
 
     Attributes:
         name: matches `[a-zA-Z0-9_-]{1,128}`.
@@ -47,6 +50,11 @@ class Tool(Generic[InputT]):
     repeatable: ClassVar[bool] = False
     grantable: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        """Take the declaration of the input from the type parameter."""
+        super().__init_subclass__()
+        (cls.Input,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
+
     async def call(self, arguments: InputT, key: str, /) -> str:
         """Do it and return what the model reads, in words.
 
@@ -63,7 +71,14 @@ class Tool(Generic[InputT]):
 class RepeatableTool(Tool[InputT]):
     """A tool whose call may be run again: it has the key of the first one, or finds it done."""
 
-    repeatable: ClassVar[bool] = True
+    repeatable = True
+
+
+class _Untitled(GenerateJsonSchema):
+    """Leaves out the titles that pydantic derives of fields: tokens that say nothing."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 -- pydantic's
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +103,7 @@ class Toolbox:
         self._tools = {tool.name: tool for tool in tools}
         self._gate = gate
         # Made once: they are sent with every request, and must be the same bytes each time.
-        self._schemas = [
-            {
-                "name": tool.name,
-                "description": tool.description,
-                "input_schema": _untitled(tool.Input.model_json_schema()),
-            }
-            for tool in self._tools.values()
-        ]
+        self._schemas = [_describe(tool) for tool in self._tools.values()]
 
     def schemas(self, granted: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Return the `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).
@@ -114,12 +122,7 @@ class Toolbox:
         return tool is not None and (granted is None or not tool.grantable or name in granted)
 
     async def run(
-        self,
-        name: str,
-        arguments: object,
-        *,
-        key: str = "",
-        granted: Collection[str] | None = None,
+        self, name: str, arguments: object, *, key: str = "", granted: Collection[str] | None = None
     ) -> Result:
         """Run one call to its end; every failure is a `Result`, never an exception.
 
@@ -149,6 +152,11 @@ class Toolbox:
         return Result(text=_clean(text) if text.strip() else "(no output)")
 
 
+def _describe(tool: Tool[Any]) -> dict[str, Any]:
+    schema = tool.Input.model_json_schema(schema_generator=_Untitled)
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
+
+
 def _clean(text: str) -> str:
     """Replace what no request can carry: NULs and lone surrogates, such as from a file's name."""
     return text.encode(errors="replace").decode().replace("\0", "\ufffd")
@@ -159,21 +167,6 @@ def _explain(tool: Tool[Any], error: ValidationError) -> str:
         f"{'.'.join(map(str, detail['loc'])) or 'input'}: {detail['msg']}"
         for detail in error.errors(include_url=False)
     )
-    fields = ", ".join(
-        name if field.is_required() else f"{name}?"
-        for name, field in tool.Input.model_fields.items()
-    )
+    known = tool.Input.model_fields.items()
+    fields = ", ".join(name if field.is_required() else f"{name}?" for name, field in known)
     return f"bad input for {tool.name}: {wrong}. It takes an object with: {fields or 'nothing'}"
-
-
-def _untitled(schema: Any) -> Any:
-    """Leave out the titles that pydantic derives: tokens that say nothing."""
-    if isinstance(schema, dict):
-        return {
-            key: _untitled(value)
-            for key, value in schema.items()
-            if not (key == "title" and isinstance(value, str))
-        }
-    if isinstance(schema, list):
-        return [_untitled(item) for item in schema]
-    return schema

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -44,8 +45,7 @@ class SubmitPlan(RepeatableTool[SubmitPlanInput]):
         "Submit a plan for your task to the lead. It returns at once; approval or rejection comes "
         "as mail. A later plan takes the place of an earlier one that is not answered yet."
     )
-    Input = SubmitPlanInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     async def call(self, arguments: SubmitPlanInput, key: str) -> str:
         """Submit it under an id that follows from the call."""
@@ -92,17 +92,15 @@ class ShutdownResponse(RepeatableTool[VerdictInput]):
         "Answer a shutdown_request. Approve when nothing would be lost: you are ended after this "
         "reply, and remember everything when you are woken again. Otherwise reject with a reason."
     )
-    Input = VerdictInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     async def call(self, arguments: VerdictInput, _key: str) -> str:
         """Write the answer down, once."""
-        request, approve, reason = arguments.request_id, arguments.approve, arguments.reason or ""
-        by = self.teammate
-        _answer(self.approvals, Kind.SHUTDOWN, request, by=by, approve=approve, reason=reason)
-        if approve:
+        reason = arguments.reason or ""
+        _answer(self.approvals, Kind.SHUTDOWN, arguments, by=self.teammate, reason=reason)
+        if arguments.approve:
             return "approved; you are shut down now"
-        self.ring(request)
+        self.ring(arguments.request_id)
         return "rejected; go on working"
 
 
@@ -133,14 +131,13 @@ class ReviewPlan(RepeatableTool[ReviewPlanInput]):
         "Approve or reject the plan of a teammate, by the request_id of its plan_approval_request. "
         "The teammate is told by mail, and works only once its plan is approved."
     )
-    Input = ReviewPlanInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     async def call(self, arguments: ReviewPlanInput, _key: str) -> str:
         """Write the answer down, once."""
         approvals, by = self._find_store(arguments.request_id)
-        request, approve, reason = arguments.request_id, arguments.approve, arguments.feedback or ""
-        answered = _answer(approvals, Kind.PLAN, request, by=by, approve=approve, reason=reason)
+        reason = arguments.feedback or ""
+        answered = _answer(approvals, Kind.PLAN, arguments, by=by, reason=reason)
         return f"{answered.status}; {answered.asker} is told"
 
     def _find_store(self, request: str) -> tuple[Approvals, str]:
@@ -148,26 +145,24 @@ class ReviewPlan(RepeatableTool[ReviewPlanInput]):
         if self.approvals.find(request) is None:
             address = self.address()
             for approvals in self.elsewhere():
-                try:
+                with suppress(StoreError):  # nothing of that team can be read; look at the others
                     found = approvals.find(request)
-                except StoreError:  # of that team nothing can be read; it may be of another one
-                    continue
-                if found is not None and found.to.lower() == address.lower():
-                    return approvals, address
+                    if found is not None and found.to.lower() == address.lower():
+                        return approvals, address
         return self.approvals, LEAD
 
 
 def _answer(
-    approvals: Approvals, kind: Kind, request: str, *, by: str, approve: bool, reason: str
+    approvals: Approvals, kind: Kind, given: VerdictInput | ReviewPlanInput, *, by: str, reason: str
 ) -> Approval:
     """Answer an approval of that kind; the same call may come again after a crash."""
-    found = approvals.find(request)
+    found = approvals.find(given.request_id)
     if found is not None and found.type != kind:
-        raise ToolError(f"{request} is no {kind}")
+        raise ToolError(f"{given.request_id} is no {kind}")
     try:
-        return approvals.answer(request, by=by, approve=approve, reason=reason)
+        return approvals.answer(given.request_id, by=by, approve=given.approve, reason=reason)
     except AlreadyAnswered as error:
-        verdict = Verdict.APPROVED if approve else Verdict.REJECTED
+        verdict = Verdict.APPROVED if given.approve else Verdict.REJECTED
         if (error.approval.status, error.approval.reason) != (verdict, reason):
             raise
         return error.approval

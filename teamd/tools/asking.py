@@ -47,11 +47,19 @@ class Asking:
         Raises:
             TeamError: it was refused, or there was no answer in time.
         """
-        request = self._request(command, arguments, key, timeout_seconds)
+        request = ControlRequest.within(
+            timeout_seconds, command, arguments=arguments, id=key, sender=self._sender
+        )
         found = control.collect(self._paths, request.id)
         if found is None:
             control.submit(self._paths, request)
-            found = await self._wait_for_answer(request, timeout_seconds)
+        pause, until = _FIRST_PAUSE_SECONDS, time.monotonic() + timeout_seconds
+        while found is None:
+            if time.monotonic() > until:
+                raise control.overdue(timeout_seconds)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            found = control.collect(self._paths, request.id)
         if found.exit_code not in enough:
             raise TeamError(found.text)
         return found
@@ -64,21 +72,7 @@ class Asking:
         Raises:
             NoTeamd: there is nobody to ask.
         """
-        control.submit(self._paths, self._request(command, arguments, key, seconds), durable=True)
-
-    def _request(
-        self, command: str, arguments: Mapping[str, Any], key: str, seconds: float
-    ) -> ControlRequest:
-        return ControlRequest.within(
+        request = ControlRequest.within(
             seconds, command, arguments=arguments, id=key, sender=self._sender
         )
-
-    async def _wait_for_answer(self, request: ControlRequest, seconds: float) -> ControlReply:
-        pause = _FIRST_PAUSE_SECONDS
-        until = time.monotonic() + seconds
-        while (found := control.collect(self._paths, request.id)) is None:
-            if time.monotonic() > until:
-                raise control.overdue(seconds)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        return found
+        control.submit(self._paths, request, durable=True)

@@ -10,7 +10,7 @@ import json
 import time
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
@@ -208,15 +208,14 @@ class BackgroundRun(Tool[BackgroundRunInput]):
         start: starts a command as the `bash` tool does.
     """
 
-    name: ClassVar[str] = "background_run"
-    description: ClassVar[str] = (
+    name = "background_run"
+    description = (
         "Run a bash command in the background, such as a server or a long test, and go on at "
         "once. Answers with a job_id for check_background and stop_background; when the job "
         "ends you are told by itself, so there is no need to wait or to look again and again."
     )
-    Input = BackgroundRunInput
-    acts: ClassVar[bool] = True
-    grantable: ClassVar[bool] = True
+    acts = True
+    grantable = True
 
     def __init__(self, jobs: Jobs, start: Start) -> None:
         self._jobs = jobs
@@ -244,11 +243,10 @@ class CheckBackgroundInput(Input):
 class CheckBackground(RepeatableTool[CheckBackgroundInput]):
     """Tells how a job is, and what it wrote."""
 
-    name: ClassVar[str] = "check_background"
-    description: ClassVar[str] = "See the state and the output of a background job so far."
-    Input = CheckBackgroundInput
-    acts: ClassVar[bool] = False
-    grantable: ClassVar[bool] = True
+    name = "check_background"
+    description = "See the state and the output of a background job so far."
+    acts = False
+    grantable = True
 
     def __init__(self, jobs: Jobs, *, output_bytes: int) -> None:
         self._jobs = jobs
@@ -272,11 +270,10 @@ class StopBackgroundInput(Input):
 class StopBackground(RepeatableTool[StopBackgroundInput]):
     """Ends a job."""
 
-    name: ClassVar[str] = "stop_background"
-    description: ClassVar[str] = "End a background job and everything that it started."
-    Input = StopBackgroundInput
-    acts: ClassVar[bool] = False
-    grantable: ClassVar[bool] = True
+    name = "stop_background"
+    description = "End a background job and everything that it started."
+    acts = False
+    grantable = True
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -53,8 +53,7 @@ class TaskCreate(_BoardTool[TaskCreateInput]):
         "Put a task on the board that the whole team shares. It has no owner until somebody "
         "claims it."
     )
-    Input = TaskCreateInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     async def call(self, arguments: TaskCreateInput, key: str) -> str:
         """Make it, or find what this very call has made already."""
@@ -79,8 +78,7 @@ class TaskGet(_BoardTool[TaskGetInput]):
 
     name = "task_get"
     description = "Read all of a task: description, status, owner, what blocks it."
-    Input = TaskGetInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     async def call(self, arguments: TaskGetInput, _key: str) -> str:
         """The task as JSON."""
@@ -112,8 +110,7 @@ class TaskUpdate(_BoardTool[TaskUpdateInput]):
         "Change a task. Only its owner completes it; completing it tells those whose tasks "
         "waited for it."
     )
-    Input = TaskUpdateInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     async def call(self, arguments: TaskUpdateInput, _key: str) -> str:
         """Change it as far as this teammate may."""
@@ -136,8 +133,7 @@ class TaskList(_BoardTool[TaskListInput]):
 
     name = "task_list"
     description = "See all tasks of the team: id, status, owner, what blocks them, subject."
-    Input = TaskListInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     async def call(self, _: TaskListInput, _key: str) -> str:
         """A line a task; deleted ones are left out."""
@@ -168,8 +164,7 @@ class ClaimTask(_BoardTool[ClaimTaskInput]):
         "Take a task that nobody owns and nothing blocks: it is yours and in progress then. "
         "Of several who try, one gets it."
     )
-    Input = ClaimTaskInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     async def call(self, arguments: ClaimTaskInput, _key: str) -> str:
         """Claim it, atomically."""
@@ -186,10 +181,8 @@ def board_tools(board: Board, begin_task: Callable[[], None]) -> Iterator[Repeat
         board: in the hands of one member.
         begin_task: called when that has claimed a task.
     """
-    yield TaskCreate(board)
-    yield TaskGet(board)
-    yield TaskUpdate(board)
-    yield TaskList(board)
+    for tool in (TaskCreate, TaskGet, TaskUpdate, TaskList):
+        yield tool(board)
     yield ClaimTask(board, begin_task)
 
 
@@ -206,8 +199,5 @@ def _line(task: Task, tasks: Tasks) -> str:
 
 def _describe_change(changed: Changed, tasks: Tasks) -> str:
     freed = [tasks.by_id[task_id] for task_id in changed.freed if task_id in tasks.by_id]
-    lines = [
-        _line(changed.task, tasks),
-        *(f"not blocked any more: {_line(t, tasks)}" for t in freed),
-    ]
-    return "\n".join(lines)
+    told = [f"not blocked any more: {_line(task, tasks)}" for task in freed]
+    return "\n".join([_line(changed.task, tasks), *told])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
@@ -43,14 +43,13 @@ class EditInput(Input):
 class ReadFile(RepeatableTool[ReadInput]):
     """Shows text files; `output_bytes` bounds what the model sees of one at a time."""
 
-    name: ClassVar[str] = "read_file"
-    description: ClassVar[str] = (
+    name = "read_file"
+    description = (
         "Read a text file of the workspace, each line with its number and a tab before it. "
         "A long one comes by pages: what it ends with tells where to go on."
     )
-    Input = ReadInput
-    acts: ClassVar[bool] = False
-    grantable: ClassVar[bool] = True
+    acts = False
+    grantable = True
 
     def __init__(self, *, workspace: Workspace, output_bytes: int) -> None:
         self._workspace = workspace
@@ -76,14 +75,13 @@ class ReadFile(RepeatableTool[ReadInput]):
 class WriteFile(Tool[WriteInput]):
     """Makes a file, or gives one new content at once; its mode stays."""
 
-    name: ClassVar[str] = "write_file"
-    description: ClassVar[str] = (
+    name = "write_file"
+    description = (
         "Write a text file of the workspace: a new one, with the folders it needs, or all of an "
         "existing one anew. To change a part of a file use edit_file."
     )
-    Input = WriteInput
-    acts: ClassVar[bool] = True
-    grantable: ClassVar[bool] = True
+    acts = True
+    grantable = True
 
     def __init__(self, *, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -99,15 +97,14 @@ class WriteFile(Tool[WriteInput]):
 class EditFile(Tool[EditInput]):
     """Replaces a text in a file and leaves all else as it is, also how its lines end."""
 
-    name: ClassVar[str] = "edit_file"
-    description: ClassVar[str] = (
+    name = "edit_file"
+    description = (
         "Replace old_text by new_text in a text file of the workspace. old_text must stand there "
         "exactly, white space included and without the line numbers of read_file, and only once "
         "unless replace_all is true."
     )
-    Input = EditInput
-    acts: ClassVar[bool] = True
-    grantable: ClassVar[bool] = True
+    acts = True
+    grantable = True
 
     def __init__(self, *, workspace: Workspace) -> None:
         self._workspace = workspace

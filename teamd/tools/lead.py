@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
@@ -45,13 +45,12 @@ class SpawnTeammate(RepeatableTool[SpawnTeammateInput]):
         asking: the supervisor of a team by its name, of this one for `None`.
     """
 
-    name: ClassVar[str] = "spawn_teammate"
-    description: ClassVar[str] = (
+    name = "spawn_teammate"
+    description = (
         "Start a teammate, or wake one that is idle or shut down: it goes on with its memory. It "
         "works on its own and reports by mail. Send mail to one that is at work already."
     )
-    Input = SpawnTeammateInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     def __init__(self, asking: Callable[[str | None], Asking]) -> None:
         self._asking = asking
@@ -71,12 +70,9 @@ class ListTeammatesInput(Input):
 class ListTeammates(RepeatableTool[ListTeammatesInput]):
     """The roster."""
 
-    name: ClassVar[str] = "list_teammates"
-    description: ClassVar[str] = (
-        "See who is in the team: name, role and status. One that is idle waits for mail."
-    )
-    Input = ListTeammatesInput
-    acts: ClassVar[bool] = False
+    name = "list_teammates"
+    description = "See who is in the team: name, role and status. One that is idle waits for mail."
+    acts = False
 
     def __init__(self, roster: Roster, own: str) -> None:
         self._roster = roster
@@ -102,14 +98,13 @@ class ShutdownRequestInput(Input):
 class ShutdownRequest(RepeatableTool[ShutdownRequestInput]):
     """Asks a teammate to shut down."""
 
-    name: ClassVar[str] = "shutdown_request"
-    description: ClassVar[str] = (
+    name = "shutdown_request"
+    description = (
         "Ask a teammate to shut down. It approves, or rejects with a reason; the answer comes as "
         "mail. One that does not answer within a minute is ended, and mail tells you so. It can be "
         "spawned again, and remembers everything then."
     )
-    Input = ShutdownRequestInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     def __init__(self, asking: Asking, roster: Roster) -> None:
         self._asking = asking
@@ -153,27 +148,22 @@ class Task(Tool[TaskInput]):
     jobs: Jobs
     spawn: SpawnTeammate
 
-    name: ClassVar[str] = "task"
-    description: ClassVar[str] = (
+    name = "task"
+    description = (
         "Have a task done. By a subagent, which has its own short conversation and the tools of "
         "the workspace, and of which you get only its summary: in the foreground, or in the "
         "background with a job_id for check_background and stop_background. Or, with a name, by "
         "a teammate that is spawned, keeps its memory and reports by mail."
     )
-    Input = TaskInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     async def call(self, arguments: TaskInput, key: str) -> str:
         """Have it done; the call's key names the subagent's conversation."""
         if arguments.name is not None:
             if arguments.background:
                 raise ToolError("a teammate always works in the background; leave `background` out")
-            teammate = SpawnTeammateInput(
-                name=arguments.name,
-                role=arguments.role or TEAMMATE,
-                prompt=arguments.prompt,
-                team=arguments.team,
-            )
+            facts = arguments.model_dump(include={"name", "prompt", "team"})
+            teammate = SpawnTeammateInput(role=arguments.role or TEAMMATE, **facts)
             return await self.spawn.call(teammate, key)
         if arguments.team is not None:
             raise ToolError("only a teammate with a `name` can be in another team")
@@ -202,13 +192,12 @@ class CreateTeam(Tool[TeamInput]):
         project: the folder whose `.teams/` gets it.
     """
 
-    name: ClassVar[str] = "create_team"
-    description: ClassVar[str] = (
+    name = "create_team"
+    description = (
         "Make another team, with limits of its own. spawn_teammate with `team` puts somebody into "
         "it, and mail reaches its members as name@team."
     )
-    Input = TeamInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     def __init__(self, project: Path) -> None:
         self._project = project
@@ -227,13 +216,12 @@ class DeleteTeam(Tool[TeamInput]):
         sender: who asks.
     """
 
-    name: ClassVar[str] = "delete_team"
-    description: ClassVar[str] = (
+    name = "delete_team"
+    description = (
         "Ask everybody in a team to shut down, then remove it with all that it has written. While "
         "somebody rejects, it stays."
     )
-    Input = TeamInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     def __init__(self, own: TeamPaths, sender: str) -> None:
         self._own = own

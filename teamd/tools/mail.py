@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
 from teamd.messages import Message
-from teamd.tools import Input, RepeatableTool, ToolError
+from teamd.tools import Input, InputT, RepeatableTool, ToolError
 
 if TYPE_CHECKING:
     from teamd.mail.mailbox import Mailbox
     from teamd.mail.routing import Post
 
-
 _MOST_COUNTED: Final = 100
+
+
+@dataclass
+class _PostTool(RepeatableTool[InputT]):
+    """A tool that sends mail, in the hands of one member."""
+
+    post: Post
+    sender: str
 
 
 class SendMessageInput(Input):
@@ -25,7 +33,7 @@ class SendMessageInput(Input):
     summary: str | None = Field(default=None, description="what it is about, in a few words")
 
 
-class SendMessage(RepeatableTool[SendMessageInput]):
+class SendMessage(_PostTool[SendMessageInput]):
     """Puts a message into somebody's inbox."""
 
     name = "send_message"
@@ -33,26 +41,18 @@ class SendMessage(RepeatableTool[SendMessageInput]):
         "Send a message to a teammate or to the lead. It is delivered even while the receiver "
         "works, and wakes one that is idle. An answer comes as mail, not as this call's result."
     )
-    Input = SendMessageInput
-    acts: ClassVar[bool] = False
-
-    def __init__(self, post: Post, sender: str) -> None:
-        self._post = post
-        self._sender = sender
+    acts = False
 
     async def call(self, arguments: SendMessageInput, key: str) -> str:
         """Send it under an id that follows from the call."""
-        to = self._post.address(arguments.to)
-        if to.lower() == self._sender.lower():
+        to = self.post.address(arguments.to)
+        if to.lower() == self.sender.lower():
             raise ToolError("that is you; a message to yourself is of no use")
+        extra = {} if arguments.summary is None else {"summary": arguments.summary}
         message = Message(
-            id=f"{key}-{to}",
-            sender=self._sender,
-            to=to,
-            content=arguments.content,
-            extra={} if arguments.summary is None else {"summary": arguments.summary},
+            id=f"{key}-{to}", sender=self.sender, to=to, content=arguments.content, extra=extra
         )
-        sent = self._post.send(message)
+        sent = self.post.send(message)
         return f"sent to {sent.to}" + (f" ({sent.warning})" if sent.warning else "")
 
 
@@ -70,8 +70,7 @@ class ReadInbox(RepeatableTool[ReadInboxInput]):
     description = (
         "See whether mail waits. There is seldom need for it: mail is delivered to you by itself."
     )
-    Input = ReadInboxInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
@@ -92,28 +91,19 @@ class BroadcastInput(Input):
     content: str
 
 
-class Broadcast(RepeatableTool[BroadcastInput]):
+class Broadcast(_PostTool[BroadcastInput]):
     """One message to everybody."""
 
-    name: ClassVar[str] = "broadcast"
-    description: ClassVar[str] = "Send one message to every teammate that is not shut down."
-    Input = BroadcastInput
-    acts: ClassVar[bool] = False
-
-    def __init__(self, post: Post, own: str) -> None:
-        self._post = post
-        self._own = own
+    name = "broadcast"
+    description = "Send one message to every teammate that is not shut down."
+    acts = False
 
     async def call(self, arguments: BroadcastInput, key: str) -> str:
         """Send it under an id that follows from the call."""
         message = Message(
-            id=key,
-            type="broadcast",
-            sender=self._own,
-            to="all",
-            content=arguments.content,
+            id=key, type="broadcast", sender=self.sender, to="all", content=arguments.content
         )
-        sent = self._post.broadcast(message)
+        sent = self.post.broadcast(message)
         if not sent:
             raise ToolError("there is nobody to send to; list_teammates shows who is in the team")
         return f"sent to {', '.join(one.to for one in sent)}"

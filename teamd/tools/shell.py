@@ -6,7 +6,7 @@ import asyncio
 import errno
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -46,15 +46,14 @@ class Bash(Tool[BashInput]):
     timeout_seconds: float
     output_bytes: int
 
-    name: ClassVar[str] = "bash"
-    description: ClassVar[str] = (
+    name = "bash"
+    description = (
         "Run a bash command in the workspace and wait for its end. Gives standard output and "
         "standard error, in the order written, and the exit status if it is not 0. Each command "
         "gets a new shell without input; whatever it leaves running is ended with it."
     )
-    Input = BashInput
-    acts: ClassVar[bool] = True
-    grantable: ClassVar[bool] = True
+    acts = True
+    grantable = True
 
     async def call(self, arguments: BashInput, _key: str) -> str:
         """Run it and return what it wrote, then in brackets what else is to be known."""
@@ -80,13 +79,9 @@ class Bash(Tool[BashInput]):
             ToolError: no command can be that.
             OSError: it could not be started.
         """
+        bash = ["bash", "-c", "--", command]  # "--": a command may begin with a dash
         try:
-            return Reaped(
-                ["bash", "-c", "--", command],  # "--": a command may begin with a dash
-                output=output,
-                cwd=self.workspace,
-                env=self.environment,
-            )
+            return Reaped(bash, output=output, cwd=self.workspace, env=self.environment)
         except ValueError as error:
             raise ToolError("a command cannot hold NULs or lone surrogates") from error
 
@@ -119,10 +114,9 @@ def _notes(status: int | None, seconds: float, ended: Ended) -> list[str]:
         notes.append(f"[killed by {_signal_name(-status)}]")
     elif status > 0:
         notes.append(f"[exit status {status}]")
-    if status is not None and ended.background == 1:
-        notes.append("[1 background process was ended with the command]")
-    elif status is not None and ended.background:
-        notes.append(f"[{ended.background} background processes were ended with the command]")
+    if status is not None and ended.background:
+        which = "process was" if ended.background == 1 else "processes were"
+        notes.append(f"[{ended.background} background {which} ended with the command]")
     if ended.left:
         notes.append(f"[could not be ended: pid {', '.join(map(str, sorted(ended.left)))}]")
     return notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -31,13 +31,12 @@ class LoadSkill(RepeatableTool[LoadSkillInput]):
         output_bytes: how much of a text the model sees.
     """
 
-    name: ClassVar[str] = "load_skill"
-    description: ClassVar[str] = (
+    name = "load_skill"
+    description = (
         "Read the instructions of one of the skills that your system prompt lists. Load a skill "
         "before you do what its description is about."
     )
-    Input = LoadSkillInput
-    acts: ClassVar[bool] = False
+    acts = False
 
     def __init__(self, skills: Callable[[], Sequence[Skill]], *, output_bytes: int) -> None:
         self._skills = skills
@@ -59,8 +58,6 @@ class LoadSkill(RepeatableTool[LoadSkillInput]):
         except SettingsError as error:
             raise ToolError(str(error)) from error
         files = [] if file else [f"{skill.name}/{other}" for other in skill.files()]
-        if not files:
-            return text
-        return "\n".join(
-            (text, "", "Other files of this skill, to be read with load_skill:", *files)
-        )
+        if files:
+            files = ["", "Other files of this skill, to be read with load_skill:", *files]
+        return "\n".join([text, *files])

@@ -109,13 +109,8 @@ class TextFile:
     def _similar_names(self) -> str:
         """The end of the sentence about a missing file: names that may have been meant."""
         try:
-            with (
-                self._workspace.folder(self._place) as folder,
-                os.scandir(folder) as entries,
-            ):
-                names = {
-                    found.name.lower(): found.name for found in islice(entries, _NAMES_COMPARED)
-                }
+            with self._workspace.folder(self._place) as folder, os.scandir(folder) as entries:
+                names = {one.name.lower(): one.name for one in islice(entries, _NAMES_COMPARED)}
         except OSError:
             return ", nor does its folder"
         near = [names[name] for name in get_close_matches(self._place.name.lower(), names)]
@@ -207,16 +202,15 @@ class _Lines:
 
     async def count(self) -> int | None:
         """Count the lines that follow; `None` where that takes longer than a moment."""
-        count = size = 0
-        chunk = last = b""
+        count, size, end = 0, 0, b"\n"
         while chunk := self._file.read(_CHUNK):
             count += chunk.count(b"\n")
             size += len(chunk)
             if size > _COUNTED_BYTES:
                 return None
-            last = chunk
+            end = chunk[-1:]
             await self._pause(len(chunk))
-        return count + (bool(last) and not last.endswith(b"\n"))
+        return count + (end != b"\n")
 
     async def _pause(self, size: int) -> None:
         self._since_pause += size + _LINE_COST

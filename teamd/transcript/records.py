@@ -134,7 +134,7 @@ class _FromModel(_Record):
     """A reply of the model.
 
     Attributes:
-        frame: the digest of its request without the messages, see `token_counts`.
+        frame: the digest of its request without the messages, see `frame_of`.
     """
 
     optional: ClassVar[frozenset[str]] = frozenset({"frame"})

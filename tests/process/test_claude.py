@@ -130,7 +130,7 @@ def test_thinking_goes_round_through_the_transcript(tmp_path: Path, thinking: st
         talk.open(Opened(system=SYSTEM))
         talk.deliver([Message(sender="lead", to="alice", content="work")])
         while talk.owes_reply:
-            talk.add_reply(ask(server.url, ask_of(*talk.messages())))
+            talk.add_reply(ask(server.url, ask_of(*talk.context.messages())))
             for call in talk.unanswered:
                 talk.add_result(call, Result(text="x"))
             talk = Conversation(Transcript(path))

@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from teamd.agent.approvals import Plans
+from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.environment import Environment, Equipment
-from teamd.agent.loop import build_loop
+from teamd.agent.environment import Environment
+from teamd.agent.loop import Loop
 from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from teamd.agent.conversation.summary import OpenWork
+    from teamd.agent.conversation.prompts import OpenWork
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."
@@ -239,7 +240,7 @@ class Life:
         self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         journal = Journal(self.paths.log("alice"), "alice")
         env = self._environment(self.bell[0], journal)
-        loop = build_loop(env, self._equip(env))
+        loop = self._loop(env)
         self._task = asyncio.create_task(loop.run())
         try:
             yield self._task
@@ -285,21 +286,27 @@ class Life:
             granted_bytes=lambda: 0,
         )
 
-    def _equip(self, env: Environment) -> Equipment:
+    def _loop(self, env: Environment) -> Loop:
         self.allowance = CallBudget(self.calls)
         tools: list[Tool[Any]] = [
             self.do,
             *self.more,
-            SubmitPlan(env.approvals, "alice", env.plans.task),
+            SubmitPlan(env.approvals, "alice", lambda: env.conversation.task),
             ShutdownResponse(env.approvals, "alice", env.reporter.report_answer),
         ]
-        return Equipment(
-            model=self.model,
-            model_name=lambda of_role: of_role or self.model_name,
-            toolbox=Toolbox(tools, gate=env.plans.refusal),
+        return Loop(
+            env=env,
+            compaction=Compaction(
+                conversation=env.conversation,
+                model=self.model,
+                toolbox=Toolbox(tools, gate=env.plans.refusal),
+                settings=env.settings.model,
+                model_name=lambda of_role: of_role or self.model_name,
+                asker=env.name,
+                open_work=self.open_work,
+            ),
             opening=lambda: self.opening,
             news=lambda: self.news,
             claim=self.fetch,
-            open_work=self.open_work,
             calls=self.allowance,
         )

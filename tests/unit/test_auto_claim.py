@@ -38,7 +38,7 @@ def life(tmp_path: Path) -> Iterator[Life]:
 
 def told(life: Life) -> int:
     """In how many deliveries the conversation is told of a task."""
-    return str(life.conversation().messages()).count("it is yours now: ")
+    return str(life.conversation().context.messages()).count("it is yours now: ")
 
 
 def test_who_has_nothing_to_do_takes_the_next_task_and_is_told_once(life: Life) -> None:

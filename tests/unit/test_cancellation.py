@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from teamd.agent.loop import Cancellation, TurnCancelled
+from teamd.agent.turn import Cancellation, TurnCancelled
 
 
 async def never() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.conversation.summary import DEMAND
+from teamd.agent.conversation.prompts import DEMAND
 from teamd.settings.schema import Model
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, decline, say, use
@@ -104,7 +104,7 @@ def test_the_next_process_reads_the_same_bytes(tmp_path: Path) -> None:
     life.send("work")
     lives(life)
     last = model.asked[-1].messages
-    again = life.conversation().messages()
+    again = life.conversation().context.messages()
     assert json.dumps(again[: len(last)]) == json.dumps(last)
     usage = (life.conversation().turns, life.conversation().input_tokens)
     assert usage == (len(model.asked), sum(map(tokens_of, model.asked)))

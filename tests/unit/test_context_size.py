@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from teamd.agent.conversation.context import ContextSize
+from teamd.agent.conversation.context import Context
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,9 @@ from teamd.agent.conversation.context import ContextSize
 def test_what_the_server_counted_goes_before_estimates(
     measured: tuple[int, int] | None, in_bytes: int, tokens: int
 ) -> None:
-    size = ContextSize()
+    context = Context()
     if measured is not None:
-        size.measure(*measured)
-    assert size.estimate(in_bytes, 400) == tokens
+        counted, context.bytes = measured
+        context.measure(counted)
+    context.bytes = in_bytes
+    assert context.estimate(400) == tokens

@@ -51,8 +51,8 @@ def test_results_stand_first_and_text_after_them(talk: Conversation) -> None:
     talk.deliver(mail("meanwhile"))
     talk.add_result(second, Result(text="two", is_error=True))
     assert talk.unanswered == []
-    assert kinds(talk.messages()[-1]) == ["tool_result", "tool_result", "text"]
-    assert talk.messages()[-1]["content"][1] == {
+    assert kinds(talk.context.messages()[-1]) == ["tool_result", "tool_result", "text"]
+    assert talk.context.messages()[-1]["content"][1] == {
         "type": "tool_result",
         "tool_use_id": second["id"],
         "content": [{"type": "text", "text": "two"}],
@@ -64,7 +64,7 @@ def test_thinking_is_returned_unchanged(talk: Conversation) -> None:
     talk.deliver(mail("work"))
     reply = replied(say("Let me see", thinking="", redacted=True, calls=[DO]))
     talk.add_reply(reply)
-    assert talk.messages()[-1]["content"] == reply.content
+    assert talk.context.messages()[-1]["content"] == reply.content
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_the_service_does_not_take_back_is_left_out(
 ) -> None:
     talk.deliver(mail("work"))
     talk.add_reply(replied(answer))
-    _, *answers = talk.messages()
+    _, *answers = talk.context.messages()
     assert [kinds(message) for message in answers] == ([kept] if kept else [])
     assert len(talk.unanswered) == kept.count("tool_use")
 
@@ -114,7 +114,7 @@ def test_opening_again_forgets_all_but_what_was_seen(talk: Conversation, tmp_pat
     talk.add_reply(replied(use(DO)))
     talk.open(Opened(system="You are 'alice', role: writer."))
     for conversation in (talk, written(tmp_path / "alice.jsonl")):
-        assert conversation.messages() == []
+        assert conversation.context.messages() == []
         assert conversation.unanswered == []
         assert not conversation.owes_reply
         assert conversation.opened.system == "You are 'alice', role: writer."
@@ -136,11 +136,11 @@ def test_it_counts_turns_and_tokens_of_the_whole_transcript(
 
 def test_records_of_a_later_version_are_passed_over(tmp_path: Path, talk: Conversation) -> None:
     talk.deliver(mail("work"))
-    before = talk.messages()
+    before = talk.context.messages()
     Transcript(tmp_path / "alice.jsonl").append(
         as_record({"record": "compacted"}), as_record({"no": "record"})
     )
-    assert written(tmp_path / "alice.jsonl").messages() == before
+    assert written(tmp_path / "alice.jsonl").context.messages() == before
 
 
 def test_half_a_surrogate_pair_is_replaced_for_writer_and_reader(
@@ -150,6 +150,6 @@ def test_half_a_surrogate_pair_is_replaced_for_writer_and_reader(
     talk.open(Opened(system="You are 'alice', role: tester of \udcff."))
     talk.add_note("see \ud800")
     again = written(tmp_path / "alice.jsonl")
-    assert talk.messages() == again.messages()
+    assert talk.context.messages() == again.context.messages()
     assert talk.opened.system == again.opened.system == "You are 'alice', role: tester of ?."
-    json.dumps(talk.messages(), ensure_ascii=False).encode()
+    json.dumps(talk.context.messages(), ensure_ascii=False).encode()

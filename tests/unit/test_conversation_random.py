@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.conversation.prompts import restate
 from teamd.agent.conversation.state import ConversationState
-from teamd.agent.conversation.summary import restate
 from teamd.messages import Message
 from teamd.models import Ask, Reply
 from teamd.tools import Result
@@ -77,7 +77,7 @@ class Talk:
     def restart(self, _: object = None) -> None:
         """Be the next process of that name."""
         again = written(self._path)
-        assert json.dumps(again.messages()) == json.dumps(self.now.messages())
+        assert json.dumps(again.context.messages()) == json.dumps(self.now.context.messages())
         facts = ("opened", "owes_reply", "unanswered", "turns", "input_tokens", "output_tokens")
         for fact in facts:
             assert getattr(again, fact) == getattr(self.now, fact)
@@ -97,7 +97,7 @@ class Talk:
         """Have old results cleared."""
         cleared = self.now.clear(kept=kept, least_bytes=1)
         assert not self.now.clear(kept=kept, least_bytes=1), "what is cleared stays as it is"
-        assert self.now.context.bytes == weight(self.now.messages())
+        assert self.now.context.bytes == weight(self.now.context.messages())
         if cleared:
             self.restart()
 
@@ -107,7 +107,7 @@ class Talk:
         reply = replied(say(text)) if text else None
         restated = restate(self.now.identity, tuple, owed, limit_bytes=200)
         self.now.summarise(restated, text=text, reply=reply)
-        (block,) = self.now.messages()[0]["content"]
+        (block,) = self.now.context.messages()[0]["content"]
         assert "You are 'alice', role: " in block["text"]
         assert "[cut here" in block["text"] or all(
             escape(mail.content) in block["text"] for one in owed for mail in one.messages
@@ -130,7 +130,7 @@ class Talk:
                 model=MODEL,
                 system=self.now.opened.system,
                 tools=[TOOL],
-                messages=self.now.messages(),
+                messages=self.now.context.messages(),
                 max_tokens=1000,
             )
         )

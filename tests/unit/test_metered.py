@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd.agent.metered import UNSEEN_TOKENS, Metered
+from teamd.agent.model_stack import UNSEEN_TOKENS, Metered
 from teamd.budget.accounts import NOTHING, Reservation, Terms
 from teamd.budget.ledger import Ledger
 from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, UnusableError

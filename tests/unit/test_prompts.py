@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from teamd.agent.conversation.prompts import render_inbox, system_prompt
 from teamd.messages import Message
 from teamd.transcript.file import decode
-from teamd.transcript.records import Delivered, mail_in
+from teamd.transcript.records import Delivered, Opened, mail_in
 
 SHOWN = ("summary", "request_id", "approve", "reason")
 UNHOLDABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -110,6 +110,6 @@ def test_no_message_can_end_its_own_tag_or_add_another(sent: list[Message]) -> N
 
 @pytest.mark.parametrize("role", ["coder", "a 'tester', careful"])
 def test_the_system_prompt_begins_as_promised(role: str, tmp_path: Any) -> None:
-    prompt = system_prompt(name="alice", role=role, team="default", workspace=tmp_path)
+    prompt = system_prompt(Opened(name="alice", role=role, team="default"), workspace=tmp_path)
     assert prompt.startswith(f"You are 'alice', role: {role}")
     assert str(tmp_path) in prompt

@@ -138,7 +138,7 @@ def test_a_transcript_of_the_version_before_comes_to_what_it_came_to(
     talk = Conversation(Transcript(path, durable=False))
     opened = talk.opened
     found = {
-        "messages": talk.messages(),
+        "messages": talk.context.messages(),
         "system": opened.system,
         "tools": None if opened.tools is None else sorted(opened.tools),
         "model": opened.model,

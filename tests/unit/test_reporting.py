@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.reporting import Reporter
+from teamd.agent.work import Reporter
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post

@@ -24,9 +24,8 @@ def test_role_plan_and_to_whom_it_reports_are_known(
 ) -> None:
     paths = TeamPaths(tmp_path / ".teams" / "web")
     paths.create()
-    prompt = system_prompt(
-        name="bob", role="coder", team="web", workspace=tmp_path, plan=plan, above=above
-    )
+    described = Opened(name="bob", role="coder", team="web", plan=plan)
+    prompt = system_prompt(described, workspace=tmp_path, above=above)
     Conversation(Transcript(paths.transcript("bob"), durable=False)).open(Opened(system=prompt))
     (bob,) = rebuild_team(paths).members
     assert (bob.role, bob.plan) == ("coder", plan)

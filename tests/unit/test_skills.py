@@ -12,6 +12,7 @@ from teamd.agent.conversation.prompts import system_prompt
 from teamd.settings import skills
 from teamd.tools import Result, Toolbox
 from teamd.tools.skills import LoadSkill
+from teamd.transcript.records import Opened
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -45,7 +46,7 @@ def test_a_pipe_in_the_place_of_a_skill_is_passed_over(folder: Path) -> None:
 def test_a_skill_is_listed_by_name_and_description_and_not_by_its_text(folder: Path) -> None:
     found, mistakes = skills.find([folder])
     prompt = system_prompt(
-        name="alice", role="coder", team="default", workspace=Path("/w"), skills=found
+        Opened(name="alice", role="coder", team="default"), workspace=Path("/w"), skills=found
     )
     assert mistakes == []
     assert "- pdf: Reads PDFs." in prompt

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.agent.conversation.summary import (
+from teamd.agent.conversation.prompts import (
     OpenItem,
     clip_text,
     introduce,

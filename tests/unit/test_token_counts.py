@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from teamd.agent.conversation.context import size_of
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.conversation.token_counts import size_of
-from teamd.agent.metered import UNSEEN_TOKENS, Metered
+from teamd.agent.model_stack import UNSEEN_TOKENS, Metered
 from teamd.budget.ledger import Ledger
 from teamd.messages import new_id
 from teamd.models import Ask, Reply, TransientError
@@ -84,7 +84,7 @@ class Desk:
 
     def asks(self, model: str = MODEL) -> Ask:
         """The next request of the conversation."""
-        messages = self.talk.messages()
+        messages = self.talk.context.messages()
         system = self.talk.opened.system
         return Ask(model=model, system=system, tools=TOOLS, messages=messages, max_tokens=1000)
 
@@ -275,7 +275,7 @@ def test_after_a_summary_only_prompt_and_tools_need_not_be_counted_by_bytes(
     story = Story(tmp_path)
     story.note(1)
     story.answer(say("Yes."))
-    first = tokens_of(replace(story.now.asks(), messages=story.now.talk.messages()[:1]))
+    first = tokens_of(replace(story.now.asks(), messages=story.now.talk.context.messages()[:1]))
     story.summarise("All went well.")
     ask = story.now.asks()
     said = tokens_said([{"type": "text", "text": "Yes."}])

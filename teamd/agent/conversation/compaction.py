@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.agent.conversation import summary
+from teamd.agent.conversation import prompts
 from teamd.agent.conversation.context import BYTES_PER_TOKEN
 from teamd.agent.conversation.state import CONTEXT_FULL
 from teamd.messages import again
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from teamd.agent.conversation.conversation import Conversation
-    from teamd.agent.conversation.summary import OpenWork
+    from teamd.agent.conversation.prompts import OpenWork
     from teamd.models import Model, Reply
     from teamd.settings.schema import Model as ModelSettings
     from teamd.tools import Toolbox
@@ -89,7 +89,7 @@ class Compaction:
                 except TooLongError as error:
                     self._learn(error.limit_tokens)
                     refused = error
-        hint = _HOPELESS.format(command=again(self._ask().asker, "--fresh"))
+        hint = _HOPELESS.format(command=again(self.asker, "--fresh"))
         raise UnusableError(f"{refused}; {hint}") from refused
 
     def _ask(self) -> Ask:
@@ -99,7 +99,7 @@ class Compaction:
             model=self.model_name(opened.model),
             system=opened.system,
             tools=self.toolbox.schemas(opened.tools),
-            messages=self.conversation.messages(),
+            messages=self.conversation.context.messages(),
             max_tokens=self.settings.max_tokens,
             asker=self.asker,
         )
@@ -132,10 +132,9 @@ class Compaction:
         self._fills += 1
         if self._fills > _FILLS:
             self._fills = 0  # the next mail is another try
-            ask = self._ask()
-            command = again(ask.asker, "--fresh")
-            raise UnusableError(_FULL.format(model=ask.model, command=command))
-        self._learn(self.conversation.size.measured)
+            command = again(self.asker, "--fresh")
+            raise UnusableError(_FULL.format(model=self._ask().model, command=command))
+        self._learn(self.conversation.context.measured)
         await self._summarise()
 
     async def _shortened(self) -> AsyncGenerator[None]:
@@ -154,7 +153,7 @@ class Compaction:
         """Have the model summarise the conversation, or as much of it as it takes."""
         context, texts, skipped, failed = self.conversation.context, True, 0, 0
         while skipped < context.length and failed < _ATTEMPTS:
-            messages = context.messages_with(summary.DEMAND, skipped=skipped, texts=texts)
+            messages = context.messages_with(prompts.DEMAND, skipped=skipped, texts=texts)
             try:
                 reply = await self.model.reply(replace(self._ask(), messages=messages, aside=True))
             except TooLongError as error:
@@ -173,16 +172,12 @@ class Compaction:
     def _fall_back(self, step: int) -> None:
         """Do with what the program itself knows, the shorter the higher the step."""
         skipped = self.conversation.context.length
-        text = summary.clip_text(self.conversation.summary, self._limit_bytes(step))
+        text = prompts.clip_text(self.conversation.summary, self._limit_bytes(step))
         self.conversation.summarise(self._restate(step), text=text, reply=None, skipped=skipped)
 
     def _restate(self, step: int) -> str:
-        return summary.restate(
-            self.conversation.identity,
-            self.open_work,
-            self.conversation.open_items,
-            limit_bytes=self._limit_bytes(step),
-        )
+        who, items = self.conversation.identity, self.conversation.open_items
+        return prompts.restate(who, self.open_work, items, limit_bytes=self._limit_bytes(step))
 
     def _limit_bytes(self, step: int) -> int:
         """Return how much is kept word for word: at first about a quarter of the context."""
@@ -200,10 +195,9 @@ class Compaction:
 
     def _fill(self) -> float:
         """Return the share of the context that the next request takes."""
-        ask, conversation = self._ask(), self.conversation
+        ask = self._ask()
         fixed = len(ask.system.encode()) + len(json.dumps(ask.tools))
-        tokens = conversation.size.estimate(conversation.context.bytes, fixed)
-        return tokens / self.settings.context_tokens
+        return self.conversation.context.estimate(fixed) / self.settings.context_tokens
 
     def _learn(self, limit_tokens: int | None) -> None:
         """Believe the server about its model, so that it need not refuse the next time."""

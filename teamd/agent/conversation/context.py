@@ -1,51 +1,32 @@
-"""The context of a model: the exchanges that it sees of a conversation, and their size."""
+"""The context of a model: the exchanges that it sees of a conversation, and their size.
+
+What a server has counted of a conversation bounds the next request. A reply's record holds its
+usage and the frame of its request: a digest of server, model, system prompt and tools, which are
+no part of the record. So a process that reads the transcript knows as much of the last requests
+as the one that made them.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.agent.conversation import prompts, summary
+from teamd.agent.conversation import prompts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from teamd.models import Block
+    from teamd.models import Ask, Block
+    from teamd.tokens import Usage
 
+REMEMBERED: Final = 4  # requests; the very last may have been one for a summary, or refused
 BYTES_PER_TOKEN: Final = 4  # of English text; what the server counts corrects it each time
 _WORTH_BYTES: Final = 100  # clearing less than that would hide more than it saves
 
 _Message = dict[str, Any]
-
-
-@dataclass(slots=True)
-class ContextSize:
-    """The tokens of a context: what the server counted last, and an estimate of what came since.
-
-    Attributes:
-        measured: the tokens of the last request and its reply; 0 where the server does not count.
-    """
-
-    measured: int = 0
-    _bytes: int = 0
-
-    def measure(self, tokens: int, size: int) -> None:
-        """Take note that so many tokens were counted when the messages had so many bytes."""
-        self.measured = tokens
-        self._bytes = size
-
-    def estimate(self, size: int, fixed: int) -> int:
-        """Estimate the tokens of the next request.
-
-        Args:
-            size: bytes of its messages.
-            fixed: bytes of its system prompt and tools, which a measured figure holds already.
-        """
-        whole = (size + fixed) // BYTES_PER_TOKEN
-        if not self.measured:
-            return whole
-        return max(self.measured + (size - self._bytes) // BYTES_PER_TOKEN, 0)
 
 
 @dataclass(slots=True)
@@ -69,10 +50,14 @@ class Context:
     Attributes:
         calls: the tool calls of the last reply.
         bytes: how much of a request they take, about.
+        measured: the tokens of the last request and its reply, as the server has counted them; 0
+            where it does not count.
     """
 
     calls: list[Block] = field(default_factory=list)
     bytes: int = 0
+    measured: int = 0
+    _measured_bytes: int = 0
     _head: list[Block] = field(default_factory=list)
     _exchanges: list[_Exchange] = field(default_factory=list)
     _results: dict[str, Block] = field(default_factory=dict)
@@ -88,29 +73,41 @@ class Context:
         """The blocks behind the last reply: results first, as the API wants them."""
         return [*self._results.values(), *self._texts]
 
+    def measure(self, tokens: int) -> None:
+        """Take note that so many tokens were counted of the messages as they are now."""
+        self.measured = tokens
+        self._measured_bytes = self.bytes
+
+    def estimate(self, fixed: int) -> int:
+        """Estimate the tokens of the next request: what was counted last, and what came since.
+
+        Args:
+            fixed: bytes of its system prompt and tools, which a measured figure holds already.
+        """
+        if not self.measured:
+            return (self.bytes + fixed) // BYTES_PER_TOKEN
+        return max(self.measured + (self.bytes - self._measured_bytes) // BYTES_PER_TOKEN, 0)
+
     def add_text(self, text: str) -> None:
         """Add a text of the user's."""
         self._texts.append(self._weighed({"type": "text", "text": text}))
 
     def add_result(self, call: str, text: str, *, is_error: bool) -> None:
         """Add the result of a call of the last reply; no other has a place, and each has one."""
-        if call not in self._results and any(block["id"] == call for block in self.calls):
-            self._results[call] = self._weighed(
-                {
-                    "type": "tool_result",
-                    "tool_use_id": call,
-                    "content": [{"type": "text", "text": text}],
-                    "is_error": is_error,
-                }
-            )
+        if call in self._results or all(block["id"] != call for block in self.calls):
+            return
+        content = [{"type": "text", "text": text}]
+        self._results[call] = self._weighed(
+            {"type": "tool_result", "tool_use_id": call, "content": content, "is_error": is_error}
+        )
 
     def add_reply(self, number: int, content: list[Block]) -> None:
         """Add what the model said to all that was told so far; numbers grow."""
         for call in self.calls:
-            if call["id"] not in self._results:  # the API takes no call without one
-                self.add_result(call["id"], prompts.INTERRUPTED_CALL, is_error=True)
+            # Where there is none yet: the API takes no call without one.
+            self.add_result(call["id"], prompts.INTERRUPTED_CALL, is_error=True)
         if not self._exchanges and not self.pending:
-            self.add_text(summary.GAP)  # the API takes no conversation that the model begins
+            self.add_text(prompts.GAP)  # the API takes no conversation that the model begins
         said = [self._weighed(block) for block in content]
         self._exchanges.append(_Exchange(number, self.pending, said))
         self._results, self._texts = {}, []
@@ -144,8 +141,7 @@ class Context:
         told = [*self._results.values(), *(self._texts if texts else ()), demand]
         if not skipped:
             return _messages(kept, told)
-        gap = {"type": "text", "text": summary.GAP}
-        above = [*self._head, gap]
+        above = [*self._head, {"type": "text", "text": prompts.GAP}]
         if not kept:
             return _messages([], [*above, *_texts_of(told)])
         first = _Exchange(kept[0].number, [*above, *_texts_of(kept[0].told)], kept[0].said)
@@ -168,10 +164,7 @@ class Context:
 
     def _clearings(self, through: int) -> Iterator[tuple[Block, str, int]]:
         """Yield each result that is worth clearing, what would stand there, and what that saves."""
-        groups = [
-            *(exchange.told for exchange in self._exchanges[1:]),
-            list(self._results.values()),
-        ]
+        groups = [*(one.told for one in self._exchanges[1:]), list(self._results.values())]
         for exchange, told in zip(self._exchanges, groups, strict=False):
             if exchange.number > through:
                 return
@@ -179,14 +172,105 @@ class Context:
             for block in told:
                 if block["type"] == "tool_result":
                     old = block["content"][0]["text"]
-                    text = summary.render_cleared(names[block["tool_use_id"]], _size(old))
+                    text = prompts.render_cleared(names[block["tool_use_id"]], _size(old))
                     saved = _size(old) - _size(text)
                     if saved >= _WORTH_BYTES:
                         yield block, text, saved
 
     def _weighed(self, block: Block) -> Block:
-        self.bytes += _size(json.dumps(block, ensure_ascii=False))
+        self.bytes += size_of(block)
         return block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedRequest:
+    """A request whose tokens the server has told, and the reply to it.
+
+    Attributes:
+        frame: the request's, as `frame_of` gives it.
+        messages: the request's.
+        said: the content of the reply.
+        tokens: of both.
+    """
+
+    frame: str
+    messages: Sequence[_Message]
+    said: Sequence[Block]
+    tokens: int
+
+    def bound(self, messages: Sequence[_Message]) -> int:
+        """Return the most tokens of a request of the same frame with these messages.
+
+        What was told counts once, and each message that was not in it by its bytes. A message
+        that is gone can only make it less.
+        """
+        new = [message for at, message in enumerate(messages) if not self._had(at, message)]
+        return self.tokens + size_of(new)
+
+    def _had(self, at: int, message: _Message) -> bool:
+        if at == len(self.messages) and message["role"] == "assistant":
+            return all(block in self.said for block in message["content"])
+        return at < len(self.messages) and message == self.messages[at]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Count:
+    """The tokens of a request, as a record tells them; its messages are found in the context.
+
+    Attributes:
+        length: how many exchanges of the context were in it.
+        pending: what stood behind them.
+        said: the content of the reply.
+    """
+
+    frame: str
+    tokens: int
+    length: int = 0
+    pending: Sequence[Block] = ()
+    said: Sequence[Block] = ()
+
+
+class TokenCounts:
+    """The last requests of a conversation whose tokens its records tell."""
+
+    def __init__(self) -> None:
+        self._last: deque[_Count] = deque(maxlen=REMEMBERED)
+
+    def add(self, frame: str, usage: Usage, **seen: Any) -> None:
+        """Take note of a request, and of what of the conversation was in it.
+
+        Without a frame an earlier version or another server made it.
+        """
+        if frame and usage.total_tokens:
+            self._last.append(_Count(frame=frame, tokens=usage.total_tokens, **seen))
+
+    def forget_messages(self) -> None:
+        """Keep only the frames, since other messages stand in the place of the earlier ones."""
+        kept = [_Count(frame=count.frame, tokens=count.tokens) for count in self._last]
+        self._last = deque(kept, maxlen=REMEMBERED)
+
+    def requests(self, context: Context) -> list[CountedRequest]:
+        """Return what is known of them, the newest first."""
+        return [
+            CountedRequest(
+                frame=count.frame,
+                messages=context.earlier_messages(count.length, count.pending),
+                said=count.said,
+                tokens=count.tokens,
+            )
+            for count in reversed(self._last)
+        ]
+
+
+def frame_of(ask: Ask, server: str) -> str:
+    """Return a digest of all of a request but its messages, and of the server that counts it."""
+    frame = json.dumps([server, ask.model, ask.system, ask.tools], ensure_ascii=False)
+    return hashlib.sha256(frame.encode(errors="replace")).hexdigest()[:32]
+
+
+def size_of(value: Any) -> int:
+    """Return how many bytes a part of a request takes."""
+    return len(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
 def _messages(exchanges: list[_Exchange], told: list[Block]) -> list[_Message]:

@@ -62,11 +62,8 @@ class Conversation(ConversationState):
 
     def add_result(self, call: Block, result: Result) -> None:
         """Answer one tool call of the last reply."""
-        self.record(
-            records.CallAnswered(
-                tool_use_id=call["id"], content=result.text, is_error=result.is_error
-            )
-        )
+        text, is_error = result.text, result.is_error
+        self.record(records.CallAnswered(tool_use_id=call["id"], content=text, is_error=is_error))
 
     def add_note(self, text: str, *, task: bool = False, closes: Sequence[str] = ()) -> None:
         """Tell the model something that is nobody's mail, see `NoteAdded`."""
@@ -100,10 +97,6 @@ class Conversation(ConversationState):
         """Note what a reply cost that was to be a summary and is of no use."""
         self.record(records.SummaryFailed(content=reply.content, **_facts(reply)))
 
-    def messages(self) -> list[dict[str, Any]]:
-        """Return the conversation as the Messages API takes it."""
-        return self.context.messages()
-
     def record(self, record: records.Record) -> None:
         """Write a record down, then apply it."""
         # Applied as it will be read again, without the half surrogate pairs that UTF-8 cannot hold.
@@ -114,9 +107,4 @@ class Conversation(ConversationState):
 
 def _facts(reply: Reply) -> dict[str, Any]:
     """Return what a reply's record holds besides its content."""
-    return {
-        "stop_reason": reply.stop_reason,
-        "model": reply.model,
-        "usage": reply.usage,
-        "frame": reply.frame,
-    }
+    return {key: getattr(reply, key) for key in ("stop_reason", "model", "usage", "frame")}

@@ -1,8 +1,13 @@
-"""The texts that a model reads besides those of other people."""
+"""The texts that a model reads besides those of other people.
+
+Among them is the summary that takes the place of a conversation, with what the program adds to it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 from xml.sax.saxutils import escape
 
 from teamd.messages import LEAD
@@ -13,6 +18,7 @@ if TYPE_CHECKING:
 
     from teamd.messages import Message
     from teamd.settings.skills import Skill
+    from teamd.transcript.records import Opened
 
 _ATTRIBUTES = ("type", "summary", "request_id", "approve", "reason")
 
@@ -58,14 +64,29 @@ CLOSED = (
     "There is nothing to answer.</note>"
 )
 
+# What a teammate still has to do, as others have it on record: titles, and the lines below each.
+OpenWork: TypeAlias = Callable[[], Sequence[tuple[str, Sequence[str]]]]
+
+DEMAND: Final = """\
+<note>This conversation has become too long for your context. Write a summary of it now: it will \
+stand in the place of everything above, and is all that you will remember. Say what you were \
+asked to do and by whom; what is done, with the paths, names, commands and figures that matter; \
+what was decided and why; what you learned from others; what failed; what you were in the middle \
+of, and what is left to do. Who you are, your open tasks and unanswered mail will be added to it, \
+word for word. Answer with the text of the summary and nothing else: no tool that you call now \
+will run.</note>"""
+GAP: Final = "<note>Here a part of this conversation is left out: it was too long.</note>"
+_NO_SUMMARY: Final = (
+    "(There is none: the conversation was too long even to be summarised. Look at the files, the "
+    "board and your mail for what was done, and ask whoever gave you the work.)"
+)
+_THOUSAND: Final = 1000
+
 
 def system_prompt(
+    opened: Opened,
     *,
-    name: str,
-    role: str,
-    team: str,
     workspace: Path,
-    plan: bool = False,
     above: str = LEAD,
     instructions: str = "",
     skills: Iterable[Skill] = (),
@@ -73,22 +94,18 @@ def system_prompt(
     """Return what a teammate is told once, at the beginning of its conversation.
 
     Args:
-        name: the teammate's.
-        role: its role.
-        team: the team's name.
+        opened: says its name, its role, its team and whether it works by plan.
         workspace: where its tools work.
-        plan: whether it works by plan.
         above: the address to which it reports: `lead`, or that of a lead elsewhere.
         instructions: what a file says of its role.
         skills: those that it may load.
     """
-    place = (
-        _lead(name, role, team, workspace)
-        if name == LEAD
-        else _place(name, role, team, workspace, above)
-    )
-    parts = [place]
-    if plan:
+    name, role, team = opened.name, opened.role, opened.team
+    if name == LEAD:
+        parts = [_lead(name, role, team, workspace)]
+    else:
+        parts = [_place(name, role, team, workspace, above)]
+    if opened.plan:
         parts.append(_PLAN_RULE.format(above=above))
     if instructions:
         parts.append(f"Your role, {role}, is described so:\n\n{instructions}")
@@ -142,8 +159,11 @@ all that is needed into it, briefly, with file names and figures. Your tools wor
 There is nobody to ask."""
 
 
-def introduce(name: str, role: str, team: str) -> str:
-    """Return a line that says who a teammate is."""
+def introduce(opened: Opened) -> str:
+    """Return a line that says whose conversation a record opened."""
+    name, role, team = opened.name, opened.role, opened.team
+    if not (name and role and team):
+        return opened.system.split("\n", 1)[0]  # a subagent's, or of an early version
     return f"You are '{name}', role: {role}, a member of the team '{team}' ({name}@{team})."
 
 
@@ -172,3 +192,92 @@ def render_job(job_id: str, state: str, what: str) -> str:
     """Render the news that a background job has ended."""
     opening = f'<background-job job_id="{_attribute(job_id)}" state="{_attribute(state)}">'
     return f"{opening}\n{escape(what)}\n</background-job>"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenItem:
+    """Mail or a note that a teammate was told and has not dealt with.
+
+    Attributes:
+        messages: the mail.
+        note: or a text that is nobody's mail.
+        passing: whether a reply settles it, or only the end of the turn does.
+    """
+
+    messages: Sequence[Message] = ()
+    note: str = ""
+    passing: bool = False
+
+    @property
+    def texts(self) -> list[str]:
+        """What it says, each of which may be cut."""
+        return [self.note] if self.note else [mail.content for mail in self.messages]
+
+
+def restate(who: str, work: OpenWork, items: Sequence[OpenItem], *, limit_bytes: int) -> str:
+    """Say who one is and what is open, as the program knows it.
+
+    Args:
+        who: as `introduce` gives it.
+        work: what is open by the records of the team.
+        items: what was told and not dealt with; it is kept word for word.
+        limit_bytes: of mail and notes; where they are more, the longest are cut, and say so.
+    """
+    parts = [escape(who), *(_list_lines(title, lines) for title, lines in work())]
+    if items:
+        parts.append("What came and you have not finished with, word for word:")
+        share = _share([len(text.encode()) for item in items for text in item.texts], limit_bytes)
+        parts += [_render_item(item, share) for item in items]
+    return "\n\n".join(filter(None, parts))
+
+
+def render_summary(text: str, restated: str) -> str:
+    """Put a summary and what the program adds to it into the form that the model reads.
+
+    Args:
+        text: the model's own summary; empty for none.
+        restated: as `restate` gives it.
+    """
+    return (
+        "<note>Your conversation had become too long. What it held until here is replaced by "
+        "this summary of yours, and by what still holds. Go on from there.</note>\n"
+        f"<summary>\n{escape(text) or _NO_SUMMARY}\n</summary>\n"
+        f"<still-holds>\n{restated}\n</still-holds>"
+    )
+
+
+def render_cleared(tool: str, size: int) -> str:
+    """Return what stands in the place of a tool's old output of so many bytes."""
+    amount = f"{size} bytes" if size < _THOUSAND else f"{round(size / _THOUSAND)} kB"
+    return f"[cleared: {amount} of output of {tool}; run it again if you need it]"
+
+
+def clip_text(text: str, limit_bytes: int) -> str:
+    """Return a text, or the beginning of one that is too long and how much is missing."""
+    data = text.encode()
+    if len(data) <= limit_bytes:
+        return text
+    kept = data[:limit_bytes].decode(errors="ignore")
+    missing = len(data) - len(kept.encode())
+    return f"{kept}\n[cut here: {missing} bytes more were too long for your context]"
+
+
+def _share(sizes: Sequence[int], limit: int) -> int:
+    """Return the size to cut the longest to, so that all of them together keep to the limit."""
+    rest, left = limit, len(sizes)
+    for size in sorted(sizes):
+        if size * left > rest:
+            return rest // left
+        rest, left = rest - size, left - 1
+    return limit
+
+
+def _render_item(item: OpenItem, share: int) -> str:
+    if item.note:
+        return clip_text(item.note, share)
+    cut = [replace(mail, content=clip_text(mail.content, share)) for mail in item.messages]
+    return render_inbox(cut)
+
+
+def _list_lines(title: str, lines: Sequence[str]) -> str:
+    return "\n".join((title, *(f"- {escape(line)}" for line in lines))) if lines else ""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from teamd.agent.conversation import prompts, summary
-from teamd.agent.conversation.context import Context, ContextSize
-from teamd.agent.conversation.summary import OpenItem
-from teamd.agent.conversation.token_counts import TokenCounts
+from teamd.agent.conversation import prompts
+from teamd.agent.conversation.context import Context, TokenCounts
+from teamd.agent.conversation.prompts import OpenItem
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
 from teamd.transcript import records
 
 if TYPE_CHECKING:
     from teamd.messages import Message
     from teamd.models import Block
-    from teamd.tokens import Usage
 
 CONTEXT_FULL: Final = "model_context_window_exceeded"
 CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})
@@ -43,7 +41,6 @@ class ConversationState:
         open_items: mail and tasks of the turn at hand, and notes that no reply followed yet.
         summary: the text of the last summary, if any.
         context: what the model sees; others only read it.
-        size: how much of a context that takes.
         counts: what servers have told of the requests so far.
         task: names the task at hand; another one has another name.
         resting: whether no reply has come since the last turn ended, or ever.
@@ -93,14 +90,11 @@ class ConversationState:
             case records.Summarised():
                 self._summarise(record)
             case records.SummaryFailed():
-                self._count(record.usage)
-                self.counts.add(record.frame, record.usage)
+                self._count(record)
             case records.TurnEnded():
                 self._end_turn(record)
             case records.NoticeSent():
                 self.unsent.pop(record.id, None)
-            case records.Unknown():
-                pass
 
     def has_seen(self, message: Message) -> bool:
         """Return whether this message was in one of the records.
@@ -112,7 +106,7 @@ class ConversationState:
 
     def _open(self, opened: records.Opened) -> None:
         self.opened = opened
-        self.identity = summary.introduce(opened)
+        self.identity = prompts.introduce(opened)
         self.owes_reply = False
         self.stop_reason = ""
         self.said = ""
@@ -121,7 +115,6 @@ class ConversationState:
         self.summary = ""
         self.context = Context()
         self.counts.forget_messages()
-        self.size = ContextSize()
         self._reply_number = 0
         self._drop_calls()
         self.resting = True
@@ -162,7 +155,8 @@ class ConversationState:
         self.owes_reply = True
 
     def _reply(self, reply: records.Replied) -> None:
-        self._count(reply.usage)
+        context = self.context
+        self._count(reply, length=context.length, pending=context.pending, said=reply.content)
         self.resting = self.paused = False
         self.new_mail = []
         self.stop_reason = reply.stop_reason
@@ -172,13 +166,6 @@ class ConversationState:
         self.owes_reply = reply.stop_reason == "pause_turn"
         self.unfollowed = True
         self.open_items = [item for item in self.open_items if not item.passing]
-        self.counts.add(
-            reply.frame,
-            reply.usage,
-            length=self.context.length,
-            pending=self.context.pending,
-            said=reply.content,
-        )
         content = _returnable(reply.content)
         if content and reply.stop_reason != "refusal":
             self.context.add_reply(self.turns, content)
@@ -187,7 +174,7 @@ class ConversationState:
             self.begun = set()
         # Else the API would not take it back: it takes no empty turn, and refuses a refused one.
         counted = reply.usage.total_input_tokens and reply.usage.total_tokens
-        self.size.measure(counted, self.context.bytes)
+        self.context.measure(counted)
 
     def _answer(self, answered: records.CallAnswered) -> None:
         call = answered.tool_use_id
@@ -197,14 +184,12 @@ class ConversationState:
         self.context.add_result(call, answered.content, is_error=answered.is_error)
 
     def _summarise(self, made: records.Summarised) -> None:
-        if made.usage is not None:
-            self._count(made.usage)
-            self.counts.add(made.frame, made.usage)
+        self._count(made)
         self.counts.forget_messages()
         self.stop_reason = ""
         self._drop_calls()
         self.summary = made.text
-        self.context.restart(summary.render_summary(made.text, made.restated))
+        self.context.restart(prompts.render_summary(made.text, made.restated))
 
     def _end_turn(self, ended: records.TurnEnded) -> None:
         if ended.notice:
@@ -217,17 +202,20 @@ class ConversationState:
         else:
             self.owes_reply = False
             self.unfollowed = False
-        if ended.outcome not in (
-            records.PAUSED,
-            records.LIMIT,
-        ):  # neither of these is an end of the work
+        # Neither of these is an end of the work.
+        if ended.outcome not in (records.PAUSED, records.LIMIT):
             self.open_items = []
             self.finished_plans |= self._answered_plans
 
-    def _count(self, usage: Usage) -> None:
+    def _count(
+        self, made: records.Replied | records.Summarised | records.SummaryFailed, **seen: Any
+    ) -> None:
+        if made.usage is None:  # a summary that no reply brought
+            return
+        self.counts.add(made.frame, made.usage, **seen)
         self.turns += 1
-        self.output_tokens += usage.output_tokens
-        self.input_tokens += usage.total_input_tokens
+        self.output_tokens += made.usage.output_tokens
+        self.input_tokens += made.usage.total_input_tokens
 
 
 def _gist(message: Message) -> tuple[str, str, str]:
@@ -237,9 +225,7 @@ def _gist(message: Message) -> tuple[str, str, str]:
 
 def _returnable(content: list[Block]) -> list[Block]:
     """Return what the API takes back: no blank text, and no thinking that came to nothing."""
-    kept = [
-        block for block in content if not (block["type"] == "text" and not block["text"].strip())
-    ]
+    kept = [block for block in content if block["type"] != "text" or block["text"].strip()]
     while kept and kept[-1]["type"] in _THINKING:
         kept.pop()
     return kept

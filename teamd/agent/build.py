@@ -1,18 +1,18 @@
-"""The equipment of a teammate: the model that it asks, its tools, its role and its subagents."""
+"""Builds a teammate: its loop, the model that it asks, its tools, its role and its subagents."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_job, subagent_prompt, system_prompt
-from teamd.agent.environment import Equipment
+from teamd.agent.loop import Loop
 from teamd.agent.model_stack import ModelStack
-from teamd.agent.subagent import run_subagent
+from teamd.agent.turn import run_subagent
 from teamd.agent.wakeup import CallBudget
 from teamd.agent.work import claim_next, list_open_work
 from teamd.approvals.store import Approvals
@@ -21,20 +21,12 @@ from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.settings import roles, skills
 from teamd.team import teams
-from teamd.tools import Toolbox, ToolError
+from teamd.tools import Toolbox, ToolError, lead
 from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
-from teamd.tools.lead import (
-    CreateTeam,
-    DeleteTeam,
-    ListTeammates,
-    ShutdownRequest,
-    SpawnTeammate,
-    Task,
-)
 from teamd.tools.mail import Broadcast, ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
@@ -56,18 +48,24 @@ MAX_BYTES: Final = 65_536
 _HEAD: Final = f"\n\n{FILE_NAME} of the workspace, which holds for everybody who works in it:\n\n"
 
 
-def equip(env: Environment) -> Equipment:
-    """Give a teammate what its settings and its role say."""
+def build_loop(env: Environment) -> Loop:
+    """Put a teammate together of what its settings and its role say; nothing of it runs yet."""
     tools = _Tools(env, ModelStack(env))
     known = env.conversation.counts.requests(env.conversation.context)
-    return Equipment(
-        model=tools.models.make(known, live=env.leads),
-        model_name=partial(_model_name, env),
-        toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
+    return Loop(
+        env=env,
+        compaction=Compaction(
+            conversation=env.conversation,
+            model=tools.models.make(known, live=env.leads),
+            toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
+            settings=env.settings.model,
+            model_name=partial(_model_name, env),
+            asker=env.name,
+            open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
+        ),
         opening=lambda: _opening(env, tools.find_skills()),
         news=tools.news,
         claim=_claim(env, tools.board),
-        open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
         calls=tools.calls,
     )
 
@@ -95,20 +93,7 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
     team = env.roster.read()
     member = team.get(env.name)
     role = find_role(env.paths, env.settings, member.role) or roles.Role()
-    folder = env.settings.team.workspace
-    prompt = system_prompt(
-        name=member.name,
-        role=member.role,
-        team=team.name,
-        workspace=folder,
-        plan=member.plan,
-        above=env.post.above(env.name),
-        instructions=role.instructions,
-        skills=found,
-    )
-    workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
-    return Opened(
-        system=prompt + read_project_instructions(workspace),
+    opened = Opened(
         name=member.name,
         role=member.role,
         team=team.name,
@@ -117,6 +102,12 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         plan=member.plan,
         spawned_by=member.spawned_by,
     )
+    folder, above = env.settings.team.workspace, env.post.above(env.name)
+    prompt = system_prompt(
+        opened, workspace=folder, above=above, instructions=role.instructions, skills=found
+    )
+    workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
+    return replace(opened, system=prompt + read_project_instructions(workspace))
 
 
 def read_project_instructions(workspace: Workspace) -> str:
@@ -154,7 +145,7 @@ class _Tools:
         yield from board_tools(self.board, env.plans.begin_task)
         if not env.leads:
             above = partial(env.post.above, name)
-            yield SubmitPlan(env.approvals, name, env.plans.task, above)
+            yield SubmitPlan(env.approvals, name, lambda: env.conversation.task, above)
         yield ShutdownResponse(env.approvals, name, env.reporter.report_answer)
         yield BackgroundRun(self._jobs, self._bash.start)
         yield CheckBackground(self._jobs, output_bytes=env.settings.tools.output_bytes)
@@ -223,12 +214,8 @@ class _Tools:
     def _workspace_tools(self) -> list[Tool[Any]]:
         root = self.env.settings.team.workspace
         workspace = Workspace(root, hidden=self.env.paths.off_limits(root))
-        return [
-            self._bash,
-            ReadFile(workspace=workspace, output_bytes=self.env.settings.tools.output_bytes),
-            WriteFile(workspace=workspace),
-            EditFile(workspace=workspace),
-        ]
+        read = ReadFile(workspace=workspace, output_bytes=self.env.settings.tools.output_bytes)
+        return [self._bash, read, WriteFile(workspace=workspace), EditFile(workspace=workspace)]
 
     @cached_property
     def _bash(self) -> Bash:
@@ -250,15 +237,15 @@ class _Tools:
 
     def _lead_tools(self) -> Iterator[Tool[Any]]:
         env = self.env
-        spawn = SpawnTeammate(self._asking)
+        spawn = lead.SpawnTeammate(self._asking)
         yield spawn
-        yield ListTeammates(env.roster, env.name)
+        yield lead.ListTeammates(env.roster, env.name)
         yield Broadcast(env.post, env.name)
-        yield ShutdownRequest(self._asking(None), env.roster)
+        yield lead.ShutdownRequest(self._asking(None), env.roster)
         yield ReviewPlan(env.approvals, self._other_approvals, self._address)
-        yield Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
-        yield CreateTeam(env.paths.home)
-        yield DeleteTeam(env.paths, self._address())
+        yield lead.Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
+        yield lead.CreateTeam(env.paths.home)
+        yield lead.DeleteTeam(env.paths, self._address())
 
     def _address(self) -> str:
         return f"{self.env.name}@{self.env.roster.read().name}"

@@ -1,0 +1,116 @@
+"""A turn: what a reply asks for is done, and a person may cancel it; all of it for a subagent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from teamd.agent.conversation import prompts
+from teamd.agent.conversation.state import CUT_OFF_REASONS
+from teamd.tools import Result, ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from teamd.agent.conversation.compaction import Compaction
+    from teamd.agent.wakeup import CallBudget
+    from teamd.models import Block
+
+T = TypeVar("T")
+
+
+class TurnCancelled(Exception):
+    """A person has cancelled what was under way."""
+
+
+class Cancellation:
+    """Runs one piece of work at a time, until a person cancels it."""
+
+    def __init__(self) -> None:
+        self._running: asyncio.Future[Any] | None = None
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Cancel what is under way, if anything is."""
+        if self._running is not None:
+            self._cancelled = True
+            self._running.cancel()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it, and return what it returns.
+
+        Raises:
+            TurnCancelled: a person has cancelled it. A caller that is cancelled itself as well,
+                such as to end the process, gets its own cancellation.
+        """
+        self._cancelled = False
+        running: asyncio.Future[T] = asyncio.ensure_future(work)
+        self._running = running
+        try:
+            return await running
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if self._cancelled and not (me and me.cancelling()):
+                raise TurnCancelled from None
+            raise
+        finally:
+            running.cancel()  # a caller that is cancelled itself leaves nothing running behind
+            self._running = None
+
+
+async def follow(
+    talk: Compaction, guard: Callable[[Coroutine[Any, Any, Result]], Awaitable[Result]]
+) -> None:
+    """Do what the last reply asks for: its calls, or to go on where it was cut off.
+
+    Args:
+        talk: the conversation, and the tools that it may use.
+        guard: runs each call.
+    """
+    conversation = talk.conversation
+    calls, whole = conversation.unanswered, conversation.stop_reason == "tool_use"
+    cut_off = Result(text=prompts.CUT_OFF_CALL, is_error=True)
+    for call in calls:
+        conversation.add_result(call, await guard(_run_call(talk, call)) if whole else cut_off)
+    if conversation.stop_reason in CUT_OFF_REASONS and not calls:
+        conversation.add_note(prompts.CUT_OFF_REPLY)
+
+
+async def _run_call(talk: Compaction, call: Block) -> Result:
+    """Run a tool call, unless an earlier process began it and it must not be repeated."""
+    name, conversation = call["name"], talk.conversation
+    if call["id"] in conversation.begun and not talk.toolbox.repeats(name):
+        return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
+    key, granted = conversation.begin_call(call), conversation.opened.tools
+    return await talk.toolbox.run(name, call["input"], key=key, granted=granted)
+
+
+async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -> str:
+    """Do a task in a conversation of its own; return the text of the last turn.
+
+    Args:
+        compaction: asks the teammate's own model, so that it is on the teammate's budget. The
+            conversation is open, and stays on disk for whoever wants to read it; the tools are
+            without what makes a member of the team.
+        calls: what it may take; in the foreground what is left of its teammate's wake.
+        prompt: the whole task.
+
+    Raises:
+        ToolError: it came to no end.
+        UnusableError: the model cannot be asked.
+    """
+    conversation = compaction.conversation
+    conversation.add_note(prompt, task=True)
+    made = 0
+    while calls.take():
+        made += 1
+        conversation.add_reply(await compaction.reply())
+        await follow(compaction, lambda call: call)
+        if not conversation.owes_reply:
+            reason, said = conversation.stop_reason, conversation.said
+            conversation.end_turn(reason, said)
+            return said or f"(it ended without a word: {reason})"
+    raise ToolError(
+        f"the subagent was not done after {made} model calls, and none is left of the "
+        f"{calls.most} of calls_per_wake; its last words: {conversation.said or '(none)'}"
+    )
