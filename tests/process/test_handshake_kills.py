@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
     from tests.strict.asked import Asked
-from tests.strict.replies import Answer
+    from tests.strict.replies import Answer
 
 QUESTION: Final = Approval(
     id="f00df00d", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0
