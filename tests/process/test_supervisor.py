@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.installed
 
-STARTS = 5
+STARTS = 3
 
 
 @pytest.fixture
