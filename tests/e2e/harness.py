@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.files.paths import TeamPaths
 from teamd.service import READY
+from teamd.team import teams
 from tests.forked.client import server as forks
 from tests.strict.replies import say
 from tests.strict.server import StrictServer, by_name
@@ -165,7 +166,15 @@ class Project:
         self.do("teamd", "stop")
         return self.start()
 
-    def _fork_supervisor(self) -> None:
+    def found(self, team: str) -> None:
+        """Make another team, and start its teamd, as `teamctl create` does.
+
+        The command starts one that imports everything anew; it has tests of its own.
+        """
+        teams.make(self.folder, team)
+        self._fork_supervisor("--team", team)
+
+    def _fork_supervisor(self, *which: str) -> None:
         """Do what `teamd start` does: fork a supervisor, and wait until it is ready."""
         reader, writer = os.pipe()
         with (
@@ -174,7 +183,8 @@ class Project:
             TemporaryFile("w+") as errors,
         ):
             descriptors = [nothing.fileno(), nothing.fileno(), errors.fileno(), writer]
-            argv = ("teamd", "start", "--foreground", "--ready-fd", str(len(descriptors) - 1))
+            argv = ("teamd", *which, "start", "--foreground", "--ready-fd")
+            argv = (*argv, str(len(descriptors) - 1))
             serving = forks().fork(
                 argv, descriptors, cwd=self.folder, env=self.environment, new_session=True
             )
