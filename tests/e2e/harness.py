@@ -166,6 +166,11 @@ class Project:
         self.do("teamd", "stop")
         return self.start()
 
+    def ask_no_service(self, settings: str = "") -> None:
+        """Have a script answer that says `Nothing to do`: a teamd that is started loads no SDK."""
+        self.write("turns.json", '{"turns": {}}')
+        self.write("team.toml", f'[model]\nscript = "turns.json"\n{settings}')
+
     def found(self, team: str) -> None:
         """Make another team, and start its teamd, as `teamctl create` does.
 
