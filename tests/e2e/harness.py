@@ -155,11 +155,16 @@ class Project:
 
     def start(self) -> int:
         """Start teamd; its pid."""
-        if self._installed or not forks().takes(("teamd",), self.environment):
-            self.do("teamd", "start")
-        else:
-            self._fork_supervisor()
+        self.start_in(self.folder)
         return self.supervisor
+
+    def start_in(self, folder: Path) -> None:
+        """Start teamd in another folder, such as one that this one was renamed to."""
+        if self._installed or not forks().takes(("teamd",), self.environment):
+            started = self.run("teamd", "start", cwd=folder)
+            assert started.status == 0, started.stderr
+        else:
+            self._fork_supervisor(folder=folder)
 
     def restart(self) -> int:
         """Stop teamd and start it again; its pid. `teamd restart` itself has tests of its own."""
@@ -179,7 +184,7 @@ class Project:
         teams.make(self.folder, team)
         self._fork_supervisor("--team", team)
 
-    def _fork_supervisor(self, *which: str) -> None:
+    def _fork_supervisor(self, *which: str, folder: Path | None = None) -> None:
         """Do what `teamd start` does: fork a supervisor, and wait until it is ready."""
         reader, writer = os.pipe()
         with (
@@ -191,7 +196,7 @@ class Project:
             argv = ("teamd", *which, "start", "--foreground", "--ready-fd")
             argv = (*argv, str(len(descriptors) - 1))
             serving = forks().fork(
-                argv, descriptors, cwd=self.folder, env=self.environment, new_session=True
+                argv, descriptors, cwd=folder or self.folder, env=self.environment, new_session=True
             )
             self._serving.append(serving)
             os.close(writer)
