@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 HOLDER = """
 import fcntl, sys
@@ -50,6 +53,46 @@ def said(code: str, *arguments: object, file_bytes: int | None = None) -> str:
         code = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, {limit})\n{code}"
     argv = _argv(code, arguments)
     return subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+
+
+def survived(left: int, deed: Callable[[Callable[[], None]], object]) -> bool:
+    """Do something in a forked process that is killed before its so-manieth operation on a file.
+
+    Python tells audit hooks of each `open`, `flock`, `rename`, `truncate` and `unlink` beforehand.
+
+    Args:
+        left: which operation is not done any more.
+        deed: is given what it calls where the count begins.
+
+    Returns:
+        Whether it came to its end.
+    """
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            deed(lambda: sys.addaudithook(_Deadly(left)))
+            code = 0
+        except BaseException:  # noqa: BLE001 -- the edge of a process
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL)
+    return status == 0
+
+
+class _Deadly:
+    """Counts down to the end."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def __call__(self, event: str, _: object) -> None:
+        if event.startswith(("open", "os.", "fcntl.")):
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _argv(code: str, arguments: tuple[object, ...]) -> list[str]:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
-settings.register_profile("teamd", deadline=None)  # a busy machine fails no test
+settings.register_profile("teamd", deadline=None, max_examples=40)  # busy machines fail no test
+settings.register_profile("thorough", deadline=None, max_examples=1000)  # --hypothesis-profile
 settings.load_profile("teamd")
 
 _LONGEST_FIRST: Final = ("process", "e2e", "unit")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.files.paths import TeamPaths
 from teamd.service import READY
+from teamd.team import teams
 from tests.forked.client import server as forks
 from tests.strict.replies import say
 from tests.strict.server import StrictServer, by_name
@@ -154,18 +155,36 @@ class Project:
 
     def start(self) -> int:
         """Start teamd; its pid."""
-        if self._installed or not forks().takes(("teamd",), self.environment):
-            self.do("teamd", "start")
-        else:
-            self._fork_supervisor()
+        self.start_in(self.folder)
         return self.supervisor
+
+    def start_in(self, folder: Path) -> None:
+        """Start teamd in another folder, such as one that this one was renamed to."""
+        if self._installed or not forks().takes(("teamd",), self.environment):
+            started = self.run("teamd", "start", cwd=folder)
+            assert started.status == 0, started.stderr
+        else:
+            self._fork_supervisor(folder=folder)
 
     def restart(self) -> int:
         """Stop teamd and start it again; its pid. `teamd restart` itself has tests of its own."""
         self.do("teamd", "stop")
         return self.start()
 
-    def _fork_supervisor(self) -> None:
+    def ask_no_service(self, settings: str = "") -> None:
+        """Have a script answer that says `Nothing to do`: a teamd that is started loads no SDK."""
+        self.write("turns.json", '{"turns": {}}')
+        self.write("team.toml", f'[model]\nscript = "turns.json"\n{settings}')
+
+    def found(self, team: str) -> None:
+        """Make another team, and start its teamd, as `teamctl create` does.
+
+        The command starts one that imports everything anew; it has tests of its own.
+        """
+        teams.make(self.folder, team)
+        self._fork_supervisor("--team", team)
+
+    def _fork_supervisor(self, *which: str, folder: Path | None = None) -> None:
         """Do what `teamd start` does: fork a supervisor, and wait until it is ready."""
         reader, writer = os.pipe()
         with (
@@ -174,9 +193,10 @@ class Project:
             TemporaryFile("w+") as errors,
         ):
             descriptors = [nothing.fileno(), nothing.fileno(), errors.fileno(), writer]
-            argv = ("teamd", "start", "--foreground", "--ready-fd", str(len(descriptors) - 1))
+            argv = ("teamd", *which, "start", "--foreground", "--ready-fd")
+            argv = (*argv, str(len(descriptors) - 1))
             serving = forks().fork(
-                argv, descriptors, cwd=self.folder, env=self.environment, new_session=True
+                argv, descriptors, cwd=folder or self.folder, env=self.environment, new_session=True
             )
             self._serving.append(serving)
             os.close(writer)

@@ -6,12 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
-
-pytestmark = pytest.mark.installed
 
 
 def levels(project: Project, *words: str) -> tuple[int, dict[str, str]]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
-pytestmark = pytest.mark.installed
-
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount and chown")
 
 REFUSED = [

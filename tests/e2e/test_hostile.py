@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&- 1>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
 def test_teamd_starts_whatever_the_shell_has_closed(project: Project, closed: str) -> None:
     """The pipe that tells of readiness must not get the number of standard output."""
+    project.ask_no_service()
     started = project.run("bash", "-c", f"exec {closed}; teamd start", timeout_seconds=30)
     assert started.status == 0
     assert "teamd (pid" in project.do("teamd", "status")

@@ -68,7 +68,7 @@ def test_a_team_that_was_moved_while_nothing_ran_goes_on_there(project: Project,
     populated(project)
     project.do("teamd", "stop")
     project.folder.rename(new)
-    assert project.run("teamd", "start", cwd=new).status == 0
+    project.start_in(new)
     assert_goes_on(project, new)
     assert_ends(project, new)
 
@@ -94,7 +94,7 @@ def test_a_teamd_whose_team_was_moved_ends_when_it_is_needed(project: Project, n
     assert project.run("teamctl", "send", "ann", "Hello?", cwd=new).status == 0
     wait_until(lambda: project.survivors() == {}, timeout_seconds=40, what="teamd has ended")
     assert project.run("teamctl", "team", cwd=new).status == 0
-    assert project.run("teamd", "start", cwd=new).status == 0
+    project.start_in(new)
     wait_until(lambda: len(project.asked("ann")) == 3, what="ann reads the mail")
     assert_ends(project, new)
 

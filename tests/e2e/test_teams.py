@@ -37,7 +37,7 @@ PLAN = re.compile(
 def two(project: Project) -> Iterator[Project]:
     """The project's own team and one called `web`, both running."""
     project.start()
-    project.do("teamctl", "create", "web")
+    project.found("web")
     yield project
     if web(project).root.exists():
         project.do("teamctl", "delete", "web", "--force")
@@ -47,8 +47,11 @@ def web(project: Project) -> TeamPaths:
     return TeamPaths(project.folder / ".teams" / "web")
 
 
-def test_teams_are_created_listed_and_deleted(two: Project) -> None:
+def test_teams_are_created_listed_and_deleted(project: Project) -> None:
     """Row "several teams": create, list, delete."""
+    two = project
+    two.start()
+    assert "team web is there, its teamd (pid" in two.do("teamctl", "create", "web")
     listed = json.loads(two.do("teamctl", "teams", "--json"))["teams"]
     assert [(team["name"], team["running"]) for team in listed] == [
         ("default", True),
@@ -341,7 +344,7 @@ def test_the_projects_own_teammates_are_not_spawned_in_another_team(project: Pro
     declared = '[[teammate]]\nname = "{}"\nrole = "coder"\nprompt = "Go."\n'
     project.write("team.toml", "[limits]\ncalls_per_wake = 1\n" + declared.format("ann"))
     project.start()
-    project.do("teamctl", "create", "web")
+    project.found("web")
     project.wait_for("ann", "idle")
     in_web = ("--team", "web")
     project.do("teamctl", *in_web, "spawn", "wim", "coder", "Go.", "--save", "--wait")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
@@ -17,14 +14,13 @@ from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
-from tests.children import child
+from tests.children import child, survived
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
-ROUNDS: Final = 1000
 CLAIMS: Final = """
 import sys
 from pathlib import Path
@@ -64,14 +60,17 @@ def board(paths: TeamPaths, who: str) -> Board:
     return Board(paths, post, who, durable=False)
 
 
-def test_of_two_processes_that_claim_one_task_a_thousand_times_one_wins(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [200, pytest.param(1000, marks=pytest.mark.long)])
+def test_of_two_processes_that_claim_one_task_again_and_again_one_wins(
+    tmp_path: Path, rounds: int
+) -> None:
     paths = made(tmp_path)
     lead = board(paths, "lead")
     lead.add("Write it")
     wins: Counter[str] = Counter()
     with ExitStack() as stack:
         claimers = [stack.enter_context(child(CLAIMS, paths.root, n)) for n in ("alice", "bob")]
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             said = _claimed_by_all(claimers)
             (winner,) = [words.split()[1] for words in said if words.startswith("won")]
             (loser,) = [words for words in said if words.startswith("lost")]
@@ -79,8 +78,8 @@ def test_of_two_processes_that_claim_one_task_a_thousand_times_one_wins(tmp_path
             assert lead.read().get("1").owner == winner
             wins[winner] += 1
             lead.update("1", Change(status=TaskStatus.PENDING))
-    print(f"{ROUNDS} claims by two processes: {dict(wins)}")  # noqa: T201 -- the figure
-    assert wins.total() == ROUNDS
+    print(f"{rounds} claims by two processes: {dict(wins)}")  # noqa: T201 -- the figure
+    assert wins.total() == rounds
     assert len(wins) == 2, "there was a race"
 
 
@@ -124,9 +123,9 @@ def test_a_deed_that_is_killed_at_any_step_and_repeated_is_done_once(
         lead.add("z")
         if deed == "take_next":
             lead.update("1", Change(status=TaskStatus.DELETED))
-        through = survived(paths, deed, len(outcomes) + 1)
+        through = done(paths, deed, len(outcomes) + 1)
         assert not lead.read().damaged
-        assert through or survived(paths, deed, 10**6)
+        assert through or done(paths, deed, 10**6)
         board(paths, "teamd").flush()
         outcomes.append(look(paths))
     print(f"{deed}: killed at each of {len(outcomes) - 1} steps")  # noqa: T201 -- the figure
@@ -134,31 +133,11 @@ def test_a_deed_that_is_killed_at_any_step_and_repeated_is_done_once(
     assert [facts for facts in outcomes if facts != outcomes[-1]] == []
 
 
-def survived(paths: TeamPaths, deed: str, left: int) -> bool:
+def done(paths: TeamPaths, deed: str, left: int) -> bool:
     """Do it in a process that is killed before its so-manieth operation on a file."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            sys.addaudithook(Deadly(left))
-            DEEDS[deed](board(paths, "teamd" if deed == "release" else "alice"))
-            code = 0
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL)
-    return status == 0
 
+    def do(arm: Callable[[], None]) -> None:
+        arm()
+        DEEDS[deed](board(paths, "teamd" if deed == "release" else "alice"))
 
-class Deadly:
-    """Python tells it of each `open`, `flock`, `rename`, … beforehand."""
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def __call__(self, event: str, _: object) -> None:
-        """Count down to the end."""
-        if event.startswith(("open", "os.", "fcntl.")):
-            self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+    return survived(left, do)

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
 SHORT: Final = {
-    Place.TAKE: 5,
-    Place.DELIVERED: 5,
-    Place.STREAM: 4,
-    Place.TOOL: 4,
-    Place.SENT: 3,
+    Place.TAKE: 3,
+    Place.DELIVERED: 3,
+    Place.STREAM: 2,
+    Place.TOOL: 2,
+    Place.SENT: 2,
     Place.ROSTER: 2,
     Place.CONTROL: 1,
-    Place.SEND: 5,
-    Place.DRAIN: 2,
+    Place.SEND: 3,
+    Place.DRAIN: 1,
     Place.START: 1,
     Place.BOTH: 1,
-    Place.ELSEWHERE: 2,
+    Place.ELSEWHERE: 1,
 }
 LONG: Final = {
     Place.TAKE: 80,

@@ -58,7 +58,7 @@ def test_who_was_admitted_and_told_nothing_is_told_by_the_next_start(project: Pr
     project.enlist("ann", "ben")
     project.start()
     project.wait_for("ann", "idle", turns=1)
-    project.do("teamd", "restart")
+    project.restart()
     project.wait_for("ann", "idle", turns=1)
     assert told(project, "ann") == ["Count the files."]
     assert told(project, "ben") == []

@@ -49,7 +49,7 @@ def test_a_pause_is_told_to_the_lead_once_and_not_at_every_restart(project: Proj
     wait_until(lambda: project.mail("lead"), what="the lead is told")
     for _ in range(2):
         ended = len(project.records("ann", "ended"))
-        project.do("teamd", "restart")
+        project.restart()
         wait_until(lambda: len(project.records("ann", "ended")) > ended, what="ann tries again")  # noqa: B023 -- called at once
         project.wait_for("ann", "paused")
     assert project.member("ann")["reason"] == reason

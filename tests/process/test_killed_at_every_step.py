@@ -1,13 +1,7 @@
-"""A reader that is killed before its first, second, … operation on a file, until it gets through.
-
-Python tells audit hooks of each `open`, `flock`, `rename`, `truncate` and `unlink` beforehand.
-"""
+"""A reader is killed before its first, second, … operation on a file, until it gets through."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,32 +12,11 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.spool import BatchLimit, Spool
 from teamd.messages import Message
+from tests.children import survived
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-READS = """
-import os, signal, sys
-from pathlib import Path
-from teamd.mail.mailbox import Mailbox
-from teamd.mail.spool import BatchLimit
-from teamd.files.paths import TeamPaths
-team, steps, deadly, left = sys.argv[1], sys.argv[2].split(), sys.argv[3], int(sys.argv[4])
-portion = BatchLimit(wary=len(sys.argv) > 5)
-armed = False
-def die(event, arguments):
-    global left
-    if armed and event.startswith(("open", "os.", "fcntl.")):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), 9)
-sys.addaudithook(die)
-box = Mailbox(TeamPaths(Path(team)), "bob")
-batch = None
-for step in steps:
-    armed = step == deadly
-    batch = box.take(portion) if step == "take" else getattr(box, step)(*[batch] * (step == "done"))
-"""
 
 
 def put(paths: TeamPaths, *contents: str) -> None:
@@ -61,11 +34,22 @@ def rest(paths: TeamPaths) -> list[str]:
     return found
 
 
-def survived(paths: TeamPaths, steps: str, deadly: str, left: int, *more: str) -> bool:
-    argv = [sys.executable, "-c", READS, str(paths.root), steps, deadly, str(left), *more]
-    code = subprocess.run(argv, check=False, timeout=60).returncode
-    assert code in (0, -signal.SIGKILL)
-    return code == 0
+def read(paths: TeamPaths, steps: str, deadly: str, left: int, *, wary: bool = False) -> bool:
+    """Be a reader that is killed in one of its steps, or gets through."""
+
+    def live(arm: Callable[[], None]) -> None:
+        box, batch = Mailbox(paths, "bob"), EMPTY
+        for step in steps.split():
+            if step == deadly:
+                arm()
+            if step == "take":
+                batch = box.take(BatchLimit(wary=wary))
+            elif step == "done":
+                box.done(batch)
+            else:
+                box.leftover()
+
+    return survived(left, live)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +68,7 @@ def test_each_message_comes_once(
         paths = TeamPaths(tmp_path / str(left))
         paths.create()
         put(paths, "a", "b")
-        through = survived(paths, steps, deadly, left)
+        through = read(paths, steps, deadly, left)
         put(paths, "c")
         assert rest(paths) in possible
         if through:
@@ -101,7 +85,7 @@ def test_a_line_that_is_no_message_is_rejected_once(tmp_path: Path) -> None:
         paths.rejected("bob").write_bytes(b"older\n")
         paths.inbox("bob").write_bytes(b"nonsense\nnonsense\n")
         put(paths, "a")
-        through = survived(paths, "take", "take", left)
+        through = read(paths, "take", "take", left)
         assert rest(paths) == ["a"]
         assert paths.rejected("bob").read_bytes() == b"older\nnonsense\nnonsense\n", left
         if through:
@@ -120,7 +104,7 @@ def test_a_culprit_is_rejected_once(tmp_path: Path) -> None:
         position = taken.position()
         assert position is not None
         taken.move(replace(position, singly=files.size(taken.path), crashes=2, holder=1))
-        through = survived(paths, "take", "take", left, "wary")
+        through = read(paths, "take", "take", left, wary=True)
         box = Mailbox(paths, "bob")
         assert [message.content for message in box.take(BatchLimit(wary=True)).messages] == ["b"]
         assert (box.rejected(), b'"a"' in paths.rejected("bob").read_bytes()) == (1, True), left

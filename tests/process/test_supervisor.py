@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.installed
 
-STARTS = 5
+STARTS = 3
 
 
 @pytest.fixture
@@ -56,6 +56,7 @@ def manager(project: Project) -> Iterator[list[bytes]]:
 
 
 def test_of_starts_at_the_same_moment_exactly_one_runs(project: Project) -> None:
+    project.ask_no_service()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     starting = [project.begin("teamd", "start", **pipes) for _ in range(STARTS)]
     ended = [(one.communicate(timeout=60), one.returncode) for one in starting]
@@ -72,6 +73,7 @@ def test_a_stranger_with_a_stale_pid_is_never_signalled(
     project: Project, stranger: subprocess.Popen[bytes]
 ) -> None:
     """Pids are used again; files outlive the processes that they name."""
+    project.ask_no_service()
     project.enlist("ann")
     stale = {"pid": stranger.pid, "started": 1.0}
     project.paths.supervisor.write_text(json.dumps(stale))
@@ -90,8 +92,7 @@ def test_a_stranger_with_a_stale_pid_is_never_signalled(
 
 def test_a_start_in_a_pipe_ends_although_its_teammates_live_on(project: Project) -> None:
     """`ssh host teamd start` returns only when nobody holds its standard error any more."""
-    declared = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n'
-    project.write("team.toml", declared)
+    project.ask_no_service('[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n')
     ended = project.run("bash", "-c", "teamd start 2>&1 | cat", timeout_seconds=30)
     assert "`teamctl team` shows the team" in ended.stdout
     pid = project.wait_for("ann", "idle")["pid"]
@@ -102,6 +103,7 @@ def test_a_start_in_a_pipe_ends_although_its_teammates_live_on(project: Project)
 
 def test_it_outlives_the_terminal_that_started_it(project: Project) -> None:
     """The end of an ssh session: the terminal goes, and its session gets a SIGHUP."""
+    project.ask_no_service()
     master, slave = os.openpty()
     script = "teamd start && teamctl spawn ann coder Go. --wait && read -r never"
     session = project.begin(

@@ -156,5 +156,5 @@ def usd_of(kept: list[Reservation]) -> Decimal:
     return sum((one.usd or Decimal(0) for one in kept), Decimal(0))
 
 
-LedgerMachine.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+LedgerMachine.TestCase.settings = settings(deadline=None, stateful_step_count=40)
 TestLedger = LedgerMachine.TestCase

@@ -116,7 +116,7 @@ def test_compaction(tmp_path: Path) -> None:
     """Old results first, then a summary; all stays on disk; it still knows who it is."""
     room = 9000  # tokens; a few results are kept, and those before them are worth clearing
     with cramped.small(tmp_path, f"context_tokens = {room}", context_tokens=room) as project:
-        project.stage.act("alice", cramped.steps(30))
+        project.stage.act("alice", cramped.steps(20))
         project.start()
         project.do("teamctl", "spawn", "alice", "stepper", cramped.TASK)
         wait_until(lambda: "It is XYZZY." in project.mail("lead"), timeout_seconds=60)
@@ -131,8 +131,8 @@ def test_compaction(tmp_path: Path) -> None:
         assert known in cramped.first_text(later)
         assert later.body["system"] == first.body["system"]
         done = [record["content"] for record in project.records("alice", "result")]
-        assert [f"step {n}" in done[n - 1] for n in range(1, 31)] == [True] * 30
-        assert all(len(text) > cramped.OUTPUT_BYTES for text in done[:30])
+        assert [f"step {n}" in done[n - 1] for n in range(1, 21)] == [True] * 20
+        assert all(len(text) > cramped.OUTPUT_BYTES for text in done[:20])
         shown = project.do("teamctl", "transcript", "alice")
         assert shown.index("it sees old results of tools no more") < shown.index(
             "from here on it sees this summary of what was before"

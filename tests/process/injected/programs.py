@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd import daemon
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import TEAMD
-from teamd.supervisor.fork import ChildProgram
 from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
@@ -23,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.team.roster import Team
-
-LOOK_SECONDS: Final = 0.1
 
 
 def read(paths: TeamPaths) -> None:
@@ -46,40 +39,9 @@ def update(paths: TeamPaths) -> None:
     Roster(paths).update(one_more)
 
 
-def idle(*_: object) -> int:
-    """Be a teammate that does nothing, for as long as there is a supervisor."""
-    while True:
-        signal.pause()
-
-
-IDLE: Final = ChildProgram(
-    run=idle, load=lambda: None, warning=lambda: None, check_role=lambda _: None
-)
-
-
-def supervise(paths: TeamPaths) -> None:
-    """Be `teamd`, over teammates that do nothing, until all that was asked for is done."""
-    control = Mailbox(paths, TEAMD)
-
-    def look(*_: object) -> None:
-        with suppress(TeamError):
-            if not control.waiting():
-                signal.raise_signal(signal.SIGTERM)
-
-    def ready() -> None:
-        signal.signal(signal.SIGALRM, look)
-        signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
-
-    try:
-        daemon.serve(paths, paths.settings, ready=ready, prepare=lambda _: IDLE)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
 PROGRAMS: Final[dict[str, Callable[[TeamPaths], None]]] = {
     "read": read,
     "update": update,
-    "supervise": supervise,
 }
 
 if __name__ == "__main__":

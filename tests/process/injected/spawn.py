@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +14,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD
 from teamd.states import Status
 from teamd.team.roster import Roster
-from tests.process.injected.injections import Injection, clean, program
+from tests.process.injected.injections import HERE, Injection, clean
 from tests.process.injected.operations import enlist
 from tests.waiting import wait_until
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from teamd.team.roster import Member
     from tests.process.injected.injections import Ended
 
+SUPERVISE: Final = HERE / "supervise.py"
 UNKNOWN: Final = "whether it was done"  # of one that a killed supervisor had in hand
 _LONG_SECONDS: Final = 600.0
 
@@ -36,7 +38,7 @@ class Spawn:
 
     def argv(self, paths: TeamPaths) -> list[str]:
         """Serve it."""
-        return program("supervise", paths.root)
+        return [sys.executable, str(SUPERVISE), str(paths.root)]
 
     def name(self, _: Injection) -> str:
         """One operation."""

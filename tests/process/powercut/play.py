@@ -420,6 +420,6 @@ def short(project: Project, chance: Random) -> Play:
     play = Play(project, chance)
     play.begin()
     play.the_four_cases()
-    play.kills_by_chance(4)
+    play.kills_by_chance(2)
     play.end()
     return play

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import traceback
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from teamctl.main import main as teamctl
 from teamd.files.paths import TeamPaths
 from tests.process.powercut.deeds import DEEDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.process.powercut.recording import Recording
 
@@ -42,24 +45,45 @@ class Scene:
 
     def do(self, deed: str, *arguments: str, killed: bool = False, **told: Any) -> None:
         """Run a process to its end, or to its death; what is told is what it did."""
+        status = self._fork(partial(DEEDS[deed], TeamPaths(self._root), *arguments))
+        self._see(deed, status, killed=killed, **told)
+
+    def command(self, *argv: str, killed: bool = False, **told: Any) -> None:
+        """Run one of the commands to its end, or to its death.
+
+        `teamctl` is forked, too: what it writes is the same. `teamd` is started, and so are its
+        teammates.
+        """
+        forked = argv[0] == "teamctl"
+        status = self._fork(partial(self._be, argv)) if forked else self._start(argv)
+        self._see(argv, status, killed=killed, **told)
+
+    def _start(self, argv: Sequence[str]) -> int:
+        return self._recording.project.run(*argv).status
+
+    def _be(self, argv: Sequence[str]) -> None:
+        os.environ.clear()
+        os.environ.update(self._recording.project.environment)
+        sys.argv = [*argv]
+        teamctl()
+
+    def _fork(self, work: Callable[[], None]) -> int:
         pid = os.fork()
         if pid == 0:
             self._recording.record_this_process()
             os.chdir(self._recording.project.folder)
-            code = 1
+            code: object = 1
             try:
-                DEEDS[deed](TeamPaths(self._root), *arguments)
+                work()
                 code = os.EX_OK
+            except SystemExit as ended:
+                code = ended.code
             except BaseException:  # noqa: BLE001 -- the edge of a process
                 traceback.print_exc()
             finally:
-                os._exit(code)
+                os._exit(code if isinstance(code, int) else int(code is not None))
         _, status = os.waitpid(pid, 0)
-        self._see(deed, os.waitstatus_to_exitcode(status), killed=killed, **told)
-
-    def command(self, *argv: str, killed: bool = False, **told: Any) -> None:
-        """Run one of the installed commands to its end, or to its death."""
-        self._see(argv, self._recording.project.run(*argv).status, killed=killed, **told)
+        return os.waitstatus_to_exitcode(status)
 
     def append(self, *contents: str, garbage: str = "") -> None:
         """Have another program put messages without ids into bob's inbox, behind a bad line."""
