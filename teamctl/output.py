@@ -54,11 +54,11 @@ def warn(text: str) -> None:
 
 def plain(text: str) -> str:
     """Return text from elsewhere with control characters shown, so that no terminal obeys them."""
-    return "".join(
-        character if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf")
-        else f"\\x{ord(character):02x}"
-        for character in text
-    )  # fmt: skip
+    return "".join(f"\\x{ord(one):02x}" if _is_control(one) else one for one in text)
+
+
+def _is_control(character: str) -> bool:
+    return character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cf")
 
 
 def console() -> Console:

@@ -20,9 +20,7 @@ _ASIDES: Final = {
     records.Opened: "— a new conversation —",
     records.ResultsCleared: "— its context was filling up: it sees old results of tools no more —",
 }
-_SUMMARISED: Final = (
-    "— its context was full: from here on it sees this summary of what was before —"
-)
+_SUMMARY: Final = "— its context was full: from here on it sees this summary of what was before —"
 
 
 def render_record(record: records.Record, name: str, *, full: bool) -> Iterator[str]:  # noqa: C901
@@ -47,13 +45,12 @@ def render_record(record: records.Record, name: str, *, full: bool) -> Iterator[
             yield from _render_content(record.content)
         case records.CallAnswered():
             text = output.plain(record.content)
-            yield from _indent(
-                text if full else _clip_result(text), "red" if record.is_error else None, "    "
-            )
+            shown = text if full else _clip_result(text)
+            yield from _indent(shown, "red" if record.is_error else None, "    ")
         case records.NoteAdded():
             yield f"{when} {click.style(output.plain(record.text), dim=True)}"
         case records.Summarised():
-            yield f"{when} {click.style(_SUMMARISED, fg='yellow')}"
+            yield f"{when} {click.style(_SUMMARY, fg='yellow')}"
             yield from _indent(record.text or "(it could not be summarised)")
             yield from _indent(record.restated, "blue")
         case records.TurnEnded() if record.outcome != "end_turn":
@@ -71,11 +68,10 @@ def _render_content(content: list[records.Block]) -> Iterator[str]:
 
 def explain_end(name: str, ended: records.TurnEnded) -> str | None:
     """Return why a turn ended otherwise than by itself, in a sentence; `None` where it did not."""
+    used_up = f"{name} used up the model calls of one wake; send it a message to let it go on"
     reasons = {
         records.PAUSED: f"{name} is paused: {ended.text}",
-        records.LIMIT: (
-            f"{name} used up the model calls of one wake; send it a message to let it go on"
-        ),
+        records.LIMIT: used_up,
         "refusal": f"the model of {name} refused to go on; ask differently",
         records.INTERRUPTED: f"the turn of {name} was interrupted",
     }

@@ -98,10 +98,8 @@ class Receipt:
         rejected = (message_in(parse(line)) for line in self._rejected.lines())
         if any(self._is_it(mail) for mail in rejected if mail is not None):
             to = self._message.to
-            raise TeamError(
-                self._paths.addressed(f"{to} rejected the message; `teamctl logs {to}` says why, ")
-                + f"and it is kept in {self._paths.rejected(to)}"
-            )
+            why = self._paths.addressed(f"{to} rejected the message; `teamctl logs {to}` says why")
+            raise TeamError(f"{why}, and it is kept in {self._paths.rejected(to)}")
         obstacle = self._obstacle()
         if obstacle is not None and obstacle != self._told:
             output.warn(obstacle)
@@ -119,10 +117,9 @@ class Receipt:
         if self._message.to == self._post.person():  # who reads when it is time
             return None
         if pidfile.supervisor(self._paths) is None:
-            return self._paths.addressed(
-                f"no teamd runs for {self._paths.root}; the message is delivered "
-                "once `teamd start` has started it"
-            )
+            when = "once `teamd start` has started it"
+            why = f"no teamd runs for {self._paths.root}; the message is delivered {when}"
+            return self._paths.addressed(why)
         return self._post.receiver(self._message.to)[1]
 
 
@@ -137,10 +134,8 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
     look = partial(_find_end, paths, name, arrival)
     ended = wait_for(paths.transcripts, look, timeout_seconds=seconds)
     if ended is None:
-        raise DeadlinePassed(
-            f"{name} is still at work after {seconds:g} s; `teamctl transcript {name} --follow` "
-            "shows what it does"
-        )
+        hint = f"`teamctl transcript {name} --follow` shows what it does"
+        raise DeadlinePassed(f"{name} is still at work after {seconds:g} s; {hint}")
     if (why := explain_end(name, ended)) is not None:
         raise TeamError(why)
     return ended.text

@@ -59,7 +59,6 @@ class Lead:
         Raises:
             NoTeamd: nobody could.
         """
-        request = control.ControlRequest.within(
-            REQUEST_SECONDS, "interrupt", arguments={"name": LEAD}
-        )
+        whom = {"name": LEAD}
+        request = control.ControlRequest.within(REQUEST_SECONDS, "interrupt", arguments=whom)
         control.submit(self.paths, request)

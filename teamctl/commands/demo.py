@@ -26,9 +26,7 @@ from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-_FIRST_LINE: Final = (
-    "Only the model's words are scripted; processes, mail, tools and files are real."
-)
+_INTRO: Final = "Only the model's words are scripted; processes, mail, tools and files are real."
 _PROGRAM: Final = "roman.py"
 _TESTS: Final = "test_roman.py"
 _LONGEST_REASON: Final = 200
@@ -43,7 +41,7 @@ def command(*, fast: bool, keep: bool, story: Path | None) -> int:
 
     Their words come from a script. Everything else is real, and the demo checks it at the end.
     """
-    click.echo(_FIRST_LINE + "\n")
+    click.echo(_INTRO + "\n")
     told = Story.read(story)
     teller = Teller()
     try:
@@ -131,9 +129,8 @@ class _Play:
         reason = textwrap.shorten(output.plain(why), _LONGEST_REASON, placeholder=" …")
         folder = self.stage.folder
         remedy = f"look into {folder}" if self.stage.kept else "--keep leaves its folder"
-        return TeamError(
-            f"the demo failed: this did not happen: {step}{reason and f' ({reason})'}; {remedy}"
-        )
+        what = f"{step} ({reason})" if reason else step
+        return TeamError(f"the demo failed: this did not happen: {what}; {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +157,9 @@ class _Evidence:
     def outputs(self, name: str, tool: str) -> list[str]:
         """Return what a tool gave to a teammate, failures left out."""
         calls = self._calls(name, tool)
-        return [
-            record.content
-            for record in self.records.get(name, ())
-            if isinstance(record, CallAnswered)
-            and record.tool_use_id in calls
-            and not record.is_error
-        ]
+        answers = (one for one in self.records.get(name, ()) if isinstance(one, CallAnswered))
+        good = (one for one in answers if one.tool_use_id in calls and not one.is_error)
+        return [one.content for one in good]
 
     def processes(self) -> set[int]:
         """The pids of those that live."""
@@ -175,13 +168,9 @@ class _Evidence:
 
     def _calls(self, name: str, tool: str) -> dict[str, dict[str, Any]]:
         """The input of each call of a tool, by its id."""
-        return {
-            call["id"]: call["input"]
-            for record in self.records.get(name, ())
-            if isinstance(record, Replied)
-            for call in record.calls
-            if call["name"] == tool
-        }
+        replies = (one for one in self.records.get(name, ()) if isinstance(one, Replied))
+        calls = (call for reply in replies for call in reply.calls)
+        return {call["id"]: call["input"] for call in calls if call["name"] == tool}
 
 
 def _missing(evidence: _Evidence) -> str | None:

@@ -94,10 +94,8 @@ class _Taker:
         except LockTimeout as error:
             if error.path != self._turn:
                 raise
-            raise TeamError(
-                "another `teamctl inbox` is showing your mail and has not been read to its end; "
-                "end it, or look with --peek"
-            ) from error
+            why = "another `teamctl inbox` is showing your mail and has not been read to its end"
+            raise TeamError(f"{why}; end it, or look with --peek") from error
 
     def _read(self, *, as_json: bool) -> int:
         batches = [(box, box.take()) for box in self._boxes()]

@@ -80,10 +80,8 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
 def _members(paths: TeamPaths) -> set[str]:
     """The names of the team in lower case; without a roster nobody knows what may go."""
     if not paths.config.exists():
-        raise TeamError(
-            f"there is no roster {paths.config}, so nothing tells what may go; "
-            "`teamd start` makes one"
-        )
+        why = f"there is no roster {paths.config}, so nothing tells what may go"
+        raise TeamError(f"{why}; `teamd start` makes one")
     return {member.name.lower() for member in Roster(paths).read().members} | RESERVED
 
 

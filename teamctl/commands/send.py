@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -21,27 +22,15 @@ _sender_option = click.option("--from", "sender", help="The sender  [default: yo
 @click.argument("name", shell_complete=boxes)
 @click.argument("text")
 @_sender_option
-@click.option("--type", "kind", default="message", show_default=True, help="The message's type.")
-@click.option(
-    "--id", "message_id", help="Makes a retry safe: two messages with one id count as one."
-)
+@click.option("--type", default="message", show_default=True, help="The message's type.")
+@click.option("--id", help="Makes a retry safe: two messages with one id count as one.")
 @click.option("--summary", help="The subject, in a few words.")
 @click.option("--wait", is_flag=True, help="Return once the message is in NAME's conversation.")
 @timeout_option
 @output.json_option
 @team_options
 def command(
-    choice: Choice,
-    name: str,
-    text: str,
-    *,
-    sender: str | None,
-    kind: str,
-    message_id: str | None,
-    summary: str | None,
-    wait: bool,
-    timeout: float,
-    as_json: bool,
+    choice: Choice, name: str, text: str, *, wait: bool, timeout: float, as_json: bool, **facts: Any
 ) -> None:
     """Send TEXT to NAME. If TEXT is -, the command reads it from standard input.
 
@@ -50,14 +39,10 @@ def command(
     where it is.
     """
     post = team_post(choice)
-    message = Message(
-        id=message_id or new_id(),
-        type=kind,
-        sender=sender or post.person(),
-        to=name,
-        content=text_or_stdin(text),
-        extra={} if summary is None else {"summary": summary},
-    )
+    facts = {**facts, "id": facts["id"] or new_id(), "sender": facts["sender"] or post.person()}
+    summary = facts.pop("summary")
+    extra = {} if summary is None else {"summary": summary}
+    message = Message(**facts, to=name, content=text_or_stdin(text), extra=extra)
     sent = post.send(message)
     choice.done = f"the message is sent to {sent.to}"
     if not as_json:
@@ -68,10 +53,9 @@ def command(
         there, to = post.at(sent.to)
         receipt = Receipt(there, replace(message, to=to), told=sent.warning)
         if wait_for(there.paths.transcripts, receipt.look, timeout_seconds=timeout) is None:
-            raise DeadlinePassed(
-                f"{sent.to} has not taken it within {timeout:g} s; the message is safe and will be "
-                f"delivered: `teamctl trace {message.id}` shows where it is"
-            )
+            why = f"{sent.to} has not taken it within {timeout:g} s"
+            hint = f"`teamctl trace {message.id}` shows where it is"
+            raise DeadlinePassed(f"{why}; the message is safe and will be delivered: {hint}")
     if as_json:
         output.print_json({"id": message.id, "to": sent.to, "delivered": wait})
     elif wait:

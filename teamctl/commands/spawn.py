@@ -102,10 +102,8 @@ def shutdown(
     try:
         reply = control.ask(choice.existing(), "shutdown", asked, timeout_seconds=limit)
     except KeyboardInterrupt:
-        standing = (
-            "teamctl: the request stands: who does not reject it is shut down, at the deadline "
-            "at the latest; `teamctl team` shows it"
-        )
+        what = "who does not reject it is shut down, at the deadline at the latest"
+        standing = f"teamctl: the request stands: {what}; `teamctl team` shows it"
         click.echo(choice.addressed(standing), err=True)
         return INTERRUPTED
     choice.done = "the shutdown is done" if reply.exit_code == ExitCode.DONE else ""

@@ -18,11 +18,7 @@ from teamd.messages import LEAD
 if TYPE_CHECKING:
     from teamd.board.files import Tasks
 
-_COLOURS = {
-    TaskStatus.IN_PROGRESS: "green",
-    TaskStatus.COMPLETED: "bright_black",
-    TaskStatus.DELETED: "red",
-}
+_COLOURS = {"in_progress": "green", "completed": "bright_black", "deleted": "red"}
 _SHOWN = ("description", "role", "created_by")
 
 _id_argument = click.argument("task_id", metavar="ID", shell_complete=arguments.tasks)
@@ -40,9 +36,8 @@ def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
     BLOCKED BY lists the tasks to complete first. `teamctl task show ID` shows all of one task.
     """
     tasks = read_all(choice.existing())
-    shown = [
-        task for task in tasks.by_id.values() if everything or task.status is not TaskStatus.DELETED
-    ]
+    hidden = () if everything else (TaskStatus.DELETED,)
+    shown = [task for task in tasks.by_id.values() if task.status not in hidden]
     for sentence in tasks.damaged.values():
         output.warn(sentence)
     if as_json:

@@ -105,12 +105,9 @@ def _uses(paths: TeamPaths, accounts: Accounts) -> list[_Use]:
 
 def _print_notes(total: Account) -> None:
     if total.unpriced_calls:
-        click.echo(
-            f"the price of {total.unpriced_calls} calls is not known; "
-            '[prices."model-name"] in team.toml tells it for calls to come'
-        )
+        hint = '[prices."model-name"] in team.toml tells it for calls to come'
+        click.echo(f"the price of {total.unpriced_calls} calls is not known; {hint}")
     if total.assumed_calls:
-        click.echo(
-            f"{total.assumed_calls} calls were cut off, or their server did not tell what they "
-            "took: they count with the most that they may have taken"
-        )
+        why = "were cut off, or their server did not tell what they took"
+        most = "they count with the most that they may have taken"
+        click.echo(f"{total.assumed_calls} calls {why}: {most}")

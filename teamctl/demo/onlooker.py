@@ -186,10 +186,8 @@ class Onlooker:
     def _who_is_gone(self) -> str:
         if pidfile.supervisor(self._paths) is None:
             return "teamd has ended"
-        members = self._roster.read().members
-        return next(
-            (f"{m.name} is {m.status}: {m.reason}" for m in members if m.status in GONE), ""
-        )
+        gone = (member for member in self._roster.read().members if member.status in GONE)
+        return next((f"{one.name} is {one.status}: {one.reason}" for one in gone), "")
 
     def _agrees(self) -> bool | None:
         """Whether the roster says what the transcripts do."""

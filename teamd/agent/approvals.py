@@ -77,14 +77,11 @@ class Plans:
         messages = list(messages)
         if any(m.extra.get(PROMPT_KEY) is True or _tells_of_a_claim(m) for m in messages):
             return True
-        if not self._planned or not any(self._may_set_task(message) for message in messages):
+        finished, task = self.conversation.finished_plans, self.conversation.task
+        if not (finished and self._planned and any(map(self._may_set_task, messages))):
             return False
-        finished = self.conversation.finished_plans
-        return bool(finished) and any(
-            question.id in finished and question.task == self.conversation.task
-            for question in self._mine()
-            if question.status is Verdict.APPROVED
-        )
+        approved = (question for question in self._mine() if question.status is Verdict.APPROVED)
+        return any(question.id in finished and question.task == task for question in approved)
 
     def begin_task(self) -> None:
         """Begin another task, such as one claimed from the board: it needs a plan of its own."""

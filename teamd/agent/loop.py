@@ -135,10 +135,8 @@ class Loop:
             reply = await self._turn.run(self.compaction.reply(self._deliver))
             self.env.conversation.add_reply(reply)
         name = self.env.name
-        notice = (
-            f"{name} stopped after {self.calls.most} model calls without ending its "
-            f"turn and is idle now; send {name} a message to let it go on"
-        )
+        stopped = f"{name} stopped after {self.calls.most} model calls without ending its turn"
+        notice = f"{stopped} and is idle now; send {name} a message to let it go on"
         self.env.conversation.end_turn(LIMIT, "", notice=notice)
 
     async def _follow(self) -> bool:
@@ -152,10 +150,8 @@ class Loop:
     def _end_turn(self) -> None:
         conversation, name, notice = self.env.conversation, self.env.name, ""
         if conversation.stop_reason == "refusal":
-            notice = (
-                f"the model of {name} refused to go on with what it was asked; "
-                f"ask differently, or begin anew with {again(name, '--fresh')}"
-            )
+            refused = f"the model of {name} refused to go on with what it was asked"
+            notice = f"{refused}; ask differently, or begin anew with {again(name, '--fresh')}"
         conversation.end_turn(conversation.stop_reason, conversation.said, notice=notice)
 
     async def _pause(self, error: UnusableError) -> None:

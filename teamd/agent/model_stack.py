@@ -61,11 +61,8 @@ class ModelStack:
         model, ledger, process = self._server_model, self._ledger, Identity.own()
         metered = Metered(model, ledger, name, process, free=free, server=server, known=known)
         throttle = Throttle(metered, paths.call_slots, settings.concurrent_calls)
-        policy = RetryPolicy(
-            attempts=settings.attempts,
-            longest_seconds=settings.retry_seconds,
-            rest_seconds=settings.rest_seconds,
-        )
+        attempts, longest, rest = settings.attempts, settings.retry_seconds, settings.rest_seconds
+        policy = RetryPolicy(attempts=attempts, longest_seconds=longest, rest_seconds=rest)
         shown = LiveOutput(throttle, paths.partial(name)) if live else throttle
         return Retrying(shown, policy, tell=self._note_retry)
 
@@ -92,9 +89,8 @@ class ModelStack:
         return json.dumps([str(settings.script), url, dict(settings.headers)])
 
     def _note_retry(self, reason: str, seconds: float) -> None:
-        self._env.journal.warn(
-            "model call failed, trying again", reason=reason, seconds=round(seconds, 1)
-        )
+        pause = round(seconds, 1)
+        self._env.journal.warn("model call failed, trying again", reason=reason, seconds=pause)
 
 
 @dataclass(slots=True)

@@ -110,7 +110,6 @@ async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -
             reason, said = conversation.stop_reason, conversation.said
             conversation.end_turn(reason, said)
             return said or f"(it ended without a word: {reason})"
-    raise ToolError(
-        f"the subagent was not done after {made} model calls, and none is left of the "
-        f"{calls.most} of calls_per_wake; its last words: {conversation.said or '(none)'}"
-    )
+    used_up = f"after {made} model calls, and none is left of the {calls.most} of calls_per_wake"
+    said = conversation.said or "(none)"
+    raise ToolError(f"the subagent was not done {used_up}; its last words: {said}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError
 from teamd.messages import SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from teamd.process_id import Identity
     from teamd.states import Status
     from teamd.team.roster import Roster
+
+_COUNTS: Final = ("turns", "input_tokens", "output_tokens")
 
 
 @dataclass(slots=True)
@@ -42,13 +44,8 @@ class Reporter:
     def report(self, status: Status, reason: str | None = None) -> None:
         """Tell the supervisor how it goes; what it knows already is not said again."""
         reason = None if reason is None else self.post.paths.addressed(reason)
-        facts: dict[str, object] = {
-            "status": str(status),
-            "reason": reason,
-            "turns": self.conversation.turns,
-            "input_tokens": self.conversation.input_tokens,
-            "output_tokens": self.conversation.output_tokens,
-        }
+        counts = {key: getattr(self.conversation, key) for key in _COUNTS}
+        facts: dict[str, object] = {"status": str(status), "reason": reason, **counts}
         if facts == self._last:
             return
         self._last = facts

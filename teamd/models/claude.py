@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from anthropic import AsyncMessageStream
-    from anthropic.types import Message
+    from anthropic.types import ContentBlock, Message
 
     from teamd.models import Ask, Block
 
@@ -157,13 +157,8 @@ class Claude:
         if self.cache:
             system["cache_control"] = _BREAKPOINT
             messages = with_breakpoints(messages)
-        return {
-            "model": ask.model,
-            "max_tokens": ask.max_tokens,
-            "system": [system],
-            "tools": ask.tools,
-            "messages": messages,
-        }
+        asked = {"model": ask.model, "max_tokens": ask.max_tokens}
+        return {**asked, "system": [system], "tools": ask.tools, "messages": messages}
 
 
 def with_breakpoints(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -190,12 +185,9 @@ def _whole(message: Message, inputs: Mapping[int, str]) -> Reply:
         # The SDK makes something of half an input too, and half a call must never run.
         for whole in filter(None, inputs.values()):
             json.loads(whole)
-    blocks = [
-        block.to_dict(mode="json", exclude_none=True, warnings=False) for block in message.content
-    ]
     usage = message.usage
     return Reply(
-        content=list(map(_checked, blocks)),
+        content=list(map(_checked, message.content)),
         stop_reason=message.stop_reason,
         model=message.model,
         usage=Usage(
@@ -207,8 +199,8 @@ def _whole(message: Message, inputs: Mapping[int, str]) -> Reply:
     )
 
 
-def _checked(block: Block) -> Block:
-    """Return the block as it is; the SDK checks nothing of it.
+def _checked(given: ContentBlock) -> Block:
+    """Return the block as the API takes it back; the SDK checks nothing of it.
 
     What lacks a part would be met again at each resume of its conversation, and never be got rid
     of.
@@ -216,6 +208,7 @@ def _checked(block: Block) -> Block:
     Raises:
         TransientError: it has not the parts that its type has.
     """
+    block: Block = given.to_dict(mode="json", exclude_none=True, warnings=False)
     for part, kind in _PARTS.get(block["type"], {}).items():
         if not isinstance(block.get(part), kind):
             what = block["type"].replace("_", " ")

@@ -71,8 +71,6 @@ class Retrying:
             return await self.model.reply(ask)
         except TransientError as error:
             rest = self.policy.rest_seconds
-            raise UnusableError(
-                f"{error}; gave up after {self.policy.attempts} attempts, "
-                f"next one in {rest:g} s or with the next mail",
-                again_in_seconds=rest,
-            ) from error
+            why = f"{error}; gave up after {self.policy.attempts} attempts"
+            again = f"next one in {rest:g} s or with the next mail"
+            raise UnusableError(f"{why}, {again}", again_in_seconds=rest) from error

@@ -78,14 +78,15 @@ def _is_whole(value: Any) -> bool:
 
 
 def _number(words: str, most: float, *, zero: bool = True) -> Kind:
-    """A kind of numbers, whole or not, up to `most`; what is not finite fits nothing."""
+    """A kind of numbers, whole or not, up to `most`, with which their words end."""
 
     def fits(value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         return 0 <= value <= most and (zero or value > 0)
 
-    return Kind(words, fits, lambda value, _: float(value))
+    # What is not finite fits nothing.
+    return Kind(f"{words} {most}", fits, lambda value, _: float(value))
 
 
 def _is_text(value: Any) -> bool:
@@ -141,16 +142,12 @@ TOKENS: Final = Kind(
     f"a whole number from 0, for no limit, to {MAX_TOKENS}",
     lambda value: _is_integer(value) and 0 <= value <= MAX_TOKENS,
 )
-RATE: Final = _number(f"a number of USD from 0 to {MAX_USD}", MAX_USD)
-USD: Final = _number(f"a number of USD from 0, for no limit, to {MAX_USD}", MAX_USD)
-SECONDS: Final = _number(
-    f"a number of seconds above 0 and up to {MAX_SECONDS}", MAX_SECONDS, zero=False
-)
+RATE: Final = _number("a number of USD from 0 to", MAX_USD)
+USD: Final = _number("a number of USD from 0, for no limit, to", MAX_USD)
+SECONDS: Final = _number("a number of seconds above 0 and up to", MAX_SECONDS, zero=False)
 # 0 where that switches something off.
-SECONDS_OR_ZERO: Final = _number(
-    f"a number of seconds of at least 0 and up to {MAX_SECONDS}", MAX_SECONDS
-)
-SHARE: Final = _number("a number above 0 and up to 1", 1, zero=False)
+SECONDS_OR_ZERO: Final = _number("a number of seconds of at least 0 and up to", MAX_SECONDS)
+SHARE: Final = _number("a number above 0 and up to", 1, zero=False)
 TEXT: Final = Kind("non-empty text", _is_text)
 DURABILITY: Final = Kind('"disk" or "os"', lambda value: value in ("disk", "os"))
 TEAM_NAME: Final = Kind(_NAME_WORDS, _is_name)
@@ -196,9 +193,7 @@ def quoted(text: str) -> str:
 
 def printable(text: str) -> str:
     """The text on one line, with nothing in it that a terminal obeys."""
-    return "".join(
-        character if character.isprintable() else f"\\u{ord(character):04x}" for character in text
-    )
+    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
 
 
 def bare(key: str) -> str:

@@ -136,22 +136,18 @@ class _Checking:
             name: shape(**self._section(name, shape, document.get(name, {})))
             for name, shape in SECTIONS.items()
         }
-        return Settings(
-            **sections,
-            prices=self._prices(document.get(PRICES, {})),
-            teammates=self._teammates(document.get(TEAMMATE, [])),
-        )
+        prices = self._prices(document.get(PRICES, {}))
+        teammates = self._teammates(document.get(TEAMMATE, []))
+        return Settings(**sections, prices=prices, teammates=teammates)
 
     def _section(self, name: str, shape: type[Any], table: object) -> dict[str, Any]:
         if not isinstance(table, dict):
             self.mistakes.append(f"{name} must be a table, [{name}], not {shown(table)}")
             return {}
         # A path is checked and made absolute by default as well: the workspace must be there.
-        paths = {
-            one.name: str(self._default_folder / one.default)
-            for one in fields(shape)
-            if isinstance(one.default, Path)
-        }
+        defaults = {one.name: one.default for one in fields(shape)}
+        given = {key: path for key, path in defaults.items() if isinstance(path, Path)}
+        paths = {key: str(self._default_folder / path) for key, path in given.items()}
         return self._values(name, shape, paths | table)
 
     def _prices(self, tables: object) -> dict[str, Price]:
@@ -161,11 +157,9 @@ class _Checking:
         prices: dict[str, Price] = {}
         for model, table in tables.items():
             if inner := next((key for key in table if isinstance(table[key], dict)), None):
-                meant = quoted(f"{model}.{inner}")
-                self.mistakes.append(
-                    f"{PRICES}.{bare(model)} must hold figures; a name with a dot stands in "
-                    f"quotes, as [{PRICES}.{meant}]"
-                )
+                meant = f"[{PRICES}.{quoted(f'{model}.{inner}')}]"
+                hint = f"a name with a dot stands in quotes, as {meant}"
+                self.mistakes.append(f"{PRICES}.{bare(model)} must hold figures; {hint}")
                 continue
             values = self._values(PRICES, Price, table, f" (in [{PRICES}.{quoted(model)}])")
             if values.keys() >= set(_required_of(Price)):
@@ -183,10 +177,8 @@ class _Checking:
             values = self._values(TEAMMATE, Teammate, table, where)
             name = values.get("name", "").lower()
             if name in names:
-                self.mistakes.append(
-                    f"{TEAMMATE}.name must be unlike every other, whatever the case; "
-                    f"{quoted(values['name'])} is taken{where}"
-                )
+                why = f"{TEAMMATE}.name must be unlike every other, whatever the case"
+                self.mistakes.append(f"{why}; {quoted(values['name'])} is taken{where}")
             elif name:
                 names.add(name)
             if values.keys() >= set(_required_of(Teammate)):
@@ -230,8 +222,4 @@ def _unknown(key: str, known: Collection[str], section: str = "") -> str:
 
 def _required_of(section: type[Any]) -> tuple[str, ...]:
     """The settings of one section that have no default."""
-    return tuple(
-        declared.name
-        for declared in fields(section)
-        if declared.default is MISSING and declared.default_factory is MISSING
-    )
+    return tuple(f.name for f in fields(section) if f.default is f.default_factory is MISSING)

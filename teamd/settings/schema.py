@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from teamd.messages import MAX_MESSAGE_BYTES
 from teamd.settings import kinds
-from teamd.settings.kinds import FLAG, SECONDS, TEXT, WHOLE, Kind
+from teamd.settings.kinds import FLAG, SECONDS, SECONDS_OR_ZERO, SHARE, TEXT, USD, WHOLE, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,10 +68,8 @@ class Model:
     )
     max_tokens: int = setting(16000, WHOLE, "tokens of one reply")
     context_tokens: int = setting(200000, WHOLE, "what the model takes; less if its server says so")
-    clear_at: float = setting(0.6, kinds.SHARE, "of the context: old tool results are cleared")
-    compact_at: float = setting(
-        0.8, kinds.SHARE, "of the context: a summary replaces the conversation"
-    )
+    clear_at: float = setting(0.6, SHARE, "of the context: old tool results are cleared")
+    compact_at: float = setting(0.8, SHARE, "of the context: a summary replaces the conversation")
     timeout_seconds: float = setting(600.0, SECONDS, "how long the server may be silent")
     attempts: int = setting(10, WHOLE, "how often a request is tried; then it is paused ...")
     rest_seconds: float = setting(300.0, SECONDS, "... this long, unless mail comes first")
@@ -100,12 +98,10 @@ class Limits:
         0, kinds.TOKENS, "of each, in and out, cached ones too; 0: no limit ..."
     )
     teammate_usd: float = setting(
-        0.0, kinds.USD, "... and its cost. All time counts: --fresh resets nothing"
+        0.0, USD, "... and its cost. All time counts: --fresh resets nothing"
     )
     team_tokens: int = setting(0, kinds.TOKENS, "the same of all of them together")
-    team_usd: float = setting(
-        0.0, kinds.USD, "raise it, then `teamctl resume NAME` for who is paused"
-    )
+    team_usd: float = setting(0.0, USD, "raise it, then `teamctl resume NAME` for who is paused")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +114,7 @@ class Supervision:
         10.0, SECONDS, "how long a teammate may take to end; then it is killed"
     )
     stuck_seconds: float = setting(
-        300.0,
-        kinds.SECONDS_OR_ZERO,
-        "one at work that hangs for so long is reported to you; 0: never",
+        300.0, SECONDS_OR_ZERO, "one at work that hangs for so long is reported to you; 0: never"
     )
     stuck_restart: bool = setting(
         False, FLAG, "and it is killed, and started again as after a crash"
@@ -214,11 +208,9 @@ def changes(old: Settings, new: Settings) -> list[str]:
     different = []
     for section in SECTIONS:
         different += _between(section, getattr(old, section), getattr(new, section))
-    different += [
-        f"{PRICES}.{model}"
-        for model in {**old.prices, **new.prices}
-        if old.prices.get(model) != new.prices.get(model)
-    ]
+    models = {**old.prices, **new.prices}
+    changed = (model for model in models if old.prices.get(model) != new.prices.get(model))
+    different += [f"{PRICES}.{model}" for model in changed]
     before = {teammate.name: teammate for teammate in old.teammates}
     after = {teammate.name: teammate for teammate in new.teammates}
     for name in before | after:
@@ -229,6 +221,5 @@ def changes(old: Settings, new: Settings) -> list[str]:
 def _between(place: str, old: Any, new: Any) -> list[str]:
     if old is None or new is None:
         return [place]
-    return [
-        f"{place}.{key}" for key in keys_of(type(old)) if getattr(old, key) != getattr(new, key)
-    ]
+    keys = keys_of(type(old))
+    return [f"{place}.{key}" for key in keys if getattr(old, key) != getattr(new, key)]

@@ -45,9 +45,8 @@ class Skill:
 
     def files(self) -> list[str]:
         """The other files of the skill, as paths within it."""
-        found = sorted(
-            str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()
-        )
+        paths = (path for path in self.folder.rglob("*") if path.is_file())
+        found = sorted(str(path.relative_to(self.folder)) for path in paths)
         return [name for name in found if name != FILE_NAME][:_MOST_FILES]
 
 

@@ -109,9 +109,8 @@ class Jobs:
             StoreError: its files cannot be made.
         """
         if sum(job.runs for job in self._jobs.values()) >= MOST_RUNNING:
-            raise ToolError(
-                f"{MOST_RUNNING} jobs run already; wait for one, or stop one with stop_background"
-            )
+            mend = "wait for one, or stop one with stop_background"
+            raise ToolError(f"{MOST_RUNNING} jobs run already; {mend}")
         directories.make_safe_directory(self._folder)
         number = max(map(int, self._jobs), default=0) + 1
         job = Job(id=str(number), what=what, state=RUNNING, started=time.time())

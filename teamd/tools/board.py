@@ -39,8 +39,8 @@ class TaskCreateInput(Input):
 
     subject: str = Field(description="what is to be done, in a few words")
     description: str = Field(default="", description="all that whoever does it has to know")
-    blocked_by: list[TaskId] = Field(
-        default_factory=list, description="ids of tasks that have to be completed before"
+    blocked_by: tuple[TaskId, ...] = Field(
+        default_factory=tuple, description="ids of tasks that have to be completed before"
     )
     role: str = Field(default="", description="the role that it is for; leave out for anybody")
 
@@ -57,13 +57,7 @@ class TaskCreate(_BoardTool[TaskCreateInput]):
 
     async def call(self, arguments: TaskCreateInput, key: str) -> str:
         """Make it, or find what this very call has made already."""
-        task = self.board.add(
-            arguments.subject,
-            description=arguments.description,
-            blocked_by=tuple(arguments.blocked_by),
-            role=arguments.role,
-            key=key,
-        )
+        task = self.board.add(**dict(arguments), key=key)
         return f"task {task.id} is made"
 
 
@@ -98,8 +92,8 @@ class TaskUpdateInput(Input):
     owner: str | None = Field(
         default=None, description="whom to give it to; empty to take the owner away"
     )
-    add_blocked_by: list[TaskId] = Field(default_factory=list)
-    remove_blocked_by: list[TaskId] = Field(default_factory=list)
+    add_blocked_by: tuple[TaskId, ...] = Field(default_factory=tuple)
+    remove_blocked_by: tuple[TaskId, ...] = Field(default_factory=tuple)
 
 
 class TaskUpdate(_BoardTool[TaskUpdateInput]):
@@ -114,13 +108,10 @@ class TaskUpdate(_BoardTool[TaskUpdateInput]):
 
     async def call(self, arguments: TaskUpdateInput, _key: str) -> str:
         """Change it as far as this teammate may."""
-        change = Change(
-            status=None if arguments.status is None else TaskStatus(arguments.status),
-            owner=arguments.owner,
-            add_blocked_by=tuple(arguments.add_blocked_by),
-            remove_blocked_by=tuple(arguments.remove_blocked_by),
-        )
-        changed = self.board.update(arguments.task_id, change)
+        facts = arguments.model_dump(exclude={"task_id"})
+        if arguments.status is not None:
+            facts["status"] = TaskStatus(arguments.status)
+        changed = self.board.update(arguments.task_id, Change(**facts))
         return _describe_change(changed, self.board.read())
 
 

@@ -59,17 +59,14 @@ class ReadFile(RepeatableTool[ReadInput]):
         """Return a page, then in brackets what it does not show."""
         found = TextFile(self._workspace, arguments.path)
         with found.open() as file:
-            page = await read_page(
-                file, offset=arguments.offset, limit=arguments.limit, room=self._output_bytes
-            )
+            start, limit = arguments.offset, arguments.limit
+            page = await read_page(file, offset=start, limit=limit, room=self._output_bytes)
         if page.text:
             return "\n".join([page.text, *_notes(page)])
         if page.end == 0:
             return f"[{found.shown} is empty]"
-        raise ToolError(
-            f"{found.shown} has {_count(page.end, 'line')}; "
-            f"offset {arguments.offset} is past its end"
-        )
+        size = f"{found.shown} has {_count(page.end, 'line')}"
+        raise ToolError(f"{size}; offset {arguments.offset} is past its end")
 
 
 class WriteFile(Tool[WriteInput]):
@@ -118,22 +115,18 @@ class EditFile(Tool[EditInput]):
         new = _with_line_ends_of(text, arguments.new_text)
         count = text.count(old)
         if count == 0:
-            raise ToolError(
-                f"old_text does not stand in {file.shown}; look with read_file and give it "
-                "exactly, with its white space and without line numbers"
-            )
+            mend = "give it exactly, with its white space and without line numbers"
+            why = f"old_text does not stand in {file.shown}"
+            raise ToolError(f"{why}; look with read_file and {mend}")
         if count > 1 and not arguments.replace_all:
-            raise ToolError(
-                f"old_text stands {count} times in {file.shown}; give more of what is around it, "
-                "or set replace_all"
-            )
+            why = f"old_text stands {count} times in {file.shown}"
+            raise ToolError(f"{why}; give more of what is around it, or set replace_all")
         if len(text) + count * (len(new) - len(old)) > LARGEST_BYTES:
             raise ToolError(f"{file.shown} would become larger than {LARGEST_BYTES >> 20} MiB")
         file.replace(text.replace(old, new))
         line = text.count("\n", 0, text.index(old)) + 1
-        return f"replaced {_count(count, 'occurrence')} in {file.shown}, " + (
-            f"in line {line}" if count == 1 else f"the first in line {line}"
-        )
+        where = f"in line {line}" if count == 1 else f"the first in line {line}"
+        return f"replaced {_count(count, 'occurrence')} in {file.shown}, {where}"
 
 
 def _check(arguments: EditInput) -> None:
@@ -154,10 +147,8 @@ def _notes(page: Page) -> list[str]:
     if page.crlf:
         notes.append("[lines end in CR LF]")
     if page.cut:
-        notes.append(
-            f"[line {page.end} is cut: {page.cut[0]} of its {page.cut[1]} bytes; "
-            "bash cut -b shows the others]"
-        )
+        there = f"{page.cut[0]} of its {page.cut[1]} bytes"
+        notes.append(f"[line {page.end} is cut: {there}; bash cut -b shows the others]")
     if page.more != 0:
         more = "many more lines" if page.more is None else _count(page.more, "more line")
         notes.append(f"[… {more}; go on with offset={page.end + 1}]")

@@ -231,18 +231,14 @@ class DeleteTeam(Tool[TeamInput]):
         """Ask, wait, remove; the request has an id that follows from the call."""
         team = teams.deletable(teams.found(self._own.home, arguments.name))
         if team.paths.root == self._own.root:
-            raise ToolError(
-                f"you are in this team; the person deletes it with `teamctl delete {team.name}`"
-            )
+            command = f"`teamctl delete {team.name}`"
+            raise ToolError(f"you are in this team; the person deletes it with {command}")
         if teams.must_be_asked(team):
-            await Asking(team.paths, self._sender).ask(
-                "shutdown",
-                {"all": True, "seconds": _ANSWER_SECONDS},
-                key=key,
-                timeout_seconds=_ANSWER_SECONDS + _MARGIN_SECONDS,
-                # Who did not answer in time has been ended: nobody is there for whom it stays.
-                enough=(ExitCode.DONE, ExitCode.DEADLINE),
-            )
+            asking, limit = Asking(team.paths, self._sender), _ANSWER_SECONDS + _MARGIN_SECONDS
+            facts = {"all": True, "seconds": _ANSWER_SECONDS}
+            # Who did not answer in time has been ended: nobody is there for whom it stays.
+            enough = (ExitCode.DONE, ExitCode.DEADLINE)
+            await asking.ask("shutdown", facts, key=key, timeout_seconds=limit, enough=enough)
         await teams.stop(team.paths)
         teams.remove(team.paths)
         return f"the team {team.name} is deleted"

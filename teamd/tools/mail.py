@@ -49,9 +49,8 @@ class SendMessage(_PostTool[SendMessageInput]):
         if to.lower() == self.sender.lower():
             raise ToolError("that is you; a message to yourself is of no use")
         extra = {} if arguments.summary is None else {"summary": arguments.summary}
-        message = Message(
-            id=f"{key}-{to}", sender=self.sender, to=to, content=arguments.content, extra=extra
-        )
+        text, sender = arguments.content, self.sender
+        message = Message(id=f"{key}-{to}", sender=sender, to=to, content=text, extra=extra)
         sent = self.post.send(message)
         return f"sent to {sent.to}" + (f" ({sent.warning})" if sent.warning else "")
 
@@ -100,9 +99,8 @@ class Broadcast(_PostTool[BroadcastInput]):
 
     async def call(self, arguments: BroadcastInput, key: str) -> str:
         """Send it under an id that follows from the call."""
-        message = Message(
-            id=key, type="broadcast", sender=self.sender, to="all", content=arguments.content
-        )
+        text, sender = arguments.content, self.sender
+        message = Message(id=key, type="broadcast", sender=sender, to="all", content=text)
         sent = self.post.broadcast(message)
         if not sent:
             raise ToolError("there is nobody to send to; list_teammates shows who is in the team")

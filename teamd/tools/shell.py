@@ -87,10 +87,8 @@ class Bash(Tool[BashInput]):
 
     def _refusal(self, command: str, error: OSError) -> ToolError:
         if error.errno == errno.E2BIG:
-            return ToolError(
-                f"the command is too long ({len(command)} characters); put it into a file "
-                "with write_file and run that"
-            )
+            mend = "put it into a file with write_file and run that"
+            return ToolError(f"the command is too long ({len(command)} characters); {mend}")
         return ToolError(f"bash could not be started in {self.workspace}: {error.strerror}")
 
 
@@ -107,9 +105,8 @@ def _notes(status: int | None, seconds: float, ended: Ended) -> list[str]:
     """Return what stands below the output, a line each."""
     notes = []
     if status is None:
-        notes.append(
-            f"[ended after {seconds:g} s, its time limit; give a longer `timeout` if it needs one]"
-        )
+        mend = "give a longer `timeout` if it needs one"
+        notes.append(f"[ended after {seconds:g} s, its time limit; {mend}]")
     elif status < 0:
         notes.append(f"[killed by {_signal_name(-status)}]")
     elif status > 0:

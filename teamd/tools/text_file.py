@@ -58,9 +58,8 @@ class TextFile:
             if b"\0" in data:
                 raise NotText
             if len(data) > LARGEST_BYTES:
-                raise ToolError(
-                    f"{self.shown} is larger than {LARGEST_BYTES >> 20} MiB; use bash sed"
-                )
+                most = f"{LARGEST_BYTES >> 20} MiB"
+                raise ToolError(f"{self.shown} is larger than {most}; use bash sed")
             return data.decode()
 
     def replace(self, text: str) -> int:
@@ -98,9 +97,8 @@ class TextFile:
         try:
             yield
         except (NotText, UnicodeDecodeError) as error:
-            raise ToolError(
-                f"{self.shown} is not UTF-8 text; look at it with bash: file, xxd, iconv"
-            ) from error
+            mend = "look at it with bash: file, xxd, iconv"
+            raise ToolError(f"{self.shown} is not UTF-8 text; {mend}") from error
         except FileNotFoundError as error:
             raise ToolError(f"{self.shown} does not exist{self._similar_names()}") from error
         except OSError as error:
@@ -120,10 +118,9 @@ class TextFile:
         try:
             return text.encode()
         except UnicodeEncodeError as error:
-            raise ToolError(
-                f"character {error.start + 1} of the text is half of a surrogate pair, which no "
-                "UTF-8 file can hold; leave it out or give the whole character"
-            ) from error
+            why = f"character {error.start + 1} of the text is half of a surrogate pair"
+            mend = "leave it out or give the whole character"
+            raise ToolError(f"{why}, which no UTF-8 file can hold; {mend}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,14 +45,11 @@ class Workspace:
         except ValueError as error:  # NULs, lone surrogates
             raise ToolError(f"no file can be called {path!r}") from error
         if not place.is_relative_to(self.root):
-            raise ToolError(
-                f"{path!r} is outside the workspace {self.root}; only what is in it can be used"
-            )
+            why = f"{path!r} is outside the workspace {self.root}"
+            raise ToolError(f"{why}; only what is in it can be used")
         if hidden:
-            raise ToolError(
-                f"{path!r} is in a team directory, which is not for tools; use another place "
-                f"in the workspace {self.root}"
-            )
+            why = f"{path!r} is in a team directory, which is not for tools"
+            raise ToolError(f"{why}; use another place in the workspace {self.root}")
         return place
 
     def shown(self, place: Path) -> str:
