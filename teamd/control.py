@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
-from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
-from teamd.files import directories, files, os_errors, pidfile
+from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError, translate_os_errors
+from teamd.files import directories, files, pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
@@ -223,7 +223,7 @@ def reply(paths: TeamPaths, request_id: str, given: ControlReply) -> None:
 
 def sweep(paths: TeamPaths) -> None:
     """Remove old replies that nobody has collected."""
-    with os_errors.translate_os_errors(paths.replies):
+    with translate_os_errors(paths.replies):
         replies = list(paths.replies.glob("*.json"))
     for file in directories.older(replies, seconds=KEPT_SECONDS):
         files.remove(file)

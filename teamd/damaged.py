@@ -24,9 +24,8 @@ from teamd.board.files import read_all
 from teamd.budget.accounts import NOTHING, Account
 from teamd.budget.ledger import Ledger
 from teamd.control import ControlReply
-from teamd.errors import BadName, DamagedRoster, StoreError
+from teamd.errors import BadName, DamagedRoster, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
 from teamd.mail.spool import Spool
 from teamd.messages import TEAMD, Message, check_name

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from teamd import programs
-from teamd.errors import TeamError
-from teamd.files import os_errors, pidfile
+from teamd.errors import TeamError, translate_os_errors
+from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAM_FOLDER
 from teamd.team.roster import Roster
@@ -101,7 +101,7 @@ class Stage:
         self.kept = kept
         self.paths = TeamPaths(folder / TEAM_FOLDER)
         self.workspace = folder / "project"
-        with os_errors.translate_os_errors(folder):
+        with translate_os_errors(folder):
             self.workspace.mkdir()
             (folder / "script.json").write_text(script, encoding="utf-8")
             self.paths.settings.write_text(SETTINGS, encoding="utf-8")

@@ -13,9 +13,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
-from teamd.errors import BadName, NotAMessage, StoreError, UnknownTeam, UnknownTeammate
+from teamd.errors import (
+    BadName,
+    NotAMessage,
+    StoreError,
+    UnknownTeam,
+    UnknownTeammate,
+    translate_os_errors,
+)
 from teamd.files import directories, files, locks
-from teamd.files.os_errors import translate_os_errors
 from teamd.messages import LEAD, TEAMD, USER, Message
 
 if TYPE_CHECKING:

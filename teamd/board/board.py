@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 from teamd.board import rules
 from teamd.board.files import Tasks, next_id, note_id, read_all
 from teamd.board.task import Task, TaskStatus
-from teamd.errors import NotAMessage, StoreError
+from teamd.errors import NotAMessage, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.os_errors import translate_os_errors
 from teamd.messages import TEAMD, Message
 from teamd.team.roster import Roster
 

@@ -5,13 +5,14 @@ That is files that were written aside and never renamed.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import StoreError
-from teamd.files.os_errors import translate_os_errors
+from teamd.errors import StoreError, translate_os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -86,6 +87,16 @@ def check_owner(path: Path) -> None:
             f"{path} belongs to user {owner}, not to you (user {os.geteuid()}); "
             "run this as its owner, or use another folder"
         )
+
+
+def check_regular(fd: int) -> None:
+    """Refuse a folder or a FIFO, which would let its reader wait for ever.
+
+    Raises:
+        OSError: it is one.
+    """
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
 
 
 def aside(paths: TeamPaths) -> list[Path]:

@@ -12,9 +12,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import LockTimeout, StoreError
-from teamd.files.directories import PRIVATE_DIRECTORY
-from teamd.files.os_errors import check_regular, translate_os_errors
+from teamd.errors import LockTimeout, StoreError, translate_os_errors
+from teamd.files.directories import PRIVATE_DIRECTORY, check_regular
 
 # Importing portalocker asks for a folder for temporary files, which on a full disk there is none.
 try:

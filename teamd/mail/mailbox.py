@@ -11,9 +11,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import NotAMessage, Unsynced
+from teamd.errors import NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
 from teamd.mail.spool import NO_LIMIT, Intake, Spool
 from teamd.messages import MAX_MESSAGE_BYTES, Message

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from teamd.agent.build import FILE_NAME, MAX_BYTES, read_project_instructions
 
+from teamd.agent.build import FILE_NAME, MAX_BYTES, read_project_instructions
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
