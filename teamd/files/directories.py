@@ -31,6 +31,12 @@ def is_directory(path: Path) -> bool:
         return path.is_dir()
 
 
+def list_files(folder: Path, pattern: str) -> list[Path]:
+    """Return what matches in a folder, sorted; nothing where there is none."""
+    with translate_os_errors(folder):
+        return sorted(folder.glob(pattern))
+
+
 def make_private_directory(directory: Path) -> None:
     """Make a directory that only its owner can look into, with its parents, unless it is there.
 
