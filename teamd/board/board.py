@@ -186,10 +186,8 @@ class Board:
                 return Changed(old)
             after = before.with_task(new)
             team = Roster(self.paths).read()
-            mail = [
-                *_freed(new, before, after, team=team, by=self.who),
-                *self._gifts(new, old.owner, after),
-            ]
+            freed = _freed(new, before, after, team=team, by=self.who)
+            mail = [*freed, *self._gifts(new, old.owner, after)]
             put = self._put(replace(new, updated=time.time()), mail)
             return Changed(put, tuple(task.id for task in after.freed_since(before)))
 
@@ -197,9 +195,7 @@ class Board:
         there = tasks.by_id.values()
         if any(task.is_of(self.who) and task.status is TaskStatus.IN_PROGRESS for task in there):
             return None
-        free = (
-            task for task in there if rules.free_for(task, name=self.who, role=role, tasks=tasks)
-        )
+        free = (t for t in there if rules.free_for(t, name=self.who, role=role, tasks=tasks))
         return next(free, None)
 
     def _gifts(self, task: Task, former: str, tasks: Tasks) -> Iterable[Message]:

@@ -100,13 +100,9 @@ class Mailbox:
                     f"a message of {len(line)} bytes is over the limit of {self.max_bytes}; "
                     "put the text into a file and send its path"
                 )
+        content, patience = b"".join(encoded), self.patience_seconds
         try:
-            files.append(
-                self._inbox,
-                b"".join(encoded),
-                durable=self.durable,
-                patience_seconds=self.patience_seconds,
-            )
+            files.append(self._inbox, content, durable=self.durable, patience_seconds=patience)
         except Unsynced as error:
             ids = [message.id for message in messages]
             raise Unsynced(error.path, error.why, ids=ids) from error
