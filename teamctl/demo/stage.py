@@ -5,6 +5,7 @@ It plays in a temporary folder, with a team of its own.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -133,15 +134,18 @@ class Stage:
     def run(self, *arguments: str) -> Captured:
         """Run Python on what the team has made."""
         argv, environment = [sys.executable, *arguments], {"PATH": _path()}
-        return programs.run(argv, timeout_seconds=_RUN_SECONDS, cwd=self.workspace, env=environment)
+        where = self.workspace
+        ending = programs.capture(argv, timeout_seconds=_RUN_SECONDS, cwd=where, env=environment)
+        return asyncio.run(ending)
 
     def _teamd(self, command: str, seconds: float) -> None:
         # -P: nothing is imported from the current folder.
         argv = [sys.executable, "-P", "-m", "teamd", command, "--team-dir", str(self.paths.root)]
         kept = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
         environment = {**kept, "PATH": _path()}
+        ending = programs.capture(argv, timeout_seconds=seconds, cwd=self.folder, env=environment)
         try:
-            ended = programs.run(argv, timeout_seconds=seconds, cwd=self.folder, env=environment)
+            ended = asyncio.run(ending)
         except OSError as error:  # a TimeoutError, too
             raise TeamError(f"the demo failed: `teamd {command}`: {error}") from error
         if ended.status:
