@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd.board import rules
@@ -116,9 +117,7 @@ class Board:
             TeamError: it has another owner, is blocked, completed or deleted.
         """
         taker = self.who if owner is None else rules.resolved_owner(self.paths, owner)
-        return self._change(
-            task_id, lambda task, tasks: rules.claimed(task, owner=taker, tasks=tasks)
-        )
+        return self._change(task_id, partial(rules.claimed, owner=taker))
 
     def update(self, task_id: str, change: Change) -> Changed:
         """Change a task as far as this member may.
@@ -128,9 +127,7 @@ class Board:
         """
         if change.owner:
             change = replace(change, owner=rules.resolved_owner(self.paths, change.owner))
-        return self._change(
-            task_id, lambda task, tasks: rules.changed(task, change, who=self.who, tasks=tasks)
-        )
+        return self._change(task_id, partial(rules.changed, change=change, who=self.who))
 
     def take_next(self, role: str) -> Task | None:
         """Claim the first task that this member may begin by itself, and mail it to the member.
@@ -177,10 +174,10 @@ class Board:
         if self.durable:
             files.make_durable(self.paths.task(task.id))
 
-    def _change(self, task_id: str, rule: Callable[[Task, Tasks], Task]) -> Changed:
+    def _change(self, task_id: str, rule: Callable[..., Task]) -> Changed:
         with self._writing() as (before, _):
             old = before.get(task_id)
-            new = rule(old, before)
+            new = rule(old, tasks=before)
             if new == old:  # by whom, is not known: maybe by one that was killed at it
                 self.make_durable(old)
                 return Changed(old)
