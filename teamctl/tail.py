@@ -7,7 +7,7 @@ import select
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from teamd.files.os_errors import translate_os_errors
+from teamd.errors import translate_os_errors
 from teamd.files.watch import watch
 
 if TYPE_CHECKING:

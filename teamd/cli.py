@@ -102,17 +102,11 @@ def team_options(command: F) -> F:
             raise click.UsageError("--team and --team-dir name a team each: take one of them")
         return command(choice, *args, **kwargs)
 
-    directory = click.option(
-        "--team-dir",
-        metavar="DIR",
-        help="The team directory  [default: $TEAMD_DIR, else .team/ here or above].",
-    )
+    where = "The team directory  [default: $TEAMD_DIR, else .team/ here or above]."
+    directory = click.option("--team-dir", metavar="DIR", help=where)
     name = click.option("--team", metavar="NAME", help="The team .teams/NAME/ of this project.")
-    config = click.option(
-        "--config",
-        metavar="FILE",
-        help="The settings file  [default: the team's own team.toml, else the project's].",
-    )
+    which = "The settings file  [default: the team's own team.toml, else the project's]."
+    config = click.option("--config", metavar="FILE", help=which)
     return name(directory(config(with_choice)))  # type: ignore[return-value] # click keeps the callable
 
 
@@ -206,9 +200,6 @@ def _give_up_output() -> None:
 def _confess(error: BaseException, name: str) -> int:
     if os.environ.get(TRACEBACK_VARIABLE):
         traceback.print_exception(error)
-    click.echo(
-        f"{name}: internal error ({type(error).__name__}: {error}); "
-        f"please report it with what {TRACEBACK_VARIABLE}=1 {name} … prints",
-        err=True,
-    )
+    report = f"please report it with what {TRACEBACK_VARIABLE}=1 {name} … prints"
+    click.echo(f"{name}: internal error ({type(error).__name__}: {error}); {report}", err=True)
     return ExitCode.REFUSED

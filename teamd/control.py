@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
-from teamd.files import directories, files, os_errors, pidfile
+from teamd.files import directories, files, pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
@@ -78,6 +78,18 @@ class ControlRequest:
         if not isinstance(value, str) or not value.strip():
             raise NotAMessage(f"a {key} is needed, as a text that is not empty")
         return value
+
+    @property
+    def model(self) -> str | None:
+        """The model that the arguments name, if they name one.
+
+        Raises:
+            NotAMessage: it is no text.
+        """
+        model = self.arguments.get("model")
+        if not (model is None or isinstance(model, str)):
+            raise NotAMessage("a model is named by a text")
+        return model
 
     def encode(self) -> Message:
         """Return the request as mail to `teamd`."""
@@ -223,8 +235,7 @@ def reply(paths: TeamPaths, request_id: str, given: ControlReply) -> None:
 
 def sweep(paths: TeamPaths) -> None:
     """Remove old replies that nobody has collected."""
-    with os_errors.translate_os_errors(paths.replies):
-        replies = list(paths.replies.glob("*.json"))
+    replies = directories.list_files(paths.replies, "*.json")
     for file in directories.older(replies, seconds=KEPT_SECONDS):
         files.remove(file)
 

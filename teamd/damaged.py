@@ -20,18 +20,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Approval
-from teamd.board.files import read_all
 from teamd.budget.accounts import NOTHING, Account
 from teamd.budget.ledger import Ledger
 from teamd.control import ControlReply
-from teamd.errors import BadName, DamagedRoster, StoreError
+from teamd.errors import BadName, DamagedRoster, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
 from teamd.mail.spool import Spool
 from teamd.messages import TEAMD, Message, check_name
 from teamd.states import Status
-from teamd.team.roster import COLOURS, Member, Roster, Team
+from teamd.team.roster import Roster, Team
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened, Replied, Summarised, SummaryFailed
 
@@ -83,7 +81,7 @@ def find_damage(paths: TeamPaths) -> Iterator[Damage]:
     Raises:
         StoreError: the team directory cannot be read.
     """
-    for path in _listed(paths.inboxes, f"*{_TAKEN}"):
+    for path in directories.list_files(paths.inboxes, f"*{_TAKEN}"):
         if directories.is_directory(path) or _is_damaged(Spool(path, _owner(path)).position):
             of_control = "no one is waiting for the requests in it any more"
             of_mail = "the mail in it is delivered again"
@@ -142,7 +140,7 @@ def repair_roster(paths: TeamPaths, journal: Journal) -> str | None:
 def rebuild_team(paths: TeamPaths) -> Team:
     """Return the team whose conversations stand in the team directory; all of them idle."""
     team = Team()
-    for path in _listed(paths.transcripts, "*.jsonl"):
+    for path in directories.list_files(paths.transcripts, "*.jsonl"):
         opened = _last_opened(Transcript(path))
         role = opened.role or _first(_IDENTITY, opened.system)
         try:
@@ -152,28 +150,15 @@ def rebuild_team(paths: TeamPaths) -> Team:
         if role is None:
             continue
         told = opened.plan is not None  # then all of it stands in the record
-        member = Member(
-            name=name,
-            agent_id=f"{name}@{team.name}",
-            role=role,
-            plan=bool(opened.plan) if told else _PLAN in opened.system,
-            status=Status.IDLE,
-            color=COLOURS[len(team.members) % len(COLOURS)],
-            spawned_by=opened.spawned_by if told else _first(_ELSEWHERE, opened.system),
-        )
-        team = team.with_member(member)
+        plan = bool(opened.plan) if told else _PLAN in opened.system
+        above = opened.spawned_by if told else _first(_ELSEWHERE, opened.system)
+        team = team.with_new(name, role=role, status=Status.IDLE, plan=plan, spawned_by=above)
     return team
 
 
 def find_kept(paths: TeamPaths) -> list[Path]:
     """Return the files that were put aside, for a person to look at."""
-    with translate_os_errors(paths.root):
-        return sorted(paths.root.rglob(f"*{files.DAMAGED}*"))
-
-
-def find_damaged_tasks(paths: TeamPaths) -> list[str]:
-    """Return a sentence for each task that cannot be read."""
-    return list(read_all(paths).damaged.values())
+    return directories.list_files(paths.root, f"**/*{files.DAMAGED}*")
 
 
 def _deliver_again(paths: TeamPaths, taken: Path) -> None:
@@ -221,10 +206,10 @@ def _set_aside_ledger(paths: TeamPaths) -> Path | None:
 def _used(paths: TeamPaths, cost: Cost) -> Iterator[tuple[str, Account]]:
     """What each teammate has used, as far as conversations tell: those of its subagents too."""
     used: dict[str, Account] = defaultdict(lambda: NOTHING)
-    names = {path.stem for path in _listed(paths.transcripts, "*.jsonl")}
+    names = {path.stem for path in directories.list_files(paths.transcripts, "*.jsonl")}
     for name in names:
         used[name] += _account(paths.transcript(name), cost)
-    for path in _listed(paths.subagents, "*.jsonl"):
+    for path in directories.list_files(paths.subagents, "*.jsonl"):
         owners = [name for name in names if path.stem.startswith(f"{name}-")]
         used[max(owners, key=len, default=path.stem)] += _account(path, cost)
     yield from ((name, account) for name, account in used.items() if account.calls)
@@ -260,14 +245,9 @@ def _is_damaged(read: Callable[[], object]) -> bool:
     return False
 
 
-def _listed(folder: Path, pattern: str) -> list[Path]:
-    with translate_os_errors(folder):
-        return sorted(folder.glob(pattern))
-
-
 def _contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
     """The files of a folder and what stands in them; one that cannot be read is passed over."""
-    for path in _listed(folder, "*.json"):
+    for path in directories.list_files(folder, "*.json"):
         content = None
         with suppress(StoreError):
             content = files.read(path)

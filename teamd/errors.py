@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -136,3 +138,26 @@ class LockTimeout(StoreError):
             f"`fuser {path}` names it: end it and try again"
         )
         self.path = path
+
+
+@contextmanager
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Turn an `OSError` about `path` into a `StoreError` whose sentence says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(_sentence(error, path)) from error
+
+
+def _sentence(error: OSError, path: Path) -> str:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return f"no space left for {path}; free some and try again"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return f"{path} may not be accessed ({error.strerror}); check its owner and mode"
+        case errno.ENOENT | errno.ENOTDIR:
+            return f"{path} has gone; is the team directory still there?"
+        case errno.EMFILE | errno.ENFILE:
+            return f"too many open files to open {path}; raise `ulimit -n`"
+        case _:
+            return f"{path}: {error.strerror or error}; `teamctl doctor` checks the machine"

@@ -27,6 +27,7 @@ import click
 
 from teamctl import output
 from teamd import credentials, damaged
+from teamd.board.files import read_all
 from teamd.cli import Choice, team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, StoreError, TeamError
 from teamd.files import locks, pidfile
@@ -219,7 +220,7 @@ def _files(paths: TeamPaths) -> Iterator[Finding]:
         yield Finding(Level.OK, f"teamd runs (pid {there.pid})")
     for damage in damaged.find_damage(paths):
         yield Finding(Level.FAIL, str(damage), f"`teamd restart` sets it aside: {damage.repaired}")
-    for sentence in damaged.find_damaged_tasks(paths):
+    for sentence in read_all(paths).damaged.values():
         yield Finding(Level.FAIL, sentence)
     for kept in damaged.find_kept(paths):
         what = f"{kept} is a damaged file that was set aside"

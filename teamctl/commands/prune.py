@@ -11,9 +11,8 @@ import click
 from teamctl import output
 from teamd.cli import Choice, team_options
 from teamd.control import KEPT_SECONDS
-from teamd.errors import TeamError
+from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, locks
-from teamd.files.os_errors import translate_os_errors
 from teamd.messages import NAME, RESERVED
 from teamd.team.roster import Roster
 

@@ -5,6 +5,7 @@ It plays in a temporary folder, with a team of its own.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from teamd import programs
-from teamd.errors import TeamError
-from teamd.files import os_errors, pidfile
+from teamd.errors import TeamError, translate_os_errors
+from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAM_FOLDER
 from teamd.team.roster import Roster
@@ -101,7 +102,7 @@ class Stage:
         self.kept = kept
         self.paths = TeamPaths(folder / TEAM_FOLDER)
         self.workspace = folder / "project"
-        with os_errors.translate_os_errors(folder):
+        with translate_os_errors(folder):
             self.workspace.mkdir()
             (folder / "script.json").write_text(script, encoding="utf-8")
             self.paths.settings.write_text(SETTINGS, encoding="utf-8")
@@ -133,15 +134,18 @@ class Stage:
     def run(self, *arguments: str) -> Captured:
         """Run Python on what the team has made."""
         argv, environment = [sys.executable, *arguments], {"PATH": _path()}
-        return programs.run(argv, timeout_seconds=_RUN_SECONDS, cwd=self.workspace, env=environment)
+        where = self.workspace
+        ending = programs.capture(argv, timeout_seconds=_RUN_SECONDS, cwd=where, env=environment)
+        return asyncio.run(ending)
 
     def _teamd(self, command: str, seconds: float) -> None:
         # -P: nothing is imported from the current folder.
         argv = [sys.executable, "-P", "-m", "teamd", command, "--team-dir", str(self.paths.root)]
         kept = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
         environment = {**kept, "PATH": _path()}
+        ending = programs.capture(argv, timeout_seconds=seconds, cwd=self.folder, env=environment)
         try:
-            ended = programs.run(argv, timeout_seconds=seconds, cwd=self.folder, env=environment)
+            ended = asyncio.run(ending)
         except OSError as error:  # a TimeoutError, too
             raise TeamError(f"the demo failed: `teamd {command}`: {error}") from error
         if ended.status:

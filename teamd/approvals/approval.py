@@ -90,11 +90,8 @@ class Approval:
 
     def to_json(self) -> dict[str, Any]:
         """Return the approval as its file and `--json` show it."""
-        values = {
-            "from" if field.name == "asker" else field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name != "extra"
-        }
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "extra"}
+        values = {"from" if key == "asker" else key: value for key, value in own.items()}
         return {**self.extra, **values, "listeners": list(self.listeners)}
 
     def encode(self) -> bytes:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
 from teamd.errors import BadName, NotAMessage, StoreError, UnknownTeam, UnknownTeammate
 from teamd.files import directories, files, locks
-from teamd.files.os_errors import translate_os_errors
 from teamd.messages import LEAD, TEAMD, USER, Message
 
 if TYPE_CHECKING:
@@ -160,10 +159,9 @@ class Approvals:
 
     def all(self) -> list[Approval]:
         """Return every approval, in the order in which they were asked; skip other files."""
-        with translate_os_errors(self._paths.requests):
-            there = self._paths.requests.glob("*.json")
-            found = (self._read(path) for path in there if not directories.is_directory(path))
-            approvals = [approval for approval in found if approval is not None]
+        there = directories.list_files(self._paths.requests, "*.json")
+        found = (self._read(path) for path in there if not directories.is_directory(path))
+        approvals = [approval for approval in found if approval is not None]
         return sorted(approvals, key=lambda approval: (approval.asked, approval.id))
 
     def open_ones(self) -> list[Approval]:

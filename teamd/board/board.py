@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd.board import rules
 from teamd.board.files import Tasks, next_id, note_id, read_all
 from teamd.board.task import Task, TaskStatus
-from teamd.errors import NotAMessage, StoreError
+from teamd.errors import NotAMessage, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.os_errors import translate_os_errors
 from teamd.messages import TEAMD, Message
 from teamd.team.roster import Roster
 
@@ -117,9 +117,7 @@ class Board:
             TeamError: it has another owner, is blocked, completed or deleted.
         """
         taker = self.who if owner is None else rules.resolved_owner(self.paths, owner)
-        return self._change(
-            task_id, lambda task, tasks: rules.claimed(task, owner=taker, tasks=tasks)
-        )
+        return self._change(task_id, partial(rules.claimed, owner=taker))
 
     def update(self, task_id: str, change: Change) -> Changed:
         """Change a task as far as this member may.
@@ -129,9 +127,7 @@ class Board:
         """
         if change.owner:
             change = replace(change, owner=rules.resolved_owner(self.paths, change.owner))
-        return self._change(
-            task_id, lambda task, tasks: rules.changed(task, change, who=self.who, tasks=tasks)
-        )
+        return self._change(task_id, partial(rules.changed, change=change, who=self.who))
 
     def take_next(self, role: str) -> Task | None:
         """Claim the first task that this member may begin by itself, and mail it to the member.
@@ -178,19 +174,17 @@ class Board:
         if self.durable:
             files.make_durable(self.paths.task(task.id))
 
-    def _change(self, task_id: str, rule: Callable[[Task, Tasks], Task]) -> Changed:
+    def _change(self, task_id: str, rule: Callable[..., Task]) -> Changed:
         with self._writing() as (before, _):
             old = before.get(task_id)
-            new = rule(old, before)
+            new = rule(old, tasks=before)
             if new == old:  # by whom, is not known: maybe by one that was killed at it
                 self.make_durable(old)
                 return Changed(old)
             after = before.with_task(new)
             team = Roster(self.paths).read()
-            mail = [
-                *_freed(new, before, after, team=team, by=self.who),
-                *self._gifts(new, old.owner, after),
-            ]
+            freed = _freed(new, before, after, team=team, by=self.who)
+            mail = [*freed, *self._gifts(new, old.owner, after)]
             put = self._put(replace(new, updated=time.time()), mail)
             return Changed(put, tuple(task.id for task in after.freed_since(before)))
 
@@ -198,9 +192,7 @@ class Board:
         there = tasks.by_id.values()
         if any(task.is_of(self.who) and task.status is TaskStatus.IN_PROGRESS for task in there):
             return None
-        free = (
-            task for task in there if rules.free_for(task, name=self.who, role=role, tasks=tasks)
-        )
+        free = (t for t in there if rules.free_for(t, name=self.who, role=role, tasks=tasks))
         return next(free, None)
 
     def _gifts(self, task: Task, former: str, tasks: Tasks) -> Iterable[Message]:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd.board.task import Task
-from teamd.errors import StoreError, TeamError
+from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import files
-from teamd.files.os_errors import translate_os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import ROUND_UP, Decimal
+from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.process_id import Identity
+from teamd.tokens import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from teamd.settings import Settings
-    from teamd.tokens import Usage
 
 _CENT: Final = Decimal("0.01")
 _FINE: Final = Decimal("0.000001")
@@ -100,14 +102,8 @@ class Reservation:
 
     def in_full(self) -> Account:
         """All of it, as used."""
-        return Account(
-            calls=1,
-            input_tokens=self.input_tokens,
-            output_tokens=self.output_tokens,
-            assumed_calls=1,
-            unpriced_calls=int(self.usd is None),
-            usd=self.usd or Decimal(0),
-        )
+        usage = Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+        return replace(Account.of_call(usage, self.usd), assumed_calls=1)
 
     def encode(self) -> dict[str, Any]:
         """The reservation as it stands in the ledger."""
@@ -118,16 +114,11 @@ class Reservation:
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Reservation:
         """Read a reservation."""
-        usd = record["usd"]
-        return cls(
-            id=str(record["id"]),
-            teammate=str(record["teammate"]),
-            process=Identity(pid=int(record["pid"]), started=float(record["started"])),
-            model=str(record["model"]),
-            input_tokens=int(record["input_tokens"]),
-            output_tokens=int(record["output_tokens"]),
-            usd=None if usd is None else Decimal(usd),
-        )
+        values: dict[str, Any] = {key: str(record[key]) for key in ("id", "teammate", "model")}
+        values |= {key: int(record[key]) for key in ("input_tokens", "output_tokens")}
+        process = Identity(pid=int(record["pid"]), started=float(record["started"]))
+        usd = None if record["usd"] is None else Decimal(record["usd"])
+        return cls(**values, process=process, usd=usd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,23 +150,17 @@ class Terms:
 
     def encode(self) -> dict[str, Any]:
         """The terms as they stand in the ledger."""
-        prices = {
-            model: {key: None if value is None else float(value) for key, value in own.items()}
-            for model, own in self.prices.items()
-        }
-        usd = {"teammate_usd": float(self.teammate_usd), "team_usd": float(self.team_usd)}
-        return {**asdict(self), **usd, "prices": prices}
+        encoded: dict[str, Any] = json.loads(json.dumps(asdict(self), default=float))
+        return encoded
 
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Terms:
         """Read terms."""
-        return cls(
-            teammate_tokens=int(record["teammate_tokens"]),
-            teammate_usd=Decimal(str(record["teammate_usd"])),
-            team_tokens=int(record["team_tokens"]),
-            team_usd=Decimal(str(record["team_usd"])),
-            prices=dict(record["prices"]),
-        )
+        values: dict[str, Any] = {
+            key: int(record[key]) for key in ("teammate_tokens", "team_tokens")
+        }
+        values |= {key: Decimal(str(record[key])) for key in ("teammate_usd", "team_usd")}
+        return cls(**values, prices=dict(record["prices"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,11 +210,8 @@ class Accounts:
         """Why a call must not be made now, if it must not."""
         if wanted.usd is None and (money := self.terms.of_money):
             return _unpriced(wanted, money)
-        found = (
-            self._over(who, unit, wanted)
-            for who in ("teammate", "team")
-            for unit in ("tokens", "usd")
-        )
+        limits = product(("teammate", "team"), ("tokens", "usd"))
+        found = (self._over(who, unit, wanted) for who, unit in limits)
         # One that does not pass by itself counts for more than one that does.
         return min(filter(None, found), key=attrgetter("passing"), default=None)
 

@@ -19,8 +19,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.budget.accounts import Account, Accounts, Reservation, Terms
+from teamd.errors import translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.os_errors import translate_os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

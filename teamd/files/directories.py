@@ -5,13 +5,14 @@ That is files that were written aside and never renamed.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import StoreError
-from teamd.files.os_errors import translate_os_errors
+from teamd.errors import StoreError, translate_os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,6 +29,12 @@ def is_directory(path: Path) -> bool:
     """Whether it is a folder, or a link to one."""
     with translate_os_errors(path):
         return path.is_dir()
+
+
+def list_files(folder: Path, pattern: str) -> list[Path]:
+    """Return what matches in a folder, sorted; nothing where there is none."""
+    with translate_os_errors(folder):
+        return sorted(folder.glob(pattern))
 
 
 def make_private_directory(directory: Path) -> None:
@@ -86,6 +93,16 @@ def check_owner(path: Path) -> None:
             f"{path} belongs to user {owner}, not to you (user {os.geteuid()}); "
             "run this as its owner, or use another folder"
         )
+
+
+def check_regular(fd: int) -> None:
+    """Refuse a folder or a FIFO, which would let its reader wait for ever.
+
+    Raises:
+        OSError: it is one.
+    """
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
 
 
 def aside(paths: TeamPaths) -> list[Path]:

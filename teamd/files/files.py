@@ -18,10 +18,9 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import Unsynced
+from teamd.errors import Unsynced, translate_os_errors
 from teamd.files import locks
-from teamd.files.directories import sync_directory
-from teamd.files.os_errors import check_regular, translate_os_errors
+from teamd.files.directories import check_regular, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from teamd.errors import NoTeam
+from teamd.errors import NoTeam, translate_os_errors
 from teamd.files import directories, files
-from teamd.files.os_errors import translate_os_errors
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAM_FOLDER, TEAMS_FOLDER, check_team_name
 

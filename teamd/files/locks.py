@@ -12,9 +12,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import LockTimeout, StoreError
-from teamd.files.directories import PRIVATE_DIRECTORY
-from teamd.files.os_errors import check_regular, translate_os_errors
+from teamd.errors import LockTimeout, StoreError, translate_os_errors
+from teamd.files.directories import PRIVATE_DIRECTORY, check_regular
 
 # Importing portalocker asks for a folder for temporary files, which on a full disk there is none.
 try:
@@ -62,34 +61,32 @@ def hold(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> int:
         StoreError: it cannot be opened.
     """
     deadline = time.monotonic() + timeout_seconds
-    with translate_os_errors(path):
-        while True:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
-            try:
-                check_regular(fd)
-                _acquire(fd, path, deadline, timeout_seconds)
-                if stands_under(fd, path):
-                    return fd
-            except BaseException:
-                os.close(fd)
-                raise
-            os.close(fd)
+    pause = _FIRST_PAUSE_SECONDS
+    while (fd := try_lock(path)) is None:
+        # A blocking flock cannot be bounded in time without a signal or a thread. Holders
+        # keep it for microseconds, so a few short naps get the lock about as soon.
+        if time.monotonic() > deadline:
+            raise LockTimeout(path, timeout_seconds)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+    return fd
 
 
 def try_lock(path: Path) -> int | None:
     """Take the lock on `path` for as long as the returned descriptor is open.
 
     Returns:
-        The descriptor, or `None` while somebody else has the lock.
+        The descriptor, or `None` while somebody else has the lock, or has put another file there.
     """
+    taken = False
     with translate_os_errors(path):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
-    taken = False
-    try:
-        taken = _take(fd, path)
-    finally:
-        if not taken:
-            os.close(fd)
+        try:
+            check_regular(fd)
+            taken = _take(fd, path) and stands_under(fd, path)
+        finally:
+            if not taken:
+                os.close(fd)
     return fd if taken else None
 
 
@@ -165,17 +162,6 @@ class Tenure:
                 f"{self._path} is not what this process has locked: the team directory was moved "
                 "or replaced; `teamd start` goes on where it stands now"
             )
-
-
-def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> None:
-    pause = _FIRST_PAUSE_SECONDS
-    while not _take(fd, path):
-        # A blocking flock cannot be bounded in time without a signal or a thread. Holders
-        # keep it for microseconds, so a few short naps get the lock about as soon.
-        if time.monotonic() > deadline:
-            raise LockTimeout(path, timeout_seconds)
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 def _take(fd: int, path: Path) -> bool:

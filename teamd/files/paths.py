@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from teamd.errors import translate_os_errors
 from teamd.files import directories, files
-from teamd.files.os_errors import translate_os_errors
 from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, addressed
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import NoTeamd, TeamError
-from teamd.files import files, locks, os_errors
+from teamd.errors import NoTeamd, TeamError, translate_os_errors
+from teamd.files import files, locks
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def claim(paths: TeamPaths) -> int:
         if time.monotonic() > deadline and not (there and there.ending):
             raise AlreadyRunning(paths, there.pid if there else None)
         time.sleep(_PAUSE_SECONDS)
-    with os_errors.translate_os_errors(paths.supervisor):
+    with translate_os_errors(paths.supervisor):
         _sign(fd)
     return fd
 
@@ -57,7 +57,7 @@ def stands(claim: int, paths: TeamPaths) -> bool:
     Raises:
         StoreError: it cannot be looked at, or mended.
     """
-    with os_errors.translate_os_errors(paths.supervisor):
+    with translate_os_errors(paths.supervisor):
         if not locks.stands_under(claim, paths.supervisor):
             return False
         if files.read_descriptor(claim) != _signature():

@@ -16,6 +16,7 @@ import select
 import sys
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from io import FileIO
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from teamd.clocks import Deadline
@@ -34,6 +35,7 @@ _FOLDERS: Final = frozenset({"", ".."})
 class Watch(ABC):
     """A watched folder: whichever stands under the name, also where another one takes its place."""
 
+    _queue: Any  # has `fileno` and `close`
     _standing: tuple[int, ...] | None = None  # which folder is watched
 
     @property
@@ -41,45 +43,62 @@ class Watch(ABC):
         """How long to rely on hints alone; it changes where the folder comes and goes."""
         return BLIND_SECONDS if self._standing is None else SLOW_SECONDS
 
-    @abstractmethod
     def fileno(self) -> int:
         """A descriptor that is readable when something changed."""
+        return int(self._queue.fileno())
 
     @abstractmethod
     def changed(self) -> set[str] | None:
         """The names that changed since the last call; `None` where only a look can tell."""
 
-    @abstractmethod
     def close(self) -> None:
         """Give the descriptors back."""
+        self._queue.close()
 
 
-class InotifyWatch(Watch):
+class _FolderWatch(Watch):
+    """Watches with a queue of the system's."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            self._add()
+        except OSError:
+            self.close()
+            raise
+
+    @abstractmethod
+    def _add(self) -> None:
+        """Watch the folder that stands there, and the one above."""
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Watch nothing any more."""
+
+    def _renew(self) -> None:
+        self._let_go()
+        self._standing = None
+        with suppress(OSError):  # nothing stands there now
+            self._add()
+
+
+class InotifyWatch(_FolderWatch):
     """inotify(7): one queue for the folder, every file in it, and the folder above."""
 
     def __init__(self, folder: Path) -> None:
         from inotify_simple import INotify, flags  # noqa: PLC0415 -- 20 ms, only where one waits
 
-        self._folder = folder
         self._in_folder = self._above = -1  # watch descriptors
         self._files = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.DELETE
         self._away = flags.MOVE_SELF | flags.DELETE_SELF
         self._lost = self._away | flags.IGNORED | flags.UNMOUNT
         self._overflow = flags.Q_OVERFLOW
-        self._inotify: Any = INotify(nonblocking=True)
-        try:
-            self._add()
-        except OSError:
-            self._inotify.close()
-            raise
-
-    def fileno(self) -> int:
-        """A descriptor that is readable when something changed."""
-        return int(self._inotify.fileno())
+        self._queue = INotify(nonblocking=True)
+        super().__init__(folder)
 
     def changed(self) -> set[str] | None:
         """The names that changed; `None` where only a look can tell."""
-        events = list(self._inotify.read(timeout=0))
+        events = list(self._queue.read(timeout=0))
         watched = (self._in_folder, self._above)
         lost = any(event.mask & self._lost for event in events if event.wd in watched)
         if lost or self._standing is None or self._standing != _standing(self._folder):
@@ -89,53 +108,36 @@ class InotifyWatch(Watch):
             return None
         return {event.name for event in events if event.wd == self._in_folder}
 
-    def close(self) -> None:
-        """Give the descriptors back."""
-        self._inotify.close()
-
-    def _renew(self) -> None:
+    def _let_go(self) -> None:
         for watched in (self._in_folder, self._above):
             with suppress(OSError):  # gone with its folder
-                self._inotify.rm_watch(watched)
-        self._inotify.read(timeout=0)  # each says that it is watched no more
-        self._standing = None
-        with suppress(OSError):  # nothing stands there now
-            self._add()
+                self._queue.rm_watch(watched)
+        self._queue.read(timeout=0)  # each says that it is watched no more
 
     def _add(self) -> None:
         standing = _standing(self._folder)  # first: what is replaced meanwhile is seen to differ
-        self._in_folder = self._inotify.add_watch(self._folder, self._files | self._away)
+        self._in_folder = self._queue.add_watch(self._folder, self._files | self._away)
         with suppress(OSError):  # one may go through a folder that one may not read
-            self._above = self._inotify.add_watch(self._folder.parent, self._away)
+            self._above = self._queue.add_watch(self._folder.parent, self._away)
         self._standing = standing
 
 
-class KqueueWatch(Watch):
+class KqueueWatch(_FolderWatch):
     """kqueue(2): a queue of events for the folder, each of its files, and the folder above."""
 
     def __init__(self, folder: Path) -> None:
         api: Any = select
-        self._kqueue: Any = api.kqueue()
-        self._folder = folder
+        self._queue = api.kqueue()
         self._names: dict[int, str] = {}
         self._files = api.KQ_NOTE_WRITE | api.KQ_NOTE_EXTEND
         self._away = api.KQ_NOTE_RENAME | api.KQ_NOTE_DELETE
-        try:
-            self._add()
-        except OSError:
-            self.close()
-            raise
-
-    def fileno(self) -> int:
-        """A descriptor that is readable when something changed."""
-        return int(self._kqueue.fileno())
+        super().__init__(folder)
 
     def changed(self) -> set[str] | None:
         """The names that changed; `None` where only a look can tell."""
-        events = self._kqueue.control([], 256, 0)
-        lost = any(
-            event.fflags & self._away for event in events if self._names[event.ident] in _FOLDERS
-        )
+        events = self._queue.control([], 256, 0)
+        folders = [event for event in events if self._names[event.ident] in _FOLDERS]
+        lost = any(event.fflags & self._away for event in folders)
         if lost or self._standing is None or self._standing != _standing(self._folder):
             self._renew()
             return None
@@ -152,15 +154,9 @@ class KqueueWatch(Watch):
     def close(self) -> None:
         """Give the descriptors back."""
         self._let_go()
-        self._kqueue.close()
-
-    def _renew(self) -> None:
-        self._let_go()
-        with suppress(OSError):  # nothing stands there now
-            self._add()
+        super().close()
 
     def _let_go(self) -> None:
-        self._standing = None
         for fd in self._names:
             os.close(fd)  # which takes it out of the queue
         self._names = {}
@@ -185,24 +181,16 @@ class KqueueWatch(Watch):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._names[fd] = name
         api: Any = select
-        event = api.kevent(
-            fd,
-            filter=api.KQ_FILTER_VNODE,
-            flags=api.KQ_EV_ADD | api.KQ_EV_CLEAR,
-            fflags=notes,
-        )
-        self._kqueue.control([event], 0, 0)
+        flags = api.KQ_EV_ADD | api.KQ_EV_CLEAR
+        event = api.kevent(fd, filter=api.KQ_FILTER_VNODE, flags=flags, fflags=notes)
+        self._queue.control([event], 0, 0)
 
 
 class BlindWatch(Watch):
     """No hints at all: whoever waits looks twice a second."""
 
     def __init__(self) -> None:
-        self._silent, self._writer = os.pipe()
-
-    def fileno(self) -> int:
-        """A descriptor that is readable when something changed."""
-        return self._silent
+        self._queue, self._writer = map(FileIO, os.pipe())  # nothing is ever written
 
     def changed(self) -> set[str] | None:
         """The names that changed; `None` where only a look can tell."""
@@ -210,8 +198,8 @@ class BlindWatch(Watch):
 
     def close(self) -> None:
         """Give the descriptors back."""
-        os.close(self._silent)
-        os.close(self._writer)
+        super().close()
+        self._writer.close()
 
 
 def watch(folder: Path) -> Watch:

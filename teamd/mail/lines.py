@@ -10,9 +10,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import NotAMessage
+from teamd.errors import NotAMessage, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.os_errors import translate_os_errors
 from teamd.messages import MAX_MESSAGE_BYTES, Message
 
 if TYPE_CHECKING:

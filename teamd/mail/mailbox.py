@@ -11,9 +11,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import NotAMessage, Unsynced
+from teamd.errors import NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
 from teamd.mail.spool import NO_LIMIT, Intake, Spool
 from teamd.messages import MAX_MESSAGE_BYTES, Message
@@ -101,13 +100,9 @@ class Mailbox:
                     f"a message of {len(line)} bytes is over the limit of {self.max_bytes}; "
                     "put the text into a file and send its path"
                 )
+        content, patience = b"".join(encoded), self.patience_seconds
         try:
-            files.append(
-                self._inbox,
-                b"".join(encoded),
-                durable=self.durable,
-                patience_seconds=self.patience_seconds,
-            )
+            files.append(self._inbox, content, durable=self.durable, patience_seconds=patience)
         except Unsynced as error:
             ids = [message.id for message in messages]
             raise Unsynced(error.path, error.why, ids=ids) from error

@@ -98,9 +98,7 @@ class Post:
         if "@" in place:
             raise BadName(address, "mail to other machines is not built yet; name a team of this")
         teams = {_name(paths): paths for paths in all_teams(self.paths.home)}
-        there = next(
-            (team for known, team in teams.items() if known.lower() == place.lower()), None
-        )
+        there = next((team for own, team in teams.items() if own.lower() == place.lower()), None)
         if there is None:
             raise UnknownTeam(place, teams)
         return replace(self, paths=finish(there)), name

@@ -31,9 +31,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import StoreError
+from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files
-from teamd.files.os_errors import translate_os_errors
 from teamd.mail import lines
 from teamd.mail.poison import Position, first_position
 from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of, new_id

@@ -73,19 +73,6 @@ async def capture(
     return Captured(status=status, stdout=bytes(stdout.kept), stderr=bytes(stderr.kept))
 
 
-def run(
-    argv: Sequence[str],
-    *,
-    timeout_seconds: float,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-) -> Captured:
-    """Do what `capture` does where no loop runs."""
-    import asyncio  # noqa: PLC0415 -- see Program
-
-    return asyncio.run(capture(argv, timeout_seconds=timeout_seconds, cwd=cwd, env=env))
-
-
 def start_detached(
     argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int]
 ) -> subprocess.Popen[bytes]:

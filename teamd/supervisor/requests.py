@@ -13,14 +13,7 @@ from teamd.messages import LEAD, USER
 from teamd.states import Status
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.shutdown import Outcome
-from teamd.supervisor.spawn import (
-    SpawnRequest,
-    model_in,
-    resume,
-    spawn,
-    spawn_declared,
-    spawn_lead,
-)
+from teamd.supervisor.spawn import SpawnRequest, resume, spawn, spawn_declared, spawn_lead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +64,7 @@ def _spawn(context: Context, request: ControlRequest) -> ControlReply:
 
 
 def _spawn_lead(context: Context, request: ControlRequest) -> ControlReply:
-    member = spawn_lead(context, fresh=request.flag("fresh"), model=model_in(request))
+    member = spawn_lead(context, fresh=request.flag("fresh"), model=request.model)
     warning = context.program.warning() or member.reason
     return ControlReply(text="lead is there", data={"member": member.encode(), "warning": warning})
 

@@ -14,7 +14,7 @@ from teamd.clocks import Deadline
 from teamd.errors import DamagedRoster, StoreError, TeamError
 from teamd.messages import LEAD, TEAMD, Message, again, new_id
 from teamd.states import Status
-from teamd.team.roster import COLOURS, Member, Roster, Team
+from teamd.team.roster import Roster, Team
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from teamd.journal import Journal
     from teamd.mail.routing import Post
     from teamd.process_id import Identity
+    from teamd.team.roster import Member
 
 _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": None}
 _MOST_UNTOLD: Final = 100
@@ -207,9 +208,5 @@ def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:
 
 def _enrolled(team: Team, name: str, role: str) -> Team:
     """Return the team with a member of that name."""
-    if team.find(name) is not None:
-        return team
-    agent_id, color = f"{name}@{team.name}", COLOURS[len(team.members) % len(COLOURS)]
-    return team.with_member(
-        Member(name=name, agent_id=agent_id, role=role, status=Status.WORKING, color=color)
-    )
+    there = team.find(name) is not None
+    return team if there else team.with_new(name, role=role, status=Status.WORKING)

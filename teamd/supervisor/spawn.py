@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from teamd.errors import NotAMessage, TeamError, Unsynced
+from teamd.errors import TeamError, Unsynced
 from teamd.files import files
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.models.prices import Prices
@@ -46,7 +46,7 @@ class SpawnRequest:
             name=check_name(request.text("name")),
             role=request.text("role"),
             prompt=request.text("prompt"),
-            model=model_in(request),
+            model=request.model,
             fresh=request.flag("fresh"),
             plan=plan if isinstance(plan, bool) else None,
         )
@@ -60,18 +60,6 @@ class SpawnRequest:
         """Return the prompt as mail, to the name as it is written in the roster."""
         extra = {PROMPT_KEY: True, **({FRESH_KEY: True} if self.fresh else {})}
         return Message(id=message_id, sender=sender, to=name, content=self.prompt, extra=extra)
-
-
-def model_in(request: ControlRequest) -> str | None:
-    """Return the model that the arguments name, if they name one.
-
-    Raises:
-        NotAMessage: it is no text.
-    """
-    model = request.arguments.get("model")
-    if not (model is None or isinstance(model, str)):
-        raise NotAMessage("a model is named by a text")
-    return model
 
 
 def spawn(context: Context, wanted: SpawnRequest, message_id: str, *, sender: str = LEAD) -> Member:

@@ -147,6 +147,11 @@ class Team:
         members = tuple(member if one is former else one for one in self.members)
         return replace(self, members=members)
 
+    def with_new(self, name: str, **values: Any) -> Team:
+        """The team with one more member, in the next colour."""
+        agent_id, color = f"{name}@{self.name}", COLOURS[len(self.members) % len(COLOURS)]
+        return self.with_member(Member(name=name, agent_id=agent_id, color=color, **values))
+
     def without(self, name: str) -> Team:
         """The team without the member of that name."""
         gone = self.find(name)

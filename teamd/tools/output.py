@@ -7,8 +7,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from teamd.errors import translate_os_errors
 from teamd.files.files import PRIVATE_FILE
-from teamd.files.os_errors import translate_os_errors
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -72,9 +72,8 @@ def decode(line: bytes) -> Record | None:
         return None
     try:
         kind = _BY_NAME[found["record"]]
-        return kind(
-            **{name: _DECODERS.get(name, _as_is)(found[name]) for name in _known(kind, found)}
-        )
+        known = _known(kind, found).items()
+        return kind(**{name: _DECODERS.get(name, _as_is)(value) for name, value in known})
     except (KeyError, TypeError, ValueError, AttributeError):
         return Unknown()
 
@@ -103,8 +102,8 @@ def message_in(value: object) -> Message | None:
     )
 
 
-def _known(kind: Any, found: dict[str, Any]) -> list[str]:
-    return [one.name for one in fields(kind) if one.name in found]
+def _known(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
+    return {one.name: found[one.name] for one in fields(kind) if one.name in found}
 
 
 def _text(value: object, otherwise: str = "") -> str:
@@ -123,7 +122,7 @@ def _messages(value: object) -> tuple[Message, ...]:
 def _usage(value: dict[str, Any] | None) -> Usage | None:
     if value is None:
         return None
-    return Usage(**{name: int(value[name]) for name in _known(Usage, value)})
+    return Usage(**{name: int(count) for name, count in _known(Usage, value).items()})
 
 
 def _names(value: list[str] | None) -> frozenset[str] | None:

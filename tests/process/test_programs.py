@@ -6,12 +6,12 @@ import asyncio
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from teamd.process_id import Identity
-from teamd.programs import Captured, Program, capture, run, start_detached
+from teamd.programs import Captured, Program, capture, start_detached
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ async def main():
         pass
 asyncio.run(main())
 """
+
+
+def run(argv: list[str], **terms: Any) -> Captured:
+    return asyncio.run(capture(argv, **terms))
 
 
 def test_outputs_and_status_are_captured_and_there_is_no_input() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd import damaged
+from teamd.board.files import read_all
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.files.paths import TeamPaths
@@ -146,7 +147,7 @@ def test_damaged_tasks_stay_and_are_named(paths: TeamPaths) -> None:
     """What is blocked by one has to stay blocked."""
     paths.task("1").write_text(json.dumps({"subject": ""})[:5])
     assert repaired(paths) == []
-    [sentence] = damaged.find_damaged_tasks(paths)
+    [sentence] = read_all(paths).damaged.values()
     assert "tasks/1.json is damaged" in sentence
 
 

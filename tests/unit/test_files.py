@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from teamd.errors import LockTimeout, StoreError
-from teamd.files import files, locks, os_errors
+from teamd.errors import LockTimeout, StoreError, translate_os_errors
+from teamd.files import files, locks
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def test_what_is_not_there_is_none(path: Path) -> None:
 def test_an_error_of_the_system_is_a_sentence_that_names_the_file(
     path: Path, number: int, words: str
 ) -> None:
-    with pytest.raises(StoreError, match=words) as caught, os_errors.translate_os_errors(path):
+    with pytest.raises(StoreError, match=words) as caught, translate_os_errors(path):
         raise OSError(number, os.strerror(number))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
