@@ -187,7 +187,9 @@ class Onlooker:
         if pidfile.supervisor(self._paths) is None:
             return "teamd has ended"
         gone = (member for member in self._roster.read().members if member.status in GONE)
-        why = (f"{one.name} is {one.status}{one.reason and f': {one.reason}' or ''}" for one in gone)
+        why = (
+            f"{one.name} is {one.status}{(one.reason and f': {one.reason}') or ''}" for one in gone
+        )
         return next(why, "")
 
     def _agrees(self) -> bool | None:
