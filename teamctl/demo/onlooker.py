@@ -187,10 +187,8 @@ class Onlooker:
         if pidfile.supervisor(self._paths) is None:
             return "teamd has ended"
         gone = (member for member in self._roster.read().members if member.status in GONE)
-        why = (
-            f"{one.name} is {one.status}{(one.reason and f': {one.reason}') or ''}" for one in gone
-        )
-        return next(why, "")
+        named = ((one, f": {one.reason}" if one.reason else "") for one in gone)
+        return next((f"{one.name} is {one.status}{why}" for one, why in named), "")
 
     def _agrees(self) -> bool | None:
         """Whether the roster says what the transcripts do."""
