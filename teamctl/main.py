@@ -1,4 +1,4 @@
-"""`teamctl`: one group, and a file a command that is loaded when it is called."""
+"""`teamctl`: one group; a command is loaded from its file when it is called."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from teamd.agent.build import build_loop, find_role
 from teamd.agent.environment import Environment
 from teamd.agent.wakeup import SupervisorGone, Wakeup
 from teamd.errors import StoreError, TeamError
-from teamd.files.locks import Tenure
+from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
 from teamd.states import ChildExit
@@ -89,8 +89,8 @@ class TeammateProcess:
         journal = Journal(self.paths.log(name), name)
         try:
             # A process of that name that still ends is waited for; there are never two.
-            tenure = Tenure(self.paths.life(name))
-            return self._live(name, bell, pulse, journal, tenure)
+            instance_lock = InstanceLock(self.paths.life(name))
+            return self._live(name, bell, pulse, journal, instance_lock)
         except StoreError as error:
             journal.error("a file could not be read or written", error)
             return ChildExit.IO
@@ -102,7 +102,9 @@ class TeammateProcess:
             fault = isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_MACHINE
             return ChildExit.IO if fault else ChildExit.CRASHED
 
-    def _live(self, name: str, bell: int, pulse: Pulse, journal: Journal, tenure: Tenure) -> int:
+    def _live(
+        self, name: str, bell: int, pulse: Pulse, journal: Journal, instance_lock: InstanceLock
+    ) -> int:
         # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
@@ -113,7 +115,7 @@ class TeammateProcess:
             settings=self.settings(),
             journal=journal,
             wakeup=Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS),
-            check=tenure.check,
+            check=instance_lock.check,
             granted_bytes=self.granted_bytes,
         )
         life = loop.create_task(self._run(env))

@@ -129,7 +129,7 @@ def check(folder: Path) -> None:
         )
 
 
-class Tenure:
+class InstanceLock:
     """Being the one process of a teammate, from now until it ends.
 
     Everything of a team goes by its path. A process whose team directory was moved would go on in

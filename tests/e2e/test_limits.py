@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from teamd.budget.ledger import Ledger
+from teamd.process_id import Identity
 from tests.strict.faults import Cut, Stall, Status
 from tests.strict.replies import say, use
 from tests.strict.server import MODELS
@@ -420,9 +421,12 @@ def test_a_call_under_way_in_a_process_that_is_killed_counts_in_full(project: Pr
     assert (row["calls"], row["tokens"]) == (0, 0)
     kept = row["reserved_tokens"]
     assert kept > MAX_TOKENS
-    for pid in (project.supervisor, project.member("ann")["pid"]):
-        os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not project.survivors(), what="all is gone")
+    killed = [Identity.of(pid) for pid in (project.supervisor, project.member("ann")["pid"])]
+    for process in killed:
+        assert process is not None
+        process.signal(signal.SIGKILL)
+    # The kernel takes a while to take one apart: its environment goes before it does.
+    wait_until(lambda: not any(one and one.alive for one in killed), what="both are gone")
     row = used(project, "ann")
     assert (row["calls"], row["tokens"], row["reserved_tokens"]) == (1, kept, 0)
 

@@ -9,7 +9,7 @@ import pytest
 
 from teamd.errors import StoreError
 from teamd.files import locks
-from teamd.files.locks import Tenure
+from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
@@ -28,8 +28,8 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 
 @pytest.fixture
-def tenure(paths: TeamPaths) -> Tenure:
-    return Tenure(paths.life("alice"))
+def instance_lock(paths: TeamPaths) -> InstanceLock:
+    return InstanceLock(paths.life("alice"))
 
 
 def move(paths: TeamPaths) -> None:
@@ -39,13 +39,15 @@ def move(paths: TeamPaths) -> None:
     Mailbox(paths, "alice", durable=False).put(Message(sender="lead", to="alice", content="x"))
 
 
-def test_it_excludes_others_for_as_long_as_it_is_there(paths: TeamPaths, tenure: Tenure) -> None:
-    tenure.check()
+def test_it_excludes_others_for_as_long_as_it_is_there(
+    paths: TeamPaths, instance_lock: InstanceLock
+) -> None:
+    instance_lock.check()
     assert locks.try_lock(paths.life("alice")) is None
 
 
-def test_mail_of_another_team_is_not_taken(paths: TeamPaths, tenure: Tenure) -> None:
-    mailbox = Mailbox(paths, "alice", durable=False, check=tenure.check)
+def test_mail_of_another_team_is_not_taken(paths: TeamPaths, instance_lock: InstanceLock) -> None:
+    mailbox = Mailbox(paths, "alice", durable=False, check=instance_lock.check)
     assert mailbox.take().messages == ()
     move(paths)
     before = paths.inbox("alice").read_bytes()
@@ -55,8 +57,10 @@ def test_mail_of_another_team_is_not_taken(paths: TeamPaths, tenure: Tenure) -> 
     assert not paths.taken("alice").exists()
 
 
-def test_another_team_s_conversation_is_not_written(paths: TeamPaths, tenure: Tenure) -> None:
-    transcript = Transcript(paths.transcript("alice"), durable=False, check=tenure.check)
+def test_another_team_s_conversation_is_not_written(
+    paths: TeamPaths, instance_lock: InstanceLock
+) -> None:
+    transcript = Transcript(paths.transcript("alice"), durable=False, check=instance_lock.check)
     transcript.append(NoteAdded())
     move(paths)
     with pytest.raises(StoreError, match="was moved or replaced"):
@@ -67,9 +71,9 @@ def test_another_team_s_conversation_is_not_written(paths: TeamPaths, tenure: Te
 def test_a_team_directory_that_has_gone_is_not_made_for_a_lock(paths: TeamPaths) -> None:
     """The folder of the locks alone is: who had one there is started again, and goes on."""
     paths.lives.rmdir()
-    Tenure(paths.life("alice")).check()
+    InstanceLock(paths.life("alice")).check()
     assert stat.S_IMODE(paths.lives.stat().st_mode) == 0o700
     paths.root.rename(paths.root.with_name("old"))
     with pytest.raises(StoreError, match="is the team directory still there"):
-        Tenure(paths.life("alice"))
+        InstanceLock(paths.life("alice"))
     assert not paths.root.exists()
