@@ -61,32 +61,34 @@ def hold(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> int:
         StoreError: it cannot be opened.
     """
     deadline = time.monotonic() + timeout_seconds
-    pause = _FIRST_PAUSE_SECONDS
-    while (fd := try_lock(path)) is None:
-        # A blocking flock cannot be bounded in time without a signal or a thread. Holders
-        # keep it for microseconds, so a few short naps get the lock about as soon.
-        if time.monotonic() > deadline:
-            raise LockTimeout(path, timeout_seconds)
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-    return fd
+    with translate_os_errors(path):
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
+            try:
+                check_regular(fd)
+                _acquire(fd, path, deadline, timeout_seconds)
+                if stands_under(fd, path):
+                    return fd
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)
 
 
 def try_lock(path: Path) -> int | None:
     """Take the lock on `path` for as long as the returned descriptor is open.
 
     Returns:
-        The descriptor, or `None` while somebody else has the lock, or has put another file there.
+        The descriptor, or `None` while somebody else has the lock.
     """
-    taken = False
     with translate_os_errors(path):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
-        try:
-            check_regular(fd)
-            taken = _take(fd, path) and stands_under(fd, path)
-        finally:
-            if not taken:
-                os.close(fd)
+    taken = False
+    try:
+        taken = _take(fd, path)
+    finally:
+        if not taken:
+            os.close(fd)
     return fd if taken else None
 
 
@@ -162,6 +164,17 @@ class InstanceLock:
                 f"{self._path} is not what this process has locked: the team directory was moved "
                 "or replaced; `teamd start` goes on where it stands now"
             )
+
+
+def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> None:
+    pause = _FIRST_PAUSE_SECONDS
+    while not _take(fd, path):
+        # A blocking flock cannot be bounded in time without a signal or a thread. Holders
+        # keep it for microseconds, so a few short naps get the lock about as soon.
+        if time.monotonic() > deadline:
+            raise LockTimeout(path, timeout_seconds)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 def _take(fd: int, path: Path) -> bool:
