@@ -109,6 +109,15 @@ def test_completing_tells_owners_and_else_whoever_made_it(hall: Hall) -> None:
     assert len(hall.mail("bob")) == before + 2, "a repeated call tells nobody again"
 
 
+def test_whose_task_is_deleted_is_not_told_that_nothing_blocks_it(hall: Hall) -> None:
+    hall.board("lead").add("Write it", owner="alice")
+    hall.board("lead").add("Test it", owner="bob", blocked_by=("1",))
+    hall.board("lead").update("2", Change(status=TaskStatus.DELETED))
+    before = hall.mail("bob")
+    assert hall.board("alice").update("1", DONE).freed == ()
+    assert hall.mail("bob") == before
+
+
 def test_who_is_given_a_task_hears_of_it_and_who_takes_one_does_not(hall: Hall) -> None:
     hall.board("lead").add("Write it", description="In Go.", owner="BOB")
     (told,) = hall.mail("bob")

@@ -43,6 +43,23 @@ def test_of_trouble_somebody_is_told_who_can_read_it(
     assert failed.endswith(f"{again} lets it go on")
 
 
+def test_an_admission_is_undone(tmp_path: Path) -> None:
+    """As where a spawn's prompt cannot be written: the team is as it was before."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    post = Post(paths, durable=False, max_bytes=1000)
+    with closing(Journal(paths.log("teamd"), "teamd")) as journal:
+        writer = RosterWriter(post, journal, team_name="default")
+        writer.admit("ann", "coder", model="m")
+        before = writer.team
+        writer.admit("bob", "tester")
+        writer.restore("bob", None)
+        assert writer.team == before
+        writer.admit("ann", "coder", model="other")
+        writer.restore("ann", before.find("ann"))
+        assert writer.team == before
+
+
 @pytest.mark.parametrize(
     ("spawned_by", "led", "told"),
     [
