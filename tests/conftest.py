@@ -29,8 +29,8 @@ _TOOLS: Final = ("strace",)  # each has a marker
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one a core and one more: most tests wait, but some hold others to a deadline."""
-    return 1 + (os.cpu_count() or 1)
+    """Return two a core: most tests wait, and no more, since some hold others to a deadline."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(trylast=True)
