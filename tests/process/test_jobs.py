@@ -166,6 +166,7 @@ def test_output_without_end_stays_within_its_bound_and_keeps_the_newest(tmp_path
         for number in range(10_000):
             spool.take(f"line {number}\n".encode())
             assert (tmp_path / "out").stat().st_size <= 1000
+            assert (tmp_path / "out").read_bytes().startswith(b"line "), "no line is cut"
         spool.take(b"x" * 5000 + b"\nthe last\n")
     kept = (tmp_path / "out").read_bytes()
     assert len(kept) <= 1000

@@ -74,6 +74,13 @@ def test_the_same_id_with_other_words_is_another_message(onlooker: Onlooker) -> 
     assert onlooker.look() == ["one", "two", "one"]
 
 
+def test_a_send_that_is_repeated_later_is_the_same_message(onlooker: Onlooker) -> None:
+    onlooker.put("one", id="1")
+    assert onlooker.look() == ["one"]
+    onlooker.put("one", id="1")
+    assert onlooker.look() == []
+
+
 def test_a_repeated_send_is_shown_once(onlooker: Onlooker) -> None:
     for _ in range(2):
         onlooker.put("one", id="1")
