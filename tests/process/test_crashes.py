@@ -115,7 +115,7 @@ def test_too_many_crashes_end_in_failed_and_the_lead_is_told_why(project: Projec
     assert "Are you there?" in str(project.asked("jo", least=1)[-1].body["messages"])
 
 
-def test_the_tolerance_is_a_setting(project: Project) -> None:
+def test_the_restart_limit_is_a_setting(project: Project) -> None:
     project.write("team.toml", "[supervision]\ncrashes = 1\nwithin_seconds = 600\n")
     project.start()
     project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -186,3 +187,43 @@ def test_only_its_owner_can_look_into_a_team(running: Project) -> None:
     for path in (root, *root.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
     assert (root / ".gitignore").read_text() == "*\n"
+
+
+def test_nothing_is_reported_as_done_before_the_roster_says_so(project: Project) -> None:
+    """Whoever was told of an end, and finds the teammate idle after a power cut, was told a lie."""
+    project.ask_no_service()
+    project.start()
+    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
+    project.wait_for("jo", "idle")
+    lock = project.paths.config_lock
+    lock.unlink()
+    lock.mkdir()  # nobody can take it
+    shutdown = project.begin("teamctl", "shutdown", "jo")
+    wait_until(lambda: project.log("teamd", "answered")[1:], what="the end is known")
+    tried = len(project.log("teamd", "roster not written"))
+    wait_until(
+        lambda: len(project.log("teamd", "roster not written")) > tried + 1,
+        what="the roster is tried again",
+    )
+    assert shutdown.poll() is None
+    assert project.member("jo")["status"] != "shutdown"
+    lock.rmdir()
+    assert shutdown.wait(30) == 0
+    assert project.member("jo")["status"] == "shutdown"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are seen on Linux only")
+def test_a_teammate_keeps_nothing_open_that_is_its_supervisors(project: Project) -> None:
+    """A lock, or the writing end of another's bell, would outlive the supervisor in it."""
+    project.ask_no_service()
+    project.start()
+    for name in ("ann", "bob"):
+        project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
+    for name in ("ann", "bob"):
+        process = Path(f"/proc/{project.wait_for_process(name)}")
+        links = {fd.name: str(fd.readlink()) for fd in (process / "fd").iterdir()}
+        assert str(project.paths.supervisor) not in links.values()
+        pipes = [fd for fd, target in links.items() if target.startswith("pipe:")]
+        facts = [(process / "fdinfo" / fd).read_text(encoding="ascii") for fd in pipes]
+        flags = [int(re.findall(r"flags:\s+(\d+)", text)[0], 8) for text in facts]
+        assert [one & os.O_ACCMODE for one in flags] == [os.O_RDONLY], "its own bell"
