@@ -261,7 +261,7 @@ class Project:
     def log(self, name: str, event: str) -> list[dict[str, Any]]:
         """The entries of a log that tell of an event."""
         path = self.paths.log(name)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        *lines, _ = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
         return [entry for line in lines if (entry := json.loads(line))["event"] == event]
 
     def asked(self, name: str, *, least: int = 0) -> list[Accepted]:

@@ -189,29 +189,6 @@ def test_only_its_owner_can_look_into_a_team(running: Project) -> None:
     assert (root / ".gitignore").read_text() == "*\n"
 
 
-def test_nothing_is_reported_as_done_before_the_roster_says_so(project: Project) -> None:
-    """Whoever was told of an end, and finds the teammate idle after a power cut, was told a lie."""
-    project.ask_no_service()
-    project.start()
-    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
-    project.wait_for("jo", "idle")
-    lock = project.paths.config_lock
-    lock.unlink()
-    lock.mkdir()  # nobody can take it
-    shutdown = project.begin("teamctl", "shutdown", "jo")
-    wait_until(lambda: project.log("teamd", "answered")[1:], what="the end is known")
-    tried = len(project.log("teamd", "roster not written"))
-    wait_until(
-        lambda: len(project.log("teamd", "roster not written")) > tried + 1,
-        what="the roster is tried again",
-    )
-    assert shutdown.poll() is None
-    assert project.member("jo")["status"] != "shutdown"
-    lock.rmdir()
-    assert shutdown.wait(30) == 0
-    assert project.member("jo")["status"] == "shutdown"
-
-
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are seen on Linux only")
 def test_a_teammate_keeps_nothing_open_that_is_its_supervisors(project: Project) -> None:
     """A lock, or the writing end of another's bell, would outlive the supervisor in it."""
