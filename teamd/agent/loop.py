@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 BATCH_LIMIT: Final = BatchLimit(messages=100, bytes=128 * 1024, wary=True)
 _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
+_RETRY_SECONDS: Final = 1.0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -67,7 +68,7 @@ class Loop:
                 await self._take_turn()
             elif not self.claim():
                 self.env.reporter.report(Status.IDLE)
-                await self.env.wakeup.wait()
+                await self.env.wakeup.wait(_RETRY_SECONDS if self._owes_notices else math.inf)
 
     def interrupt(self) -> None:
         """Cancel the turn that is under way, if there is one; the teammate lives on."""
@@ -178,8 +179,12 @@ class Loop:
         until = math.inf if seconds is None else now() + seconds
         self._send_notices()
         while not (over() or self._shuts_down()) and (left := until - now()) > 0:
-            await self.env.wakeup.wait(left)
+            await self.env.wakeup.wait(min(left, _RETRY_SECONDS) if self._owes_notices else left)
             self._send_notices()
+
+    @property
+    def _owes_notices(self) -> bool:
+        return bool(self.env.conversation.unsent)
 
     def _send_notices(self) -> None:
         """Send what the lead is owed; what cannot be sent now is sent at a later look.

@@ -47,6 +47,11 @@ class RosterWriter:
         self._seen: object = None
         self.team = self._roster.update(lambda team: replace(team, name=team_name))
 
+    @property
+    def retry_seconds(self) -> float | None:
+        """The seconds until the lead is told again what could not be sent; `None` for nothing."""
+        return max(0.0, self._tell_again.left) if self._untold else None
+
     def change(self, name: str, **values: Any) -> None:
         """Change a member from the next `publish` on."""
         self._apply(lambda team: _changed(team, name, values))

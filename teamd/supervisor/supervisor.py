@@ -142,6 +142,7 @@ class Supervisor:
             self.context.children.next_due_seconds(),
             None if self._stopping else self.context.shutdowns.next_due_seconds(),
             self.inbox.retry_seconds,
+            self.context.roster.retry_seconds,
         )
         seconds = min(due for due in dues if due is not None)
         watched = [self.signals.fileno(), self.watch.fileno(), self.tasks.watch.fileno()]

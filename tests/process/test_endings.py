@@ -51,8 +51,8 @@ def test_a_pause_is_told_to_the_lead_once_and_not_at_every_restart(project: Proj
         ended = len(project.records("ann", "ended"))
         project.restart()
         wait_until(lambda: len(project.records("ann", "ended")) > ended, what="ann tries again")  # noqa: B023 -- called at once
-        project.wait_for("ann", "paused")
-    assert project.member("ann")["reason"] == reason
+        wait_until(lambda: project.member("ann")["reason"] == reason, what="she says why")
+        assert project.member("ann")["status"] == "paused"
     assert project.mail("lead").count("ann is paused") == 1
 
 

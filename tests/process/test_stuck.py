@@ -82,6 +82,8 @@ def test_an_idle_teammate_that_mail_does_not_wake_is_told_of(project: Project) -
     project.write("team.toml", REPORT)
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
-    os.kill(project.wait_for("ann", "idle")["pid"], signal.SIGSTOP)
+    pid = project.wait_for("ann", "idle")["pid"]
+    os.kill(pid, signal.SIGSTOP)
     project.do("teamctl", "send", "ann", "Are you there?")
     wait_until(lambda: stuck(project), what="it is noticed")
+    os.kill(pid, signal.SIGCONT)
