@@ -19,6 +19,7 @@ from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.files import directories
 from teamd.files.find_team import all_teams
+from teamd.sandbox.build import build_shell
 from teamd.settings import roles, skills
 from teamd.team import teams
 from teamd.tools import Toolbox, ToolError, lead
@@ -219,10 +220,13 @@ class _Tools:
 
     @cached_property
     def _bash(self) -> Bash:
-        settings = self.env.settings
+        env, settings = self.env, self.env.settings
+        workspace = settings.team.workspace
+        shell = build_shell(
+            env.paths, env.name, settings.tools, workspace=workspace, probe=env.probe
+        )
         return Bash(
-            workspace=settings.team.workspace,
-            environment={key: os.environ[key] for key in settings.tools.env if key in os.environ},
+            shell=shell,
             timeout_seconds=settings.tools.bash_timeout_seconds,
             output_bytes=settings.tools.output_bytes,
         )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from teamd.agent.wakeup import Wakeup
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
+    from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
 
 
@@ -33,6 +34,7 @@ class Environment:
     Attributes:
         check: forbids to write where the team directory is another one by now.
         granted_bytes: how long a message may be by the settings that senders read now.
+        probe: whether this machine can make a sandbox.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Environment:
     wakeup: Wakeup
     check: Callable[[], None]
     granted_bytes: Callable[[], int]
+    probe: Probe
 
     @property
     def leads(self) -> bool:

@@ -18,6 +18,8 @@ from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
+from teamd.sandbox.build import WITHOUT
+from teamd.sandbox.probe import Probe, probe
 from teamd.states import ChildExit
 
 if TYPE_CHECKING:
@@ -46,8 +48,18 @@ class TeammateProcess:
     paths: TeamPaths
     settings: Callable[[], Settings]
     granted_bytes: Callable[[], int]
+    _probe: Probe | None = field(default=None, init=False)
     _loaded: bool = field(default=False, init=False)
     _sdk_loaded: bool = field(default=False, init=False)
+
+    def probe_sandbox(self) -> Probe:
+        """Return whether this machine can make a sandbox, tried once; where none is wanted, yes."""
+        settings = self.settings()
+        if settings.tools.sandbox in WITHOUT:
+            return Probe()
+        if self._probe is None or not self._probe.works:
+            self._probe = probe([settings.team.workspace])
+        return self._probe
 
     def load(self) -> None:
         """Load what is slow to load before a fork, so that all children share it.
@@ -55,6 +67,7 @@ class TeammateProcess:
         The SDK takes two seconds. Where a script answers, it is not loaded, until settings that
         are read again want it.
         """
+        self.probe_sandbox()
         wants_sdk = self.settings().model.script is None and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
@@ -117,6 +130,7 @@ class TeammateProcess:
             wakeup=Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS),
             check=instance_lock.check,
             granted_bytes=self.granted_bytes,
+            probe=self.probe_sandbox(),
         )
         life = loop.create_task(self._run(env))
         loop.add_signal_handler(signal.SIGTERM, life.cancel)

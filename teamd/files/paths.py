@@ -56,6 +56,8 @@ class TeamPaths:
     agents = _Place("agents")  # the folder of the team's role files
     skills = _Place("skills")  # the folder of the team's skills
     logs = _Place("logs")  # the folder of the logs
+    homes = _Place("homes")  # the folder of the homes that teammates' commands have
+    removed = _Place("removed")  # what commands put into protected places
 
     @property
     def home(self) -> Path:
@@ -143,6 +145,14 @@ class TeamPaths:
     def jobs(self, name: str) -> Path:
         """The folder of `name`'s background jobs."""
         return self.all_jobs / name
+
+    def home_of(self, name: str) -> Path:
+        """The home folder of `name`'s commands."""
+        return self.homes / name / "home"
+
+    def temporary(self, name: str) -> Path:
+        """The folder for temporary files of `name`'s commands."""
+        return self.homes / name / "tmp"
 
     def log(self, name: str) -> Path:
         """The log of a teammate, or of `teamd`."""

@@ -73,6 +73,30 @@ async def capture(
     return Captured(status=status, stdout=bytes(stdout.kept), stderr=bytes(stderr.kept))
 
 
+def run_briefly(
+    argv: Sequence[str], *, timeout_seconds: float, env: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Run a program that ends at once, and wait for it; for whoever has no loop.
+
+    Returns:
+        Its exit status, or a negative one where it did not come to its end, and its output.
+    """
+    try:
+        ended = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_seconds,
+            env={} if env is None else env,
+            cwd="/",
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return -1, str(error)
+    return ended.returncode, ended.stdout.decode(errors="replace")
+
+
 def start_detached(
     argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int]
 ) -> subprocess.Popen[bytes]:
@@ -96,6 +120,7 @@ class Program:
         output: gets standard output as it comes.
         errors: gets standard error; without it both come to `output`, in the order written.
         env: the complete environment; this process's own otherwise.
+        stdin: a descriptor; nothing otherwise.
 
     Raises:
         OSError: it could not be started.
@@ -115,6 +140,7 @@ class Program:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
+        stdin: int = subprocess.DEVNULL,
     ) -> None:
         import asyncio  # noqa: PLC0415 -- teamctl imports this module and never needs a loop
 
@@ -122,7 +148,7 @@ class Program:
         self._ended = asyncio.Event()
         self._popen = subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if errors is None else subprocess.PIPE,
             bufsize=0,

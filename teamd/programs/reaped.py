@@ -31,10 +31,14 @@ class Ended:
     Attributes:
         background: how many others still ran when the program had ended.
         left: pids of those that could not be ended.
+        exceeded: the limit for which all of it was ended, if it was for one.
+        taken: what it made in protected places, which was taken away.
     """
 
     background: int = 0
     left: frozenset[int] = frozenset()
+    exceeded: str = ""
+    taken: tuple[str, ...] = ()
 
 
 class Reaped(Program):

@@ -27,6 +27,12 @@ VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HTTP_ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2: token
 HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")  # RFC 9110, 5.5, ASCII only
+# A name, with a star for whatever stands before its first dot, and a port.
+HOST_NAME: Final = re.compile(
+    r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
+    r"(?::[0-9]{1,5})?",
+    re.IGNORECASE,
+)
 BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SHOWN_CHARACTERS: Final = 60
 SHOWN_NUMBER: Final = 10**18
@@ -135,6 +141,32 @@ def _are_variables(value: Any) -> bool:
     return True
 
 
+def _are_host_names(value: Any) -> bool:
+    return _is_list_of(value, lambda name: HOST_NAME.fullmatch(name) is not None)
+
+
+def _are_places(value: Any) -> bool:
+    """Relative paths that stay within the folder they are relative to."""
+
+    def fits(path: str) -> bool:
+        parts = Path(path).parts
+        return bool(parts) and "\0" not in path and parts[0] != "/" and ".." not in parts
+
+    return _is_list_of(value, fits)
+
+
+def _are_folders(value: Any) -> bool:
+    return _is_list_of(value, lambda path: bool(path.strip()) and "\0" not in path)
+
+
+def _is_list_of(value: Any, fits: Callable[[str], bool]) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) and fits(one) for one in value)
+
+
+def _absolute(value: list[str], folder: Path) -> tuple[Path, ...]:
+    return tuple(folder / Path(path).expanduser() for path in value)
+
+
 FLAG: Final = Kind("true or false", lambda value: isinstance(value, bool))
 WHOLE: Final = Kind("a whole number of at least 1", _is_whole)
 # Over a year they are more than `WHOLE` takes.
@@ -154,6 +186,23 @@ TEAM_NAME: Final = Kind(_NAME_WORDS, _is_name)
 TEAMMATE_NAME: Final = Kind(_NAME_WORDS, _is_teammate_name)
 ADDRESS: Final = Kind("an address that begins with http:// or https://", _is_address)
 HEADERS: Final = Kind(_HEADERS_WORDS, _are_headers, lambda value, _: MappingProxyType(dict(value)))
+SANDBOX: Final = Kind(
+    '"auto", "bubblewrap", "external" or "off"',
+    lambda value: value in ("auto", "bubblewrap", "external", "off"),
+)
+HOST_NAMES: Final = Kind(
+    'a list of host names, such as ["docs.example.org", "*.example.org", "localhost:8080"]',
+    _are_host_names,
+    lambda value, _: tuple(name.lower() for name in value),
+)
+PLACES: Final = Kind(
+    'a list of paths in the workspace, such as ["deploy", "config/prod.yml"]',
+    _are_places,
+    lambda value, _: tuple(value),
+)
+FOLDERS: Final = Kind(
+    'a list of folders, such as ["~/datasets", "/srv/docs"]', _are_folders, _absolute
+)
 VARIABLES: Final = Kind(_VARIABLES_WORDS, _are_variables, lambda value, _: tuple(value))
 
 

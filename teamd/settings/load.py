@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 FILE_NAME: Final = "team.toml"
 MAX_FILE_BYTES: Final = 1_048_576
 # Promised, and refused until they are there: a limit that is ignored is worse than none.
-NOT_BUILT: Final = frozenset(
-    {"permission", "tools.sandbox", "tools.network", "tools.read", "teammate.worktree"}
-)
+NOT_BUILT: Final = frozenset({"permission", "teammate.worktree"})
 
 
 def load(path: Path, *, folder: Path) -> Settings:

@@ -142,8 +142,22 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """`[tools]`: what a teammate's tools may take."""
+    """`[tools]`: what a teammate's tools may reach and take."""
 
+    sandbox: Literal["auto", "bubblewrap", "external", "off"] = setting(
+        "auto", kinds.SANDBOX, 'around commands; "external": a container is it, "off": none'
+    )
+    network: bool = setting(False, FLAG, "whether commands reach every host")
+    hosts: tuple[str, ...] = setting((), kinds.HOST_NAMES, "the hosts that they reach without that")
+    read: tuple[Path, ...] = setting(
+        (), kinds.FOLDERS, "folders outside the workspace that commands may read"
+    )
+    protect: tuple[str, ...] = setting(
+        (), kinds.PLACES, "places in it that stay as they are, besides the built-in ones"
+    )
+    max_processes: int = setting(1000, WHOLE, "of one command; it is ended if it has more")
+    max_memory_mb: int = setting(8192, WHOLE, "of one command; it is ended if it takes more")
+    max_file_mb: int = setting(8192, WHOLE, "of a file that it writes")
     bash_timeout_seconds: float = setting(120.0, SECONDS, "how long one command may run")
     output_bytes: int = setting(50000, WHOLE, "what the model sees of a tool's output, in bytes")
     env: tuple[str, ...] = setting(

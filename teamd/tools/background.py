@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.programs import Sink
-    from teamd.programs.reaped import Reaped
+    from teamd.sandbox.shells import Command
 
     Work = Callable[[Sink], Awaitable[str]]
-    Start = Callable[[str, Sink], Reaped]
+    Start = Callable[[str, Sink], Command]
 
 RUNNING: Final = "running"
 STOPPED: Final = "stopped"
@@ -228,8 +228,10 @@ class BackgroundRun(Tool[BackgroundRunInput]):
     async def _run(self, command: str, output: Sink) -> str:
         with self._start(command, output) as program:
             status = await program.wait()
-            await program.end()
+            ended = await program.end()
             program.drain()
+        if ended.exceeded:
+            return f"ended: {ended.exceeded}"
         return f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
 
 

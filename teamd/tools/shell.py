@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from teamd.programs.reaped import Ended, Reaped
+from teamd.sandbox.shells import NoSandbox
 from teamd.tools import Input, Tool, ToolError
 from teamd.tools.output import Clip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from teamd.programs import Sink
+    from teamd.programs.reaped import Ended
+    from teamd.sandbox.shells import Command, Shell
 
 _DAY_SECONDS = 86_400
 
@@ -35,14 +34,12 @@ class Bash(Tool[BashInput]):
     """Runs commands.
 
     Attributes:
-        workspace: where they run.
-        environment: all they get of it; no secrets.
+        shell: starts them.
         timeout_seconds: how long one may take that asks for nothing else.
         output_bytes: how much of its output the model sees.
     """
 
-    workspace: Path
-    environment: Mapping[str, str]
+    shell: Shell
     timeout_seconds: float
     output_bytes: int
 
@@ -65,35 +62,38 @@ class Bash(Tool[BashInput]):
                 ended = await program.end()
                 program.drain()
         except OSError as error:
-            raise self._refusal(arguments.command, error) from error
+            raise self._refusal(arguments.command, error, clip.text()) from error
         notes = _notes(status, seconds, ended)
         text = "\n".join([clip.text().removesuffix("\n"), *notes]).removeprefix("\n")
         if status is None:
             raise ToolError(text)
         return text
 
-    def start(self, command: str, output: Sink) -> Reaped:
+    def start(self, command: str, output: Sink, *, background: bool = False) -> Command:
         """Start a command, and do not wait for it.
 
         Raises:
-            ToolError: no command can be that.
+            ToolError: no command can be that, or none may run here.
             OSError: it could not be started.
         """
-        bash = ["bash", "-c", "--", command]  # "--": a command may begin with a dash
         try:
-            return Reaped(bash, output=output, cwd=self.workspace, env=self.environment)
+            return self.shell.start(command, output, background=background)
+        except NoSandbox as error:
+            raise ToolError(str(error)) from error
         except ValueError as error:
             raise ToolError("a command cannot hold NULs or lone surrogates") from error
 
-    def _refusal(self, command: str, error: OSError) -> ToolError:
+    def _refusal(self, command: str, error: OSError, said: str) -> ToolError:
         if error.errno == errno.E2BIG:
             mend = "put it into a file with write_file and run that"
             return ToolError(f"the command is too long ({len(command)} characters); {mend}")
-        return ToolError(f"bash could not be started in {self.workspace}: {error.strerror}")
+        return ToolError(
+            f"bash could not be started: {error.strerror}{said and ': '}{said.strip()}"
+        )
 
 
-async def _wait(program: Reaped, seconds: float) -> int | None:
-    """The status as `Reaped.wait` gives it, or `None` after so many seconds."""
+async def _wait(program: Command, seconds: float) -> int | None:
+    """The status as `wait` gives it, or `None` after so many seconds."""
     try:
         async with asyncio.timeout(seconds):
             return await program.wait()
@@ -104,16 +104,20 @@ async def _wait(program: Reaped, seconds: float) -> int | None:
 def _notes(status: int | None, seconds: float, ended: Ended) -> list[str]:
     """Return what stands below the output, a line each."""
     notes = []
-    if status is None:
+    if ended.exceeded:
+        notes.append(f"[all of it was ended: {ended.exceeded}, the most that one command may have]")
+    elif status is None:
         mend = "give a longer `timeout` if it needs one"
         notes.append(f"[ended after {seconds:g} s, its time limit; {mend}]")
     elif status < 0:
         notes.append(f"[killed by {_signal_name(-status)}]")
     elif status > 0:
         notes.append(f"[exit status {status}]")
-    if status is not None and ended.background:
+    if status is not None and ended.background and not ended.exceeded:
         which = "process was" if ended.background == 1 else "processes were"
         notes.append(f"[{ended.background} background {which} ended with the command]")
+    if ended.taken:
+        notes.append(f"[taken away, since it is protected: {', '.join(ended.taken)}]")
     if ended.left:
         notes.append(f"[could not be ended: pid {', '.join(map(str, sorted(ended.left)))}]")
     return notes

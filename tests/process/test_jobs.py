@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +22,7 @@ from teamd.tools.background import (
 )
 from teamd.tools.output import Spool
 from teamd.tools.shell import Bash
+from tests.shells import open_shell
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ class Bench:
         self.rings = 0
         self.jobs = Jobs(folder / "jobs", ring=self._ring)
         shell = Bash(
-            workspace=folder,
-            environment={"PATH": os.environ["PATH"]},
+            shell=open_shell(folder),
             timeout_seconds=60,
             output_bytes=2000,
         )

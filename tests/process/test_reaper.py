@@ -32,11 +32,11 @@ import asyncio, ctypes, os, sys
 from pathlib import Path
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
+from tests.shells import open_shell
 folder, command, timeout = sys.argv[1:]
 assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
 bash = Bash(
-    workspace=Path(folder),
-    environment={"PATH": os.environ["PATH"], "REAPER_TEST_FOLDER": folder},
+    shell=open_shell(Path(folder), REAPER_TEST_FOLDER=folder),
     timeout_seconds=float(timeout),
     output_bytes=2000,
 )

@@ -20,6 +20,7 @@ from teamd.process_id import Identity
 from teamd.programs import Program
 from teamd.tools import Result, Toolbox
 from teamd.tools.shell import Bash
+from tests.shells import open_shell
 from tests.waiting import until, wait_until
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ def box(tmp_path: Path) -> Toolbox:
     return Toolbox(
         [
             Bash(
-                workspace=tmp_path,
-                environment={"PATH": os.environ["PATH"], "PIDS": str(tmp_path / "pids")},
+                shell=open_shell(tmp_path, PIDS=str(tmp_path / "pids")),
                 timeout_seconds=60,
                 output_bytes=OUTPUT_BYTES,
             )

@@ -25,6 +25,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import STATE_TYPE, TEAMD, Message
 from teamd.models import Ask, Reply
+from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.settings.schema import Mail, Model
 from teamd.states import Status
@@ -284,6 +285,7 @@ class Life:
             wakeup=Wakeup(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             check=lambda: None,
             granted_bytes=lambda: 0,
+            probe=Probe(),
         )
 
     def _loop(self, env: Environment) -> Loop:

@@ -1,0 +1,248 @@
+"""Programs in a process namespace of their own, which bubblewrap makes.
+
+When the first process of the namespace ends, the kernel ends all others in it, whatever session or
+group they moved to. So no reaper stands above it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from teamd.programs import Program, reaper
+from teamd.programs.reaped import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from teamd.programs import Sink
+
+_GRACE_SECONDS: Final = 2.0  # between SIGTERM and SIGKILL
+_KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for a dead disk
+_LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile
+_PAUSE_SECONDS: Final = 0.005
+_LOOK_SECONDS: Final = 0.25
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_NOT_MADE: Final = 1  # bubblewrap's own exit status
+
+# The first process of the namespace: it sets the limits, runs the command, gives what that leaves
+# a moment to end (`tee >(sed …)` ends just after its shell), and reports on what was its standard
+# input. It is `sh`, since that starts in a third of the time of bash.
+FIRST_PROCESS: Final = """\
+exec 9>&0 </dev/null
+ulimit -c 0
+ulimit -f "$2"
+ulimit -d "$3"
+ulimit -u "$4" 2>/dev/null || ulimit -p "$4"
+bash -c -- "$1" 9>&-
+status=$?
+rounds=20
+set -- /proc/[0-9]*
+while [ $# -gt 1 ] && [ $rounds -gt 0 ]; do
+  sleep 0.01 9>&-
+  rounds=$((rounds - 1))
+  set -- /proc/[0-9]*
+done
+echo "$status $(($# - 1))" >&9
+exit $status
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What all processes of a namespace may have together, and the size of a file in bytes."""
+
+    processes: int
+    memory_bytes: int
+    file_bytes: int
+
+    def arguments(self) -> list[str]:
+        """Return the limits of each process, as `FIRST_PROCESS` takes them behind the command."""
+        blocks, kibibytes = self.file_bytes >> 9, self.memory_bytes >> 10
+        return [str(blocks), str(kibibytes), str(self.processes)]
+
+
+class Sandboxed(Program):
+    """A command under bubblewrap; nothing in its namespace outlives it, or this process.
+
+    Args:
+        argv: bubblewrap with its options, up to `--`, see `FIRST_PROCESS`.
+        command: for bash.
+        bounds: looked at four times a second, since limits of single processes do not bind root.
+        clear: called once, when nothing of it runs any more; returns what it took away.
+
+    Raises:
+        OSError: bubblewrap could not be started; that the sandbox could not be made is told by
+            `wait`.
+        ValueError: an argument holds a NUL.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        command: str,
+        *,
+        output: Sink,
+        bounds: Bounds,
+        clear: Callable[[], Sequence[str]],
+    ) -> None:
+        self._bounds = bounds
+        self._clear = clear
+        self._taken: tuple[str, ...] | None = None
+        self._exceeded = ""
+        self._first: int | None = None
+        self._report, theirs = os.pipe()
+        os.set_blocking(self._report, False)
+        first = ["/bin/sh", "-c", FIRST_PROCESS, "sh", command, *bounds.arguments()]
+        try:
+            # An empty environment: bubblewrap's own could be read in the sandbox.
+            super().__init__([*argv, *first], output=output, stdin=theirs, env={})
+        except BaseException:
+            os.close(self._report)
+            raise
+        finally:
+            os.close(theirs)
+        self._said = b""
+        self._look_again = self._loop.call_later(_LOOK_SECONDS, self._look_at_bounds)
+
+    async def wait(self) -> int:
+        """Wait for the end of all of it; the command's exit status.
+
+        Raises:
+            OSError: the sandbox could not be made; why stands in the output.
+        """
+        status = await super().wait()
+        if status == _NOT_MADE and not self._reported():
+            raise OSError(errno.EPERM, "the sandbox could not be made")
+        return status
+
+    async def end(self) -> Ended:
+        """End all that is left, first politely."""
+        if not self._ended.is_set():
+            self._signal_all(signal.SIGTERM)
+            await self._wait_for_end(_GRACE_SECONDS)
+        if not self._ended.is_set():
+            self._kill_first()
+            await self._wait_for_end(_KILL_SECONDS)
+        left = frozenset() if self._ended.is_set() else frozenset({self.pid})
+        report = self._reported()
+        return Ended(
+            background=report[1] if report else 0,
+            left=left,
+            exceeded=self._exceeded,
+            taken=self._clear_once(),
+        )
+
+    def __exit__(self, *error: object) -> None:
+        self._look_again.cancel()
+        super().__exit__(*error)
+        os.close(self._report)
+        self._clear_once()
+
+    def _clear_once(self) -> tuple[str, ...]:
+        if self._taken is None:
+            self._taken = ()
+            self._taken = tuple(self._clear())
+        return self._taken
+
+    def _kill(self) -> None:
+        """End it at once, for who is cancelled and must not wait in the loop."""
+        self._kill_first()
+        deadline = time.monotonic() + _LAST_KILL_SECONDS
+        while self._runs() and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+        super()._kill()
+
+    def _kill_first(self) -> None:
+        """Kill the first process of the namespace: bubblewrap ends once the kernel ended all.
+
+        Before there is one, bubblewrap itself is killed.
+        """
+        found = reaper.children(self.pid) if self._runs() else []
+        for pid in found or [self.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        """Signal every process in the namespace but its first, which no signal but SIGKILL ends."""
+        for first in reaper.children(self.pid):
+            namespace = _namespace(first)
+            for pid in _descendants(first)[1:]:
+                _signal_in(pid, namespace, number)
+
+    def _look_at_bounds(self) -> None:
+        """End all of it where it has become too much; a fork bomb cannot outrun the kernel."""
+        if self._ended.is_set():
+            return
+        pids = [pid for first in reaper.children(self.pid) for pid in _descendants(first)]
+        if len(pids) > self._bounds.processes:
+            self._exceeded = f"it had more than {self._bounds.processes} processes"
+        elif sum(map(_memory_bytes, pids)) > self._bounds.memory_bytes:
+            self._exceeded = f"it took more than {self._bounds.memory_bytes >> 20} MiB of memory"
+        if self._exceeded:
+            self._kill_first()
+        self._look_again = self._loop.call_later(_LOOK_SECONDS, self._look_at_bounds)
+
+    async def _wait_for_end(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+
+    def _runs(self) -> bool:
+        if self._pidfd is None:
+            return self._popen.poll() is None
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
+
+    def _reported(self) -> list[int]:
+        """Return the command's exit status and how many others still ran; empty without a report.
+
+        It is the last line: a command that keeps the pipe is a guess, and can only harm itself.
+        """
+        with suppress(BlockingIOError):
+            self._said += os.read(self._report, 1 << 10)
+        lines = self._said.split(b"\n")
+        return [int(word) for word in lines[-2].split()] if len(lines) > 1 else []
+
+
+def _descendants(first: int) -> list[int]:
+    """Return a process and all below it, as far as is seen by now."""
+    found = [first]
+    for pid in found:  # grows meanwhile
+        found += reaper.children(pid)
+    return found
+
+
+def _signal_in(pid: int, namespace: str, number: signal.Signals) -> None:
+    """Signal a process if it is in that namespace: its number may be another's by now."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if namespace and _namespace(pid) == namespace:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, number)
+    finally:
+        os.close(pidfd)
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 -- it names no file
+    except OSError:
+        return ""
+
+
+def _memory_bytes(pid: int) -> int:
+    """Return the memory of a process, what it shares included; 0 for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123 -- four times a second
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0

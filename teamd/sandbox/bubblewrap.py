@@ -1,0 +1,158 @@
+"""The command line of bubblewrap for a policy: what is mounted where, in the order that counts.
+
+The root of a sandbox is an empty file system, and only what is named here is in it: no home, no
+`/run`, no socket of another program. Options as in bwrap(1); any version from 0.4 on has them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd.sandbox.places import State
+from teamd.sandbox.policy import HOME, TEMPORARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from teamd.sandbox.places import Place
+    from teamd.sandbox.policy import Policy
+
+# As root a sandbox with any capability can be left. The command is the first process of its
+# namespace, so that nothing of bubblewrap's own is in there.
+BASE: Final = (
+    "--unshare-user", "--unshare-all", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
+    "--as-pid-1",
+)  # fmt: skip
+_SYSTEM_FOLDERS: Final = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
+    "/gnu/store",
+)  # fmt: skip
+_LIBRARIES: Final = ("lib", "lib64", "libexec", "pyvenv.cfg")
+_RESOLVER: Final = Path("/etc/resolv.conf")
+_OTHERS_MAY_READ: Final = stat.S_IROTH
+
+
+def _system() -> Iterator[str]:
+    for folder in map(Path, _SYSTEM_FOLDERS):
+        if folder.is_symlink():
+            yield from ("--symlink", os.readlink(folder), str(folder))  # noqa: PTH115 -- as it is
+        elif folder.is_dir():
+            yield from ("--ro-bind", str(folder), str(folder))
+    yield from ("--proc", "/proc", "--dev", "/dev")
+
+
+SYSTEM: Final = tuple(_system())
+
+
+def build_arguments(
+    program: str, policy: Policy, places: Iterable[Place], *, repository: Path | None = None
+) -> list[str]:
+    """Return bubblewrap and its options, up to the command.
+
+    Args:
+        program: bubblewrap.
+        policy: what the command may reach.
+        places: what stays as it is, each as it stands now.
+        repository: that of the workspace, where it is another folder.
+    """
+    network = ["--share-net"] if policy.network else []
+    return [
+        program,
+        *BASE,
+        *network,
+        *SYSTEM,
+        *_hide_secrets_of_root(),
+        *(_resolver() if policy.network else ()),
+        *("--bind", str(policy.temporary), TEMPORARY, "--symlink", TEMPORARY, "/var/tmp"),  # noqa: S108
+        *("--bind", str(policy.home), HOME),
+        *_readable(policy),
+        *_writable(policy.workspace),
+        *(_writable(repository) if repository else ()),
+        *_protect(places),
+        *_hide(policy),
+        *("--remount-ro", "/", "--chdir", str(policy.workspace), "--clearenv"),
+        *_environment(policy),
+        "--",
+    ]
+
+
+def _readable(policy: Policy) -> Iterator[str]:
+    """Yield the folders on the PATH, with the libraries beside them, and those that are named."""
+    path = policy.environment.get("PATH", "").split(os.pathsep)
+    found = dict.fromkeys(policy.readable)
+    for folder in map(Path, path):
+        if folder.is_absolute() and folder.is_dir() and not _is_too_much(folder):
+            found[folder] = None
+            beside = (folder.parent / name for name in _LIBRARIES if folder.name == "bin")
+            found.update(dict.fromkeys(place for place in beside if place.exists()))
+    for place in sorted(found, key=lambda place: len(place.parts)):
+        if not _is_of_system(place) and not place.is_relative_to(policy.workspace):
+            yield from ("--ro-bind-try", str(place), str(place))
+
+
+def _writable(folder: Path) -> tuple[str, ...]:
+    return ("--bind", str(folder), str(folder))
+
+
+def _is_too_much(folder: Path) -> bool:
+    """Return whether a folder on the PATH is one that holds more than programs."""
+    return Path.home().is_relative_to(folder) or Path("/run").is_relative_to(folder)
+
+
+def _is_of_system(place: Path) -> bool:
+    return any(place.is_relative_to(folder) for folder in _SYSTEM_FOLDERS)
+
+
+def _protect(places: Iterable[Place]) -> Iterator[str]:
+    """Yield mounts for what stays as it is; its folders are mounted, so that none is renamed."""
+    places = list(places)
+    above = {folder: None for place in places for folder in place.above}
+    for folder in sorted(above, key=lambda folder: len(folder.parts)):
+        yield from ("--bind", str(folder), str(folder))
+    for place in places:
+        if place.state in (State.FILE, State.FOLDER):
+            yield from ("--ro-bind", str(place.path), str(place.path))
+
+
+def _hide(policy: Policy) -> Iterator[str]:
+    """Yield an empty folder in the place of each hidden one that is within reach."""
+    reach = (policy.workspace, *policy.readable)
+    for folder in policy.hidden:
+        if folder.is_dir() and any(folder.is_relative_to(place) for place in reach):
+            yield from ("--tmpfs", str(folder), "--remount-ro", str(folder))
+
+
+def _environment(policy: Policy) -> Iterator[str]:
+    for name, value in policy.variables(inside=True).items():
+        yield from ("--setenv", name, value)
+
+
+def _resolver() -> Iterator[str]:
+    """Yield the file that names the name servers, which is often a link into `/run`."""
+    real = Path(os.path.realpath(_RESOLVER))
+    if not _is_of_system(real) and real.is_file():
+        yield from ("--ro-bind", str(real), str(real))
+
+
+@cache
+def _hide_secrets_of_root() -> tuple[str, ...]:
+    """Return mounts that hide what in `/etc` only root may read: to root nothing else does."""
+    if os.geteuid() != 0:
+        return ()
+    found: list[str] = []
+    for folder, folders, names in os.walk("/etc"):
+        for name in [*folders, *names]:
+            path = Path(folder, name)
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode) or mode & _OTHERS_MAY_READ:
+                continue
+            if stat.S_ISDIR(mode):
+                found += ["--tmpfs", str(path), "--remount-ro", str(path)]
+                folders.remove(name)
+            else:
+                found += ["--ro-bind", os.devnull, str(path)]
+    return tuple(found)

@@ -1,0 +1,79 @@
+"""Builds the shell of one teammate from its settings and from what this machine can do."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd.files.state_folder import state_folder
+from teamd.programs.sandboxed import Bounds
+from teamd.sandbox.placeholders import Placeholders
+from teamd.sandbox.policy import Policy
+from teamd.sandbox.shells import ClosedShell, OpenShell, SandboxedShell, Shell, make_home
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+    from teamd.sandbox.probe import Probe
+    from teamd.settings.schema import Tools
+
+WITHOUT: Final = frozenset({"external", "off"})
+_MEBI: Final = 20
+
+
+def build_shell(
+    paths: TeamPaths, name: str, tools: Tools, *, workspace: Path, probe: Probe
+) -> Shell:
+    """Build what starts a teammate's commands, and make its home.
+
+    Raises:
+        StoreError: its home cannot be made.
+    """
+    policy = build_policy(paths, name, tools, workspace=workspace)
+    make_home(policy, name)
+    if tools.sandbox in WITHOUT:
+        return OpenShell(policy)
+    if not probe.works:
+        return ClosedShell(
+            f"commands are refused: {probe.trouble}; the person can mend it with {probe.remedy}"
+        )
+    if Path.home().is_relative_to(workspace):
+        why = f"the workspace {workspace} holds the person's home, which no sandbox could hide then"
+        return ClosedShell(
+            f"commands are refused: {why}; the person can put the project into a folder"
+        )
+    held = placeholders_of(workspace)
+    return SandboxedShell(probe.program, policy, held, paths.root, paths.removed)
+
+
+def build_policy(paths: TeamPaths, name: str, tools: Tools, *, workspace: Path) -> Policy:
+    """Return the rights of a teammate's commands."""
+    root = Path(os.path.realpath(workspace))
+    return Policy(
+        workspace=root,
+        home=paths.home_of(name),
+        temporary=paths.temporary(name),
+        readable=tools.read,
+        hidden=tuple(Path(os.path.realpath(place)) for place in paths.off_limits(workspace)),
+        protected=tools.protect,
+        network=tools.network,
+        hosts=tools.hosts,
+        environment=_environment(tools.env),
+        bounds=Bounds(
+            processes=tools.max_processes,
+            memory_bytes=tools.max_memory_mb << _MEBI,
+            file_bytes=tools.max_file_mb << _MEBI,
+        ),
+    )
+
+
+def placeholders_of(workspace: Path) -> Placeholders:
+    """Return what keeps the missing places of a workspace."""
+    return Placeholders(Path(os.path.realpath(workspace)), state_folder() / "workspaces")
+
+
+def _environment(names: tuple[str, ...]) -> dict[str, str]:
+    given = {name: os.environ[name] for name in names if name in os.environ}
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    return {"USER": user, "LOGNAME": user, **given}

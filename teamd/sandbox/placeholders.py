@@ -1,0 +1,147 @@
+"""Empty files and folders that hold the place of what no command may make, while commands run.
+
+A sandbox can keep a place only where something stands. So whatever protected place is missing gets
+a placeholder for as long as a command of any teammate runs in that workspace, and the last one
+removes them. The file that says who needs them is not in a team directory, since several teams may
+work in one workspace; nor in the workspace, where commands could lock or write it.
+
+A teammate that is killed leaves its entry. Only its supervisor takes that away, once it has ended
+what the teammate left: a placeholder that is removed too early opens its place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from teamd.errors import translate_os_errors
+from teamd.files import directories, files, locks
+from teamd.process_id import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from teamd.sandbox.places import Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A command that runs in a workspace, or ran when its teammate was killed.
+
+    Attributes:
+        id: its own.
+        team: the team directory.
+        process: the teammate's.
+        links: the links among the protected places, and where they led at its start.
+        may_init: whether the workspace had no repository then.
+    """
+
+    id: str
+    team: str
+    process: Identity
+    links: dict[str, str] = field(default_factory=dict)
+    may_init: bool = False
+
+    @classmethod
+    def decode(cls, found: dict[str, Any]) -> Holder:
+        """Read an entry of the file."""
+        return cls(**{**found, "process": Identity(**found["process"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholders:
+    """The placeholders in one workspace.
+
+    Attributes:
+        workspace: the folder.
+        state: a folder of the person's where files about all workspaces stand.
+    """
+
+    workspace: Path
+    state: Path
+
+    def hold(self, look: Callable[[], tuple[Holder, list[Place]]]) -> Holder:
+        """Look at the places, and keep those that are missing until `release`.
+
+        Args:
+            look: returns the entry of the command, and the missing places. Called when no
+                placeholder can come or go.
+        """
+        with self._locked() as (made, holders):
+            holder, missing = look()
+            for place in missing:
+                made[str(place.path)] = _describe(place)
+            # Noted before they are made: what a kill leaves can be removed.
+            self._write(made, [*holders, holder])
+            for place in missing:
+                _make(place)
+        return holder
+
+    def release(self, *ended: Holder) -> None:
+        """Forget commands that have ended; whoever was the last removes the placeholders."""
+        ids = {holder.id for holder in ended}
+        with self._locked() as (made, holders):
+            left = [holder for holder in holders if holder.id not in ids]
+            for path in () if left else made:
+                _remove(Path(path))
+            self._write(made if left else {}, left)
+
+    def left_by_dead(self, team: Path) -> list[Holder]:
+        """Return the entries of a team's teammates whose processes are gone."""
+        if not self._file.exists():
+            return []
+        with self._locked() as (_, holders):
+            mine = [holder for holder in holders if holder.team == str(team)]
+            return [holder for holder in mine if not holder.process.alive]
+
+    def made(self) -> set[Path]:
+        """Return the placeholders that stand now; for whoever holds one."""
+        return {Path(path) for path in self._read()[0]}
+
+    @property
+    def _file(self) -> Path:
+        name = sha256(os.fsencode(self.workspace)).hexdigest()[:32]
+        return self.state / f"{name}.json"
+
+    @contextmanager
+    def _locked(self) -> Iterator[tuple[dict[str, str], list[Holder]]]:
+        directories.make_private_directory(self.state)
+        with locks.locked(self._file.with_suffix(".lock")):
+            yield self._read()
+
+    def _read(self) -> tuple[dict[str, str], list[Holder]]:
+        with suppress(ValueError, KeyError, TypeError):  # half of it, after a power cut
+            found = json.loads(files.read(self._file) or b"{}")
+            holders = [Holder.decode(one) for one in found.get("holders", [])]
+            return dict(found.get("made", {})), holders
+        return {}, []
+
+    def _write(self, made: dict[str, str], holders: Iterable[Holder]) -> None:
+        content = {"made": made, "holders": [asdict(holder) for holder in holders]}
+        files.replace(self._file, json.dumps(content).encode(), durable=False)
+
+
+def _describe(place: Place) -> str:
+    return "file" if place.wants_file else "folder"
+
+
+def _make(place: Place) -> None:
+    with translate_os_errors(place.path), suppress(FileExistsError):
+        if place.wants_file:
+            os.close(os.open(place.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400))
+        else:
+            place.path.mkdir(0o500)
+
+
+def _remove(path: Path) -> None:
+    """Remove a placeholder if that is what stands there: nothing that holds anything goes."""
+    with suppress(OSError):
+        if path.is_dir():
+            path.rmdir()
+        elif path.stat().st_size == 0:
+            path.unlink()

@@ -1,0 +1,181 @@
+"""Places of a workspace that stay as they are, since they run by themselves or instruct agents.
+
+A hook runs at the person's next commit, a setting of an editor when they open the folder. What is
+there is mounted read-only, and every folder above it on itself, so that none of them can be
+renamed. What is missing is kept from being made by an empty placeholder for as long as a command
+runs, see `placeholders`. No mount can hold a symbolic link or a repository that is just being made
+in its place; these are looked after when the command has ended, see `repair`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+GIT: Final = ".git"
+# The empty file harms nobody there: a folder of that name does, to git or to whoever looks for a
+# team.
+_FILES: Final = frozenset({".git/info/attributes", ".team", ".teams"})
+OF_REPOSITORY: Final = ("hooks", "config", "info/attributes", "modules")
+BUILT_IN: Final = (
+    *(f"{GIT}/{name}" for name in OF_REPOSITORY),
+    "team.toml",
+    "AGENTS.md",
+    "CLAUDE.md",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".mcp.json",
+    # Editors and shells read these when a person opens or enters the folder.
+    ".devcontainer",
+    ".envrc",
+    ".exrc",
+    ".idea",
+    ".nvim.lua",
+    ".vimrc",
+    ".vscode",
+    ".zed",
+    # Hooks of git that are kept in the folder itself.
+    ".husky",
+    ".pre-commit-config.yaml",
+    "lefthook.yml",
+)
+_HOOKS_PATH: Final = re.compile(
+    rb"^\s*hookspath\s*=\s*\"?([^\"\n#;]+)", re.IGNORECASE | re.MULTILINE
+)
+_GIT_FILE: Final = re.compile(rb"gitdir: (.+)")
+_LARGEST_BYTES: Final = 1 << 20
+
+
+class State(Enum):
+    """What stands in a place."""
+
+    FOLDER = auto()
+    FILE = auto()
+    LINK = auto()
+    MISSING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place as it is found: its path, or that of the first part of it which is not there.
+
+    Attributes:
+        above: the folders between the workspace and it, outermost first.
+        target: of a link, where it leads.
+    """
+
+    path: Path
+    state: State
+    above: tuple[Path, ...] = ()
+    target: str = ""
+
+    @property
+    def wants_file(self) -> bool:
+        """Whether a placeholder here is a file rather than a folder."""
+        return any(self.path.as_posix().endswith(f"/{name}") for name in _FILES)
+
+
+def protected_names(
+    workspace: Path, more: Iterable[str] = (), *, allowed: Iterable[str] = (), may_init: bool
+) -> list[str]:
+    """Return the places of a workspace that stay as they are, relative to it.
+
+    Args:
+        workspace: the folder.
+        more: places besides the built-in ones.
+        allowed: built-in ones that may be changed.
+        may_init: whether a command may make a repository where there is none.
+    """
+    names = [name for name in BUILT_IN if name not in set(allowed)]
+    names += [os.path.normpath(name) for name in more]
+    git = workspace / GIT
+    if git.is_dir() and not git.is_symlink():
+        return [*names, *_modules(git), *_hooks_path(workspace, git)]
+    others = [name for name in names if not name.startswith(f"{GIT}/")]
+    return others if may_init and not os.path.lexists(git) else [*others, GIT]
+
+
+def find_places(root: Path, names: Iterable[str]) -> list[Place]:
+    """Look at each of these places below a folder; several below one that is missing are one."""
+    found: dict[Path, Place] = {}
+    for name in names:
+        place = _find(root, Path(name).parts)
+        found.setdefault(place.path, place)
+    return sorted(found.values(), key=lambda place: len(place.path.parts))
+
+
+def find_repository(workspace: Path) -> Path | None:
+    """Return the repository of a working tree that `git worktree` made, else `None`.
+
+    Its `.git` is a file that names a folder in the repository, which names that file in turn: a
+    file alone could name any repository of the person's.
+    """
+    found = _GIT_FILE.match(_read(workspace / GIT))
+    if found is None:
+        return None
+    folder = Path(os.path.realpath(workspace / os.fsdecode(found.group(1).strip())))
+    back = os.fsdecode(_read(folder / "gitdir").strip())
+    common = os.fsdecode(_read(folder / "commondir").strip())
+    if not common or os.path.realpath(folder / back) != os.path.realpath(workspace / GIT):
+        return None
+    return Path(os.path.realpath(folder / common))
+
+
+def is_protected(name: str, places: Iterable[str]) -> bool:
+    """Return whether a path relative to the workspace is such a place, or lies in one."""
+    path = os.path.normpath(name).casefold()
+    return any(path == place or path.startswith(f"{place}/") for place in map(str.casefold, places))
+
+
+def _find(root: Path, parts: tuple[str, ...]) -> Place:
+    path, above = root, []
+    for part in parts:
+        if path != root:
+            above.append(path)
+        path /= part
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            return Place(path, State.MISSING, tuple(above))
+        if stat.S_ISLNK(mode):
+            return Place(path, State.LINK, tuple(above), os.readlink(path))  # noqa: PTH115 -- as it is
+        if not stat.S_ISDIR(mode):
+            return Place(path, State.FILE, tuple(above))
+    return Place(path, State.FOLDER, tuple(above))
+
+
+def _modules(git: Path) -> Iterator[str]:
+    """Yield the hooks and settings of submodules; `.git/modules` itself takes no new ones."""
+    for module in sorted(git.glob("modules/*/")):
+        for name in ("hooks", "config", "info/attributes"):
+            yield f"{GIT}/modules/{module.name}/{name}"
+
+
+def _hooks_path(workspace: Path, git: Path) -> Iterator[str]:
+    """Yield the folder in the workspace that holds git's hooks, where the settings name one."""
+    for found in _HOOKS_PATH.findall(_read(git / "config")):
+        folder = Path(os.path.normpath(workspace / os.fsdecode(found.strip())))
+        if folder != workspace and folder.is_relative_to(workspace):
+            yield str(folder.relative_to(workspace))
+
+
+def _read(path: Path) -> bytes:
+    """Return the start of a regular file; nothing of what is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, _LARGEST_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    finally:
+        os.close(fd)

@@ -1,0 +1,54 @@
+"""What one teammate's commands may reach, as its settings say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from teamd.programs.sandboxed import Bounds
+
+# Where they stand inside, whoever's they are: what a command keeps of them works with any team.
+HOME: Final = "/home/teammate"
+TEMPORARY: Final = "/tmp"  # noqa: S108 -- the sandbox's own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The rights of one teammate's commands.
+
+    Attributes:
+        workspace: where they work, and may write.
+        home: the teammate's own home folder outside; it is kept.
+        temporary: its folder for temporary files outside; it lasts as long as its process.
+        readable: folders of the person that they may read besides those of the system.
+        hidden: folders within reach that nobody sees, such as the team directory.
+        protected: places in the workspace that stay as they are, besides `places.BUILT_IN`.
+        allowed: those of them that may be changed all the same.
+        network: whether they reach every host.
+        hosts: otherwise the names that they reach, through the proxy.
+        environment: what they get of the person's environment.
+        bounds: of what runs at a time.
+    """
+
+    workspace: Path
+    home: Path
+    temporary: Path
+    readable: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    protected: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    network: bool = False
+    hosts: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    bounds: Bounds
+
+    def variables(self, *, inside: bool) -> dict[str, str]:
+        """Return the whole environment of a command, in a sandbox or without one."""
+        home = HOME if inside else str(self.home)
+        temporary = TEMPORARY if inside else str(self.temporary)
+        return {**self.environment, "HOME": home, "TMPDIR": temporary}

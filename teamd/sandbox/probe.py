@@ -1,0 +1,93 @@
+"""Whether bubblewrap can make a sandbox here and, where it cannot, why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd.programs import run_briefly
+from teamd.sandbox.bubblewrap import BASE, SYSTEM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PROGRAM: Final = "bwrap"
+_PROBE_SECONDS: Final = 10.0
+_APPARMOR: Final = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+_CLONE: Final = Path("/proc/sys/kernel/unprivileged_userns_clone")
+_MOST: Final = Path("/proc/sys/user/max_user_namespaces")
+_INSTALL: Final = "`apt install bubblewrap`, `dnf install bubblewrap` or the like"
+_CONTAINER: Final = 'run the team in a container and set [tools] sandbox = "external"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What a try has shown.
+
+    Attributes:
+        program: bubblewrap, where it is there.
+        trouble: why no sandbox can be made, in half a sentence; empty where one can.
+        remedy: what to do about it.
+    """
+
+    program: str = ""
+    trouble: str = ""
+    remedy: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Whether there can be a sandbox."""
+        return not self.trouble
+
+
+def probe(untrusted: Iterable[Path] = ()) -> Probe:
+    """Make a sandbox and run nothing in it; takes some milliseconds.
+
+    Args:
+        untrusted: folders in which no program is looked for: agents write there.
+    """
+    if sys.platform != "linux":
+        return Probe(trouble="bubblewrap needs Linux", remedy=_CONTAINER)
+    program = find_program(PROGRAM, untrusted)
+    if program is None:
+        return Probe(trouble="bubblewrap is not installed", remedy=_INSTALL)
+    status, said = run_briefly([program, *BASE, *SYSTEM, "true"], timeout_seconds=_PROBE_SECONDS)
+    if status == 0:
+        return Probe(program=program)
+    reason, remedy = _diagnose(said)
+    return Probe(program=program, trouble=f"bubblewrap cannot start: {reason}", remedy=remedy)
+
+
+def find_program(name: str, untrusted: Iterable[Path] = ()) -> str | None:
+    """Find a program on the PATH, but in no folder that agents may write to."""
+    walls = [Path(os.path.realpath(folder)) for folder in untrusted]
+    for folder in map(Path, os.get_exec_path()):
+        place = Path(os.path.realpath(folder))
+        if not folder.is_absolute() or any(place.is_relative_to(wall) for wall in walls):
+            continue
+        if found := shutil.which(name, path=str(folder)):
+            return found
+    return None
+
+
+def _diagnose(said: str) -> tuple[str, str]:
+    """Return why, and what to do, from the machine's settings and what bubblewrap said."""
+    if _read(_MOST) == "0":
+        return "user namespaces are switched off", "sysctl user.max_user_namespaces=10000"
+    if _read(_CLONE) == "0":
+        return "only root may make user namespaces", "sysctl kernel.unprivileged_userns_clone=1"
+    if _read(_APPARMOR) == "1":
+        remedy = "sysctl kernel.apparmor_restrict_unprivileged_userns=0, or a profile for bwrap"
+        return "AppArmor forbids user namespaces", remedy
+    return " ".join(said.split())[-200:] or "it does not say why", _CONTAINER
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,192 @@
+"""Starts commands for bash: in a sandbox, without one, or not at all."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from teamd.errors import TeamError
+from teamd.files import directories, files
+from teamd.process_id import Identity
+from teamd.programs import run_briefly
+from teamd.programs.reaped import Reaped
+from teamd.programs.sandboxed import Sandboxed
+from teamd.sandbox.bubblewrap import build_arguments
+from teamd.sandbox.placeholders import Holder
+from teamd.sandbox.places import (
+    GIT,
+    OF_REPOSITORY,
+    State,
+    find_places,
+    find_repository,
+    protected_names,
+)
+from teamd.sandbox.probe import find_program
+from teamd.sandbox.repair import repair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from teamd.programs import Sink
+    from teamd.sandbox.placeholders import Placeholders
+    from teamd.sandbox.places import Place
+    from teamd.sandbox.policy import Policy
+
+Command = Reaped | Sandboxed
+
+_IDENTITY_SECONDS: Final = 5.0
+_GIT_SETTINGS: Final = ".gitconfig"
+
+
+class NoSandbox(TeamError):
+    """No sandbox can be made, and nothing runs without one; `str()` says why and what to do."""
+
+
+class Shell(Protocol):
+    """Starts commands."""
+
+    def start(self, command: str, output: Sink, *, background: bool = False) -> Command:
+        """Start a command for bash, and do not wait for it.
+
+        Args:
+            command: for bash.
+            output: gets what it writes.
+            background: whether it may run for long, beside the conversation.
+
+        Raises:
+            NoSandbox: nothing may run here.
+            OSError: it could not be started.
+            ValueError: no command can be that.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedShell:
+    """Starts nothing; `why` is the sentence for that."""
+
+    why: str
+
+    def start(self, _command: str, _output: Sink, *, background: bool = False) -> Command:  # noqa: ARG002 -- see Shell
+        """Refuse it."""
+        raise NoSandbox(self.why)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenShell:
+    """Starts commands without a sandbox, with the rights of this process."""
+
+    policy: Policy
+
+    def start(self, command: str, output: Sink, *, background: bool = False) -> Reaped:  # noqa: ARG002 -- see Shell
+        """Start it under a reaper."""
+        argv = ["bash", "-c", "--", command]  # "--": a command may begin with a dash
+        variables = self.policy.variables(inside=False)
+        return Reaped(argv, output=output, cwd=self.policy.workspace, env=variables)
+
+
+@dataclass(frozen=True)
+class SandboxedShell:
+    """Starts commands under bubblewrap.
+
+    Attributes:
+        program: bubblewrap.
+        team: the team directory.
+        kept: a folder for what commands put into protected places.
+    """
+
+    program: str
+    policy: Policy
+    placeholders: Placeholders
+    team: Path
+    kept: Path
+
+    def start(self, command: str, output: Sink, *, background: bool = False) -> Sandboxed:
+        """Start it; what it put into protected places is taken away at its end."""
+        holder = self.placeholders.hold(partial(self._look, may_init=not background))
+        clear = partial(self._clear, holder)
+        try:
+            places = self._places(may_init=holder.may_init)
+            repository = find_repository(self.policy.workspace)
+            if repository is not None:
+                places += find_places(repository, OF_REPOSITORY)
+            argv = build_arguments(self.program, self.policy, places, repository=repository)
+            bounds = self.policy.bounds
+            return Sandboxed(argv, command, output=output, bounds=bounds, clear=clear)
+        except BaseException:
+            clear()
+            raise
+
+    def _look(self, *, may_init: bool) -> tuple[Holder, list[Place]]:
+        """Return what this command holds, and the places that are missing."""
+        may_init = may_init and not os.path.lexists(self.policy.workspace / GIT)
+        places = self._places(may_init=may_init)
+        holder = Holder(
+            id=os.urandom(8).hex(),
+            team=str(self.team),
+            process=Identity.own(),
+            links={str(one.path): one.target for one in places if one.state is State.LINK},
+            may_init=may_init,
+        )
+        return holder, [place for place in places if place.state is State.MISSING]
+
+    def _places(self, *, may_init: bool) -> list[Place]:
+        policy = self.policy
+        names = protected_names(
+            policy.workspace, policy.protected, allowed=policy.allowed, may_init=may_init
+        )
+        places = find_places(policy.workspace, names)
+        return [*places, *find_places(policy.workspace, self._targets(places))]
+
+    def _targets(self, places: Sequence[Place]) -> Iterator[str]:
+        """Yield where links among the places lead, as far as that is in the workspace and there."""
+        root = self.policy.workspace
+        for place in places:
+            target = os.path.realpath(place.path)
+            inside = target.startswith(f"{root}{os.sep}")
+            if place.state is State.LINK and inside and os.path.exists(target):  # noqa: PTH110
+                yield os.path.relpath(target, root)
+
+    def _clear(self, holder: Holder) -> Sequence[str]:
+        try:
+            return repair(self.policy.workspace, holder, self.kept)
+        finally:
+            self.placeholders.release(holder)
+
+
+def make_home(policy: Policy, name: str) -> None:
+    """Make a teammate's home with the person's git identity, and its empty temporary folder.
+
+    Raises:
+        StoreError: they cannot be made.
+    """
+    for folder in (policy.home, policy.temporary):
+        directories.make_private_directory(folder.parent)
+        directories.make_private_directory(folder)
+    settings = policy.home / _GIT_SETTINGS
+    if not files.exists(settings):
+        user, email = _identity(name, policy.workspace)
+        text = f"[user]\n\tname = {_quoted(user)}\n\temail = {_quoted(email)}\n"
+        files.replace(settings, text.encode(errors="replace"), durable=False)
+
+
+def _identity(name: str, workspace: Path) -> tuple[str, str]:
+    """Return the name and the address that git knows the person by, else the teammate's own."""
+    found = {"user.name": name, "user.email": f"{name}@teamd.invalid"}
+    if (git := find_program("git", [workspace])) is None:
+        return found["user.name"], found["user.email"]
+    for key in found:
+        argv = [git, "config", "--global", "--get", key]
+        status, said = run_briefly(argv, timeout_seconds=_IDENTITY_SECONDS, env=os.environ)
+        if status == 0 and said.strip():
+            found[key] = said.strip()
+    return found["user.name"], found["user.email"]
+
+
+def _quoted(value: str) -> str:
+    """Return a value as git's settings take it."""
+    plain = "".join(character for character in value if character.isprintable())
+    return '"' + plain.replace("\\", r"\\").replace('"', r"\"") + '"'

@@ -1,0 +1,43 @@
+"""Shells for tests of tools: without a sandbox, and with one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from teamd.programs.sandboxed import Bounds
+from teamd.sandbox.placeholders import Placeholders
+from teamd.sandbox.policy import Policy
+from teamd.sandbox.probe import probe
+from teamd.sandbox.shells import OpenShell, SandboxedShell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def policy_for(workspace: Path, *, aside: Path, **more: Any) -> Policy:
+    """A policy whose home and temporary folder are made in `aside`."""
+    home, temporary = aside / "home", aside / "tmp"
+    for folder in (home, temporary):
+        folder.mkdir(parents=True, exist_ok=True)
+    settings: dict[str, Any] = {
+        "environment": {"PATH": os.environ["PATH"]},
+        "bounds": Bounds(processes=500, memory_bytes=4 << 30, file_bytes=4 << 30),
+        **more,
+    }
+    return Policy(workspace=workspace, home=home, temporary=temporary, **settings)
+
+
+def open_shell(workspace: Path, **variables: str) -> OpenShell:
+    """A shell without a sandbox, at home in its workspace."""
+    environment = {"PATH": os.environ["PATH"], **variables}
+    return OpenShell(policy_for(workspace, aside=workspace, environment=environment))
+
+
+def sandboxed_shell(workspace: Path, *, aside: Path, **more: Any) -> SandboxedShell:
+    """A shell with a sandbox; what it needs besides the workspace stands in `aside`."""
+    found = probe()
+    assert found.works, found.trouble
+    policy = policy_for(workspace, aside=aside, **more)
+    placeholders = Placeholders(workspace, aside / "state")
+    return SandboxedShell(found.program, policy, placeholders, aside / "team", aside / "removed")
