@@ -11,6 +11,7 @@ from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.mail.mailbox import Mailbox
+from teamd.sandbox import SANDBOXED
 from teamd.team.roster import Member, Roster, Team
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, Group
     from rich.table import Table
+    from rich.text import Text
 
     from teamd.files.paths import TeamPaths
 
@@ -89,15 +91,27 @@ def drawn(paths: TeamPaths) -> Group:
     if trouble:
         notes.append(Text(trouble, style="red"))
     for row in measured:
-        if row.member.reason:
-            reason = output.plain(" ".join(row.member.reason.split()))
-            notes.append(Text(f"{row.member.name}: {reason}"))
-        if row.trouble:
-            notes.append(Text(f"{row.member.name}: {row.trouble}", style="red"))
-        if row.rejected:
-            rejected = paths.rejected(row.member.name)
-            notes.append(Text(f"{row.member.name}: {row.rejected} lines were no mail: {rejected}"))
+        notes += _notes(paths, row, team)
+    if team.sandbox:
+        calm = team.sandbox.startswith(SANDBOXED)
+        notes.append(Text(f"sandbox: {team.sandbox}", style="bright_black" if calm else "yellow"))
     return Group(_RosterTable(measured), *notes)
+
+
+def _notes(paths: TeamPaths, row: Row, team: Team) -> Iterator[Text]:
+    """Yield what a person should know of one member besides its row."""
+    from rich.text import Text  # noqa: PLC0415 -- only where something is drawn
+
+    member = row.member
+    if member.reason:
+        yield Text(f"{member.name}: {output.plain(' '.join(member.reason.split()))}")
+    if row.trouble:
+        yield Text(f"{member.name}: {row.trouble}", style="red")
+    if row.rejected:
+        rejected = paths.rejected(member.name)
+        yield Text(f"{member.name}: {row.rejected} lines were no mail: {rejected}")
+    if member.sandbox not in (None, team.sandbox):
+        yield Text(f"{member.name}: sandbox {member.sandbox}", style="yellow")
 
 
 class _RosterTable:

@@ -14,6 +14,7 @@ from teamd import control
 from teamd.cli import Choice, Seconds, run, team_options, version_option
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import directories, pidfile
+from teamd.sandbox import SANDBOXED
 from teamd.service import READY, leave_terminal, notify, start_in_background
 from teamd.service import stop as stop_service
 from teamd.team.roster import Roster, Team
@@ -84,11 +85,13 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     team = Roster(paths).read()
     pid = there.pid if there else None
     if as_json:
-        click.echo(json.dumps({"running": there is not None, "pid": pid, "team": str(paths.root)}))
+        known = {"running": there is not None, "pid": pid, "team": str(paths.root)}
+        click.echo(json.dumps({**known, "sandbox": team.sandbox or None}))
     elif there is None:
         click.echo(paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it"))
     else:
         click.echo(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}")
+        click.echo(f"sandbox: {team.sandbox}")
     return ExitCode.DONE if there else ExitCode.NO_TEAMD
 
 
@@ -113,7 +116,15 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
         pid = pidfile.check(team).pid
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
         click.echo(team.addressed(said))
+        _warn_of_sandbox(team)
     return code
+
+
+def _warn_of_sandbox(team: TeamPaths) -> None:
+    """Say at every start where no sandbox is around the commands of agents."""
+    sandbox = Roster(team).read().sandbox
+    if not sandbox.startswith(SANDBOXED):
+        click.echo(f"teamd: sandbox {sandbox}", err=True)
 
 
 def _stop(team: TeamPaths, seconds: float) -> int:

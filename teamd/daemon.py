@@ -43,7 +43,12 @@ def agent_program(settings: LiveSettings) -> ChildProgram:
         return teammate.live(name, bell, Pulse(heartbeat, every_seconds=beat_seconds))
 
     return ChildProgram(
-        run=run, load=teammate.load, warning=teammate.caution, check_role=teammate.role
+        run=run,
+        load=teammate.load,
+        warning=teammate.caution,
+        check_role=teammate.role,
+        sandbox=teammate.describe_sandbox,
+        clear=teammate.clear,
     )
 
 

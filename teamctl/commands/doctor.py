@@ -32,6 +32,8 @@ from teamd.cli import Choice, team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, StoreError, TeamError
 from teamd.files import locks, pidfile
 from teamd.files.watch import BLIND_SECONDS, watch
+from teamd.sandbox.build import WITHOUT, describe
+from teamd.sandbox.probe import probe
 from teamd.settings import Settings, roles, skills
 from teamd.team.roster import Roster
 
@@ -123,6 +125,7 @@ def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:
     except TeamError:
         return  # told above
     yield Finding(Level.OK, "the settings are right")
+    yield _sandbox(settings)
     yield from _texts(settings, paths)
     yield from _model(settings)
 
@@ -144,6 +147,17 @@ def _bash() -> Finding:
     if shutil.which("bash"):
         return Finding(Level.OK, "bash is there")
     return Finding(Level.FAIL, "there is no bash, which teammates work with", "install bash")
+
+
+def _sandbox(settings: Settings) -> Finding:
+    if settings.tools.sandbox in WITHOUT:
+        what = f'[tools] sandbox is "{settings.tools.sandbox}": commands run with your rights'
+        return Finding(Level.NOTE, what, "take it out of team.toml, unless you trust all they read")
+    found = probe([settings.team.workspace])
+    if found.works:
+        return Finding(Level.OK, f"commands run in a sandbox: {describe(settings.tools, found)}")
+    what = f"there is no sandbox, so commands are refused: {found.trouble}"
+    return Finding(Level.FAIL, what, found.remedy)
 
 
 def _own_teamd() -> Finding:

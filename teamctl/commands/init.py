@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from teamd.errors import TeamError
-from teamd.files import files
+from teamd.files import directories, files
 from teamd.files.paths import SETTINGS_FILE
 from teamd.settings.write import init_text
 
@@ -16,6 +16,7 @@ from teamd.settings.write import init_text
 def command() -> None:
     """Write a team.toml with every setting, explained, into this folder."""
     file = Path.cwd() / SETTINGS_FILE
+    directories.remove_placeholder(file)
     if file.exists():
         raise TeamError(f"{file} is there already; edit it, or move it away first")
     files.replace(file, init_text().encode(), mode=0o644)

@@ -11,7 +11,7 @@ from teamctl.wait import timeout_option, wait_for_last_words
 from teamd import control
 from teamd.cli import INTERRUPTED, Choice, team_options
 from teamd.errors import ExitCode
-from teamd.files import files
+from teamd.files import directories, files
 from teamd.messages import check_name
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def command(
         output.warn(paths.addressed(reply.data["warning"]))
     if saved is not None:
         file, text = saved
+        directories.remove_placeholder(file)
         mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE
         files.replace(file, text, mode=mode)
     said = None

@@ -221,14 +221,13 @@ class _Tools:
     @cached_property
     def _bash(self) -> Bash:
         env, settings = self.env, self.env.settings
+        tools = settings.tools_of(env.name, env.roster.read().get(env.name).role)
         workspace = settings.team.workspace
-        shell = build_shell(
-            env.paths, env.name, settings.tools, workspace=workspace, probe=env.probe
-        )
+        shell = build_shell(env.paths, env.name, tools, workspace=workspace, probe=env.probe)
         return Bash(
             shell=shell,
-            timeout_seconds=settings.tools.bash_timeout_seconds,
-            output_bytes=settings.tools.output_bytes,
+            timeout_seconds=tools.bash_timeout_seconds,
+            output_bytes=tools.output_bytes,
         )
 
     @cached_property

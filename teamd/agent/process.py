@@ -18,7 +18,7 @@ from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
-from teamd.sandbox.build import WITHOUT
+from teamd.sandbox.build import WITHOUT, clear_dead, describe
 from teamd.sandbox.probe import Probe, probe
 from teamd.states import ChildExit
 
@@ -60,6 +60,18 @@ class TeammateProcess:
         if self._probe is None or not self._probe.works:
             self._probe = probe([settings.team.workspace])
         return self._probe
+
+    def describe_sandbox(self, name: str, role: str) -> str:
+        """Say what stands around the commands of a teammate."""
+        return describe(self.settings().tools_of(name, role), self.probe_sandbox())
+
+    def clear(self) -> list[str]:
+        """Put the workspace right after teammates that were killed; what was taken away.
+
+        Raises:
+            StoreError: it cannot be done now.
+        """
+        return clear_dead(self.paths, self.settings().team.workspace)
 
     def load(self) -> None:
         """Load what is slow to load before a fork, so that all children share it.

@@ -31,6 +31,18 @@ def is_directory(path: Path) -> bool:
         return path.is_dir()
 
 
+def holds_anything(path: Path) -> bool:
+    """Whether it is a folder with something in it; an empty one may be a sandbox's placeholder."""
+    with translate_os_errors(path):
+        return path.is_dir() and any(path.iterdir())
+
+
+def remove_placeholder(path: Path) -> None:
+    """Remove an empty folder, which a sandbox puts in the place of a file that is missing."""
+    with suppress(OSError):
+        path.rmdir()
+
+
 def list_files(folder: Path, pattern: str) -> list[Path]:
     """Return what matches in a folder, sorted; nothing where there is none."""
     with translate_os_errors(folder):

@@ -34,7 +34,7 @@ def named(team_directory: str | None, team: str | None = None) -> TeamPaths | No
 def project(start: Path) -> Path:
     """The nearest folder from `start` upwards that holds teams; `start` where there is none."""
     for folder in (start, *start.parents):
-        if any(directories.is_directory(folder / name) for name in (TEAM_FOLDER, TEAMS_FOLDER)):
+        if any(directories.holds_anything(folder / name) for name in (TEAM_FOLDER, TEAMS_FOLDER)):
             return folder
     return start
 
@@ -49,6 +49,8 @@ def discover(start: Path) -> TeamPaths | None:
         candidate = folder / TEAM_FOLDER
         if directories.is_directory(candidate):
             directories.check_owner(candidate)
+            if not directories.holds_anything(candidate):
+                continue
             return TeamPaths(candidate)
     return None
 

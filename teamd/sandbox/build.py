@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.files.state_folder import state_folder
 from teamd.programs.sandboxed import Bounds
+from teamd.sandbox import SANDBOXED
 from teamd.sandbox.placeholders import Placeholders
 from teamd.sandbox.policy import Policy
+from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, OpenShell, SandboxedShell, Shell, make_home
 
 if TYPE_CHECKING:
@@ -66,6 +68,37 @@ def build_policy(paths: TeamPaths, name: str, tools: Tools, *, workspace: Path) 
             file_bytes=tools.max_file_mb << _MEBI,
         ),
     )
+
+
+def describe(tools: Tools, probe: Probe) -> str:
+    """Say in a line what stands around commands."""
+    if tools.sandbox == "off":
+        return "off: commands run with your rights"
+    if tools.sandbox == "external":
+        return "external: commands run with your rights, in a container as the settings say"
+    if not probe.works:
+        return f"none: {probe.trouble}, so commands are refused; {probe.remedy} mends it"
+    if tools.network:
+        return f"{SANDBOXED}, with network"
+    return f"{SANDBOXED}, {'hosts: ' + ', '.join(tools.hosts) if tools.hosts else 'no network'}"
+
+
+def clear_dead(paths: TeamPaths, workspace: Path) -> list[str]:
+    """Put a workspace right that teammates of a team had when they were killed.
+
+    Whatever they ran must have ended by now.
+
+    Returns:
+        What was taken away from protected places.
+
+    Raises:
+        StoreError: it cannot be done now.
+    """
+    root, placeholders = Path(os.path.realpath(workspace)), placeholders_of(workspace)
+    dead = placeholders.left_by_dead(paths.root)
+    taken = [name for holder in dead for name in repair(root, holder, paths.removed)]
+    placeholders.release(*dead)
+    return taken
 
 
 def placeholders_of(workspace: Path) -> Placeholders:

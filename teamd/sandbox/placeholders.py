@@ -84,6 +84,8 @@ class Placeholders:
 
     def release(self, *ended: Holder) -> None:
         """Forget commands that have ended; whoever was the last removes the placeholders."""
+        if not ended:
+            return
         ids = {holder.id for holder in ended}
         with self._locked() as (made, holders):
             left = [holder for holder in holders if holder.id not in ids]
@@ -134,8 +136,8 @@ def _make(place: Place) -> None:
     with translate_os_errors(place.path), suppress(FileExistsError):
         if place.wants_file:
             os.close(os.open(place.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400))
-        else:
-            place.path.mkdir(0o500)
+        else:  # an editor of the person's may want to write its settings into it meanwhile
+            place.path.mkdir()
 
 
 def _remove(path: Path) -> None:

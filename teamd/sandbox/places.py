@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 GIT: Final = ".git"
-# The empty file harms nobody there: a folder of that name does, to git or to whoever looks for a
-# team.
-_FILES: Final = frozenset({".git/info/attributes", ".team", ".teams"})
+# Git passes over an empty folder wherever it is, but for those whose content it reads itself.
+_FILE: Final = "/info/attributes"
 OF_REPOSITORY: Final = ("hooks", "config", "info/attributes", "modules")
 BUILT_IN: Final = (
     *(f"{GIT}/{name}" for name in OF_REPOSITORY),
@@ -82,7 +81,7 @@ class Place:
     @property
     def wants_file(self) -> bool:
         """Whether a placeholder here is a file rather than a folder."""
-        return any(self.path.as_posix().endswith(f"/{name}") for name in _FILES)
+        return self.path.as_posix().endswith(_FILE)
 
 
 def protected_names(

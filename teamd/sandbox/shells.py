@@ -123,7 +123,7 @@ class SandboxedShell:
     def _look(self, *, may_init: bool) -> tuple[Holder, list[Place]]:
         """Return what this command holds, and the places that are missing."""
         may_init = may_init and not os.path.lexists(self.policy.workspace / GIT)
-        places = self._places(may_init=may_init)
+        places = [*self._places(may_init=may_init), *self._hidden()]
         holder = Holder(
             id=os.urandom(8).hex(),
             team=str(self.team),
@@ -140,6 +140,12 @@ class SandboxedShell:
         )
         places = find_places(policy.workspace, names)
         return [*places, *find_places(policy.workspace, self._targets(places))]
+
+    def _hidden(self) -> list[Place]:
+        """Return the folders of teams in the workspace, which nobody may make there either."""
+        root = self.policy.workspace
+        inside = (one for one in self.policy.hidden if one != root and one.is_relative_to(root))
+        return find_places(root, [str(one.relative_to(root)) for one in inside])
 
     def _targets(self, places: Sequence[Place]) -> Iterator[str]:
         """Yield where links among the places lead, as far as that is in the workspace and there."""

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.errors import SettingsError
 from teamd.messages import TEAMS_FOLDER
 from teamd.settings.kinds import Wrong, bare, nearest, quoted, shown
-from teamd.settings.schema import PRICES, SECTIONS, TEAMMATE, Price, Settings, Teammate, keys_of
+from teamd.settings.schema import (
+    PRICES,
+    ROLE,
+    SECTIONS,
+    TEAMMATE,
+    Price,
+    Reach,
+    Settings,
+    Teammate,
+    keys_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -76,6 +86,10 @@ def read_file(path: Path) -> bytes | None:
             return file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         return None
+    except IsADirectoryError as error:
+        if not any(path.iterdir()):  # the placeholder of a sandbox: there is no file
+            return None
+        raise SettingsError(path, ["it is a folder; name a file of settings"]) from error
     except OSError as error:
         raise SettingsError(path, [f"it cannot be read: {error.strerror}"]) from error
 
@@ -128,15 +142,16 @@ class _Checking:
 
     def settings(self, document: dict[str, Any]) -> Settings:
         """Return what the document says; of use only if there are no mistakes."""
-        known = (*SECTIONS, PRICES, TEAMMATE)
+        known = (*SECTIONS, PRICES, ROLE, TEAMMATE)
         self.mistakes += [_unknown(key, known) for key in document if key not in known]
         sections = {
             name: shape(**self._section(name, shape, document.get(name, {})))
             for name, shape in SECTIONS.items()
         }
         prices = self._prices(document.get(PRICES, {}))
+        roles = self._roles(document.get(ROLE, {}))
         teammates = self._teammates(document.get(TEAMMATE, []))
-        return Settings(**sections, prices=prices, teammates=teammates)
+        return Settings(**sections, prices=prices, roles=roles, teammates=teammates)
 
     def _section(self, name: str, shape: type[Any], table: object) -> dict[str, Any]:
         if not isinstance(table, dict):
@@ -163,6 +178,16 @@ class _Checking:
             if values.keys() >= set(_required_of(Price)):
                 prices[model] = Price(**values)
         return prices
+
+    def _roles(self, tables: object) -> dict[str, Reach]:
+        if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+            self.mistakes.append(f"{ROLE} must be tables, each under a [{ROLE}.NAME]")
+            return {}
+        where = " (in [{}.{}])".format
+        return {
+            name: Reach(**self._values(ROLE, Reach, table, where(ROLE, bare(name))))
+            for name, table in tables.items()
+        }
 
     def _teammates(self, tables: object) -> tuple[Teammate, ...]:
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):

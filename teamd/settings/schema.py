@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -168,7 +168,26 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Teammate:
+class Reach:
+    """What one role or one teammate may reach; what is left out is as `[tools]` says."""
+
+    sandbox: Literal["auto", "bubblewrap", "external", "off"] | None = setting(
+        None, kinds.SANDBOX, "around its commands"
+    )
+    network: bool | None = setting(None, FLAG, "whether they reach every host ...")
+    hosts: tuple[str, ...] | None = setting(None, kinds.HOST_NAMES, "... or these alone")
+    read: tuple[Path, ...] | None = setting(None, kinds.FOLDERS, "folders that they may read")
+    protect: tuple[str, ...] | None = setting(None, kinds.PLACES, "places that stay as they are")
+    env: tuple[str, ...] | None = setting(None, kinds.VARIABLES, "the variables that they see")
+
+    def applied_to(self, tools: Tools) -> Tools:
+        """Return the settings of tools with what is said here."""
+        said = {one.name: getattr(self, one.name) for one in fields(Reach)}
+        return replace(tools, **{key: value for key, value in said.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teammate(Reach):
     """One `[[teammate]]`, spawned at start."""
 
     name: str = field(metadata=key(kinds.TEAMMATE_NAME, "unlike every other, whatever the case"))
@@ -200,7 +219,14 @@ class Settings:
     tasks: Tasks = field(default_factory=Tasks)
     tools: Tools = field(default_factory=Tools)
     prices: Mapping[str, Price] = field(default_factory=dict)
+    roles: Mapping[str, Reach] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
+
+    def tools_of(self, name: str, role: str) -> Tools:
+        """Return what the tools of one teammate may take: the team's, the role's, its own."""
+        tools = self.roles.get(role, Reach()).applied_to(self.tools)
+        own = (one for one in self.teammates if one.name.lower() == name.lower())
+        return next(own, Reach()).applied_to(tools)
 
 
 _DEFAULTS: Final = Settings()
@@ -210,6 +236,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     if is_dataclass(getattr(_DEFAULTS, one.name))
 }
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
+ROLE: Final = "role"  # the tables `[role.NAME]`
 PRICES: Final = "prices"  # the tables `[prices."model-name"]`
 
 
@@ -225,6 +252,9 @@ def changes(old: Settings, new: Settings) -> list[str]:
     models = {**old.prices, **new.prices}
     changed = (model for model in models if old.prices.get(model) != new.prices.get(model))
     different += [f"{PRICES}.{model}" for model in changed]
+    roles = {**old.roles, **new.roles}
+    for name in roles:
+        different += _between(f"{ROLE}.{name}", old.roles.get(name), new.roles.get(name))
     before = {teammate.name: teammate for teammate in old.teammates}
     after = {teammate.name: teammate for teammate in new.teammates}
     for name in before | after:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import tomli_w
 
 from teamd.errors import SettingsError
 from teamd.settings.kinds import quoted, shown
 from teamd.settings.load import parse
-from teamd.settings.schema import SECTIONS, Price, Settings, Teammate, keys_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from teamd.settings.schema import SECTIONS, Price, Reach, Settings, Teammate, keys_of
 
 HEAD: Final = """\
 # The settings of a team of teammates. Nothing here must be set. A line `# key = value` shows the
@@ -36,6 +34,21 @@ TEAMMATES: Final = """\
 
 # [[teammate]]
 """
+
+ROLES: Final = """\
+# What a role may reach, where it is not what [tools] says. A [[teammate]] takes these keys, too.
+
+# [role.tester]
+"""
+
+TESTER: Final = Reach(
+    sandbox="auto",
+    network=False,
+    hosts=("docs.example.org",),
+    read=(Path("~/datasets"),),
+    protect=("deploy",),
+    env=("PATH", "LANG"),
+)
 
 ALICE: Final = Teammate(
     name="alice", role="coder", prompt="Write a test for parse.py, then mail bob."
@@ -60,7 +73,8 @@ def init_text() -> str:
         for name, shape in SECTIONS.items()
     ]
     sections.append(PRICES + _commented(Price, EXAMPLE))
-    return "\n".join([HEAD, *sections, TEAMMATES + _commented(Teammate, ALICE) + BOB])
+    sections.append(ROLES + _commented(Reach, TESTER))
+    return "\n".join([HEAD, *sections, TEAMMATES + _commented(Teammate, ALICE, but=Reach) + BOB])
 
 
 def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:
@@ -104,10 +118,13 @@ def _appendix(old: bytes, teammate: Teammate, path: Path) -> bytes:
     return encoded.replace(b"\n", b"\r\n") if b"\r\n" in old else encoded
 
 
-def _commented(shape: type[Any], values: object) -> str:
+def _commented(shape: type[Any], values: object, *, but: type[Any] | None = None) -> str:
     """A commented line for each setting, with the explanations below each other."""
     lines = {}
+    shown_already = keys_of(but) if but else {}
     for name, key in keys_of(shape).items():
+        if name in shown_already:
+            continue
         value = getattr(values, name)
         line = f"# {name} = {_literal(key.example if value is None else value)}"
         lines[line] = f"e.g.; {key.words}" if value is None else key.words

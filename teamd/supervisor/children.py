@@ -246,7 +246,9 @@ class Children:
         life.watchdog = Watchdog(heartbeat, self.heartbeats)
         life.begun_at = clocks.elapsed()
         self.journal.note("forked", name=name, pid=life.child.identity.pid)
-        self.roster.begun(name, life.child.identity)
+        member = self.roster.team.find(name)
+        sandbox = self.program.sandbox(name, member.role if member else "")
+        self.roster.begun(name, life.child.identity, sandbox)
 
     def _signal(self, life: Life, number: signal.Signals) -> None:
         if life.child is not None:

@@ -28,3 +28,7 @@ class Context:
     shutdowns: Shutdowns
     program: ChildProgram
     journal: Journal
+
+    def describe_sandbox(self) -> None:
+        """Record in the roster what stands around the commands of the team."""
+        self.roster.describe(self.program.sandbox("", ""))

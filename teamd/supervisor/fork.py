@@ -32,12 +32,16 @@ class ChildProgram:
         load: loads what the next child needs, unless it is loaded; called before each fork.
         warning: a sentence that the sender of a spawn should read, such as that there is no key.
         check_role: raises a `TeamError` for a role whose file cannot be understood.
+        sandbox: says what stands around the commands of a teammate, by its name and role.
+        clear: puts right what teammates left behind that were killed, once their commands ended.
     """
 
     run: Callable[[str, int, Heartbeat], int]
     load: Callable[[], None]
     warning: Callable[[], str | None]
     check_role: Callable[[str], object]
+    sandbox: Callable[[str, str], str] = lambda _name, _role: ""
+    clear: Callable[[], list[str]] = list
 
 
 @dataclass(frozen=True, slots=True)

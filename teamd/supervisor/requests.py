@@ -99,6 +99,7 @@ def _reload_settings(context: Context) -> list[str]:
     changed = settings.changes(context.settings.now, new)
     context.ledger.agree(Terms.of(new))  # first, since it may fail, and then nothing changes
     context.settings.now = new
+    context.describe_sandbox()
     context.journal.note("reloaded", changed=changed)
     return [f"{key} has changed: {when_it_counts(key)}" for key in changed]
 

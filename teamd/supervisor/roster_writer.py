@@ -111,10 +111,14 @@ class RosterWriter:
         """Record that a teammate is about to have a process; the one it had before is gone."""
         self.change(name, pid=None, started=None, since=time.time(), reason=None)
 
-    def begun(self, name: str, process: Identity) -> None:
-        """Record that a teammate has a process now."""
-        since = time.time()
-        self.change(name, pid=process.pid, started=process.started, since=since, reason=None)
+    def begun(self, name: str, process: Identity, sandbox: str) -> None:
+        """Record that a teammate has a process now, and what stands around its commands."""
+        values = {"pid": process.pid, "started": process.started, "since": time.time()}
+        self.change(name, **values, reason=None, sandbox=sandbox)
+
+    def describe(self, sandbox: str) -> None:
+        """Record what stands around the commands of the team."""
+        self._apply(lambda team: replace(team, sandbox=sandbox))
 
     def ended(self, name: str) -> None:
         """Record that a teammate has no process any more, as was wanted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from teamd.errors import TeamError, Unsynced
@@ -54,7 +54,13 @@ class SpawnRequest:
     @classmethod
     def declared(cls, teammate: Teammate) -> SpawnRequest:
         """Make the request that a `[[teammate]]` of the settings stands for."""
-        return cls(**asdict(teammate))
+        return cls(
+            name=teammate.name,
+            role=teammate.role,
+            prompt=teammate.prompt,
+            model=teammate.model,
+            plan=teammate.plan,
+        )
 
     def message(self, name: str, message_id: str, sender: str) -> Message:
         """Return the prompt as mail, to the name as it is written in the roster."""

@@ -94,6 +94,8 @@ class Supervisor:
 
         Those are the teammates of `team.toml` that the roster does not know yet.
         """
+        self._clear()
+        self.context.describe_sandbox()
         self.inbox.refuse_leftovers()
         self.context.shutdowns.resume()
         for member in self.context.roster.team.members:
@@ -212,6 +214,15 @@ class Supervisor:
         if self.context.children.reap():
             self.tasks.look_soon()
             self.orphans.end(spare=self.context.children.pids())
+            self._clear()
+
+    def _clear(self) -> None:
+        """Put right what killed teammates left in the workspace; none of their commands runs."""
+        try:
+            if taken := self.context.program.clear():
+                self.context.journal.warn("taken out of protected places", names=taken)
+        except StoreError as error:  # the next command or start does it
+            self.context.journal.error("workspace not put right", error)
 
 
 def _remember(number: int, frame: FrameType | None) -> None:

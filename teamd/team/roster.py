@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),
-    **dict.fromkeys(("model", "reason", "spawned_by"), str | None),
+    **dict.fromkeys(("model", "reason", "sandbox", "spawned_by"), str | None),
     **dict.fromkeys(("turns", "input_tokens", "output_tokens"), int),
     **dict.fromkeys(("started", "since"), int | float | None),
     "pid": int | None,
@@ -45,6 +45,7 @@ class Member:
         input_tokens: all of them, cached ones included.
         plan: whether it acts only once a plan of its own is approved.
         reason: why it is paused or failed, in a sentence.
+        sandbox: what stands around its commands, in a line.
         spawned_by: the address of the agent of another team that has put it here, if one has.
         extra: keys of other programs, kept as they came.
     """
@@ -63,6 +64,7 @@ class Member:
     output_tokens: int = 0
     plan: bool = False
     reason: str | None = None
+    sandbox: str | None = None
     spawned_by: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -99,10 +101,11 @@ _OWN_KEYS: Final = tuple(one.name for one in fields(Member) if one.name != "extr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """Everything that `config.json` says."""
+    """Everything that `config.json` says; `sandbox` is what stands around commands, in a line."""
 
     name: str = "default"
     members: tuple[Member, ...] = ()
+    sandbox: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -163,6 +166,7 @@ class Team:
             "format": FORMAT,
             **self.extra,
             "team_name": self.name,
+            "sandbox": self.sandbox,
             "members": [member.encode() for member in self.members],
         }
         return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
@@ -223,6 +227,7 @@ class Roster:
             document = json.loads(content)
             self._check_format(document.pop("format", 0))  # before what a newer one may say anew
             name = document.pop("team_name", "default")
+            sandbox = str(document.pop("sandbox", ""))
             if "members" not in document:
                 raise ValueError("it lists no members")  # noqa: TRY301 -- told below
             members = tuple(Member.decode(m, team=name) for m in document.pop("members"))
@@ -230,7 +235,7 @@ class Roster:
                 raise ValueError("two members have one name")  # noqa: TRY301 -- told below
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DamagedRoster(path, str(error)) from error
-        return Team(name=name, members=members, extra=MappingProxyType(document))
+        return Team(name=name, members=members, sandbox=sandbox, extra=MappingProxyType(document))
 
     def _check_format(self, found: object) -> None:
         if not isinstance(found, int) or found > FORMAT:

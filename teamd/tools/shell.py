@@ -87,9 +87,8 @@ class Bash(Tool[BashInput]):
         if error.errno == errno.E2BIG:
             mend = "put it into a file with write_file and run that"
             return ToolError(f"the command is too long ({len(command)} characters); {mend}")
-        return ToolError(
-            f"bash could not be started: {error.strerror}{said and ': '}{said.strip()}"
-        )
+        why = ": ".join(filter(None, [error.strerror, said.strip()]))
+        return ToolError(f"bash could not be started in the workspace: {why}")
 
 
 async def _wait(program: Command, seconds: float) -> int | None:

@@ -225,7 +225,8 @@ def test_the_command_sees_nothing_of_its_reaper(folder: Path) -> None:
     with asking(folder, command + signals + session) as asker:
         assert asker.said() == "leader"
     environ = (folder / "environ").read_bytes().decode()
-    assert environ == f"PATH={os.environ['PATH']}\0{MARK}={folder}\0"
+    own = f"HOME={folder}/home\0TMPDIR={folder}/tmp\0"
+    assert environ == f"PATH={os.environ['PATH']}\0{MARK}={folder}\0{own}"
     assert (folder / "fds").read_text().split() == ["0", "1", "2", "3"]  # 3: the folder it lists
     blocked, ignored = (int(line, 16) for line in (folder / "signals").read_text().split())
     assert blocked == 0

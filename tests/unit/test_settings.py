@@ -20,6 +20,7 @@ from teamd.settings.schema import (
     Mail,
     Model,
     Price,
+    Reach,
     Supervision,
     Tasks,
     Team,
@@ -137,6 +138,14 @@ def test_every_setting_is_read(file: Path) -> None:
         [tasks]
         auto_claim = true
         [tools]
+        sandbox = "off"
+        network = true
+        hosts = ["Docs.example.org"]
+        read = ["/srv"]
+        protect = ["deploy"]
+        max_processes = 8
+        max_memory_mb = 9
+        max_file_mb = 10
         bash_timeout_seconds = 6.5
         output_bytes = 7
         env = ["HOME"]
@@ -145,10 +154,14 @@ def test_every_setting_is_read(file: Path) -> None:
         output = 2
         cache_read = 3
         cache_write = 4
+        [role.tester]
+        network = false
         [[teammate]]
         name = "alice"
         role = "coder"
         prompt = "work"
+        sandbox = "external"
+        hosts = []
         [[teammate]]
         name = "bob"
         role = "reviewer"
@@ -184,10 +197,23 @@ def test_every_setting_is_read(file: Path) -> None:
         ),
         mail=Mail(durability="os", max_message_bytes=5),
         tasks=Tasks(auto_claim=True),
-        tools=Tools(bash_timeout_seconds=6.5, output_bytes=7, env=("HOME",)),
+        tools=Tools(
+            sandbox="off",
+            network=True,
+            hosts=("docs.example.org",),
+            read=(Path("/srv"),),
+            protect=("deploy",),
+            max_processes=8,
+            max_memory_mb=9,
+            max_file_mb=10,
+            bash_timeout_seconds=6.5,
+            output_bytes=7,
+            env=("HOME",),
+        ),
+        roles={"tester": Reach(network=False)},
         prices={"m": Price(input=1, output=2, cache_read=3, cache_write=4)},
         teammates=(
-            Teammate(name="alice", role="coder", prompt="work"),
+            Teammate(name="alice", role="coder", prompt="work", sandbox="external", hosts=()),
             Teammate(name="bob", role="reviewer", prompt="wait", model="small", plan=True),
         ),
     )

@@ -70,7 +70,7 @@ def test_the_largest_file_is_read(file: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (Path.mkdir, "it cannot be read: Is a directory"),
+        (lambda path: (path / "inner").mkdir(parents=True), "it is a folder; name a file of"),
         (os.mkfifo, "it is no regular file; name a file of settings"),
         (lambda path: path.symlink_to(path.name), "it cannot be read: Too many levels of symbolic"),
     ],

@@ -96,7 +96,7 @@ def test_a_line_of_the_example_holds_the_default_when_it_is_uncommented(
 
 def test_the_examples_price_loads_when_it_is_uncommented(file: Path) -> None:
     _, mark, prices = init_text().partition("# [prices")
-    text = re.sub(r"(?m)^# ", "", (mark + prices).partition("# Who is spawned")[0])
+    text = re.sub(r"(?m)^# ", "", (mark + prices).partition("# What a role may")[0])
     assert parse(text.encode(), path=file).prices == {
         "my-model": Price(input=3, output=15, cache_read=0.3, cache_write=3.75)
     }
