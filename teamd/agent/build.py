@@ -20,6 +20,7 @@ from teamd.board.board import Board
 from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.sandbox.build import build_shell
+from teamd.sandbox.places import BUILT_IN, find_places, protected_names
 from teamd.settings import roles, skills
 from teamd.team import teams
 from teamd.tools import Toolbox, ToolError, lead
@@ -214,7 +215,12 @@ class _Tools:
     @cached_property
     def _workspace_tools(self) -> list[Tool[Any]]:
         root = self.env.settings.team.workspace
-        workspace = Workspace(root, hidden=self.env.paths.off_limits(root))
+        names = partial(protected_names, more=self.env.settings.tools.protect, may_init=False)
+        workspace = Workspace(
+            root,
+            hidden=self.env.paths.off_limits(root),
+            protected=lambda folder: find_places(folder, {*BUILT_IN, *names(folder)}),
+        )
         read = ReadFile(workspace=workspace, output_bytes=self.env.settings.tools.output_bytes)
         return [self._bash, read, WriteFile(workspace=workspace), EditFile(workspace=workspace)]
 

@@ -6,24 +6,30 @@ no thread: asyncio's own subprocesses would start one each, and the agent's proc
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 Sink = Callable[[bytes], object]
 
+# Before a program: it reaches no abstract socket of others, see `landlock`.
+CONFINED: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("landlock.py")))
 _CAPTURED_BYTES: Final = 1 << 20
 _CHUNK: Final = 1 << 16  # what a pipe holds
 _LAST_CHUNKS: Final = 16  # read after the end; more than a pipe holds comes from what escaped us
+_LISTEN_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.02  # where the OS has no pidfds
 _REAP_SECONDS: Final = 2.0  # SIGKILL ends a process at once, unless it waits for a dead disk
 
@@ -74,7 +80,11 @@ async def capture(
 
 
 def run_briefly(
-    argv: Sequence[str], *, timeout_seconds: float, env: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    *,
+    timeout_seconds: float,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> tuple[int, str]:
     """Run a program that ends at once, and wait for it; for whoever has no loop.
 
@@ -90,11 +100,32 @@ def run_briefly(
             timeout=timeout_seconds,
             env={} if env is None else env,
             cwd="/",
+            pass_fds=pass_fds,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return -1, str(error)
     return ended.returncode, ended.stdout.decode(errors="replace")
+
+
+def listen_in_namespace(pid: int, port: int) -> socket.socket:
+    """Return a socket that listens on the loopback address of a process's network, see `netns`.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    from teamd.programs import netns  # noqa: PLC0415 -- only for its path
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(_LISTEN_SECONDS)
+        fd = theirs.fileno()
+        argv = [sys.executable, "-I", "-S", netns.__file__, str(pid), str(port), str(fd)]
+        status, said = run_briefly(argv, timeout_seconds=_LISTEN_SECONDS, pass_fds=[fd])
+        if status != 0:
+            raise OSError(errno.EPERM, f"no proxy in the sandbox: {said.strip()[-200:]}")
+        _, fds, _, _ = socket.recv_fds(ours, 1, 1)
+    return socket.socket(fileno=fds[0])
 
 
 def start_detached(

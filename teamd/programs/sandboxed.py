@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import signal
 import time
@@ -75,6 +76,7 @@ class Sandboxed(Program):
         argv: bubblewrap with its options, up to `--`, see `FIRST_PROCESS`.
         command: for bash.
         bounds: looked at four times a second, since limits of single processes do not bind root.
+        before: called with the pid of the namespace's first process, before the command begins.
         clear: called once, when nothing of it runs any more; returns what it took away.
 
     Raises:
@@ -91,6 +93,7 @@ class Sandboxed(Program):
         output: Sink,
         bounds: Bounds,
         clear: Callable[[], Sequence[str]],
+        before: Callable[[int], None] | None = None,
     ) -> None:
         self._bounds = bounds
         self._clear = clear
@@ -100,9 +103,17 @@ class Sandboxed(Program):
         self._report, theirs = os.pipe()
         os.set_blocking(self._report, False)
         first = ["/bin/sh", "-c", FIRST_PROCESS, "sh", command, *bounds.arguments()]
+        gate = Gate() if before else None
+        options = gate.options if gate else ()
         try:
             # An empty environment: bubblewrap's own could be read in the sandbox.
-            super().__init__([*argv, *first], output=output, stdin=theirs, env={})
+            super().__init__(
+                [argv[0], *options, *argv[1:], *first],
+                output=output,
+                stdin=theirs,
+                env={},
+                pass_fds=gate.theirs if gate else (),
+            )
         except BaseException:
             os.close(self._report)
             raise
@@ -110,6 +121,18 @@ class Sandboxed(Program):
             os.close(theirs)
         self._said = b""
         self._look_again = self._loop.call_later(_LOOK_SECONDS, self._look_at_bounds)
+        if gate and before:
+            self._prepare(gate, before)
+
+    def _prepare(self, gate: Gate, before: Callable[[int], None]) -> None:
+        """Let the command begin once all is ready, or never."""
+        try:
+            before(gate.wait())
+        except BaseException:
+            self.__exit__()
+            raise
+        finally:
+            gate.open()
 
     async def wait(self) -> int:
         """Wait for the end of all of it; the command's exit status.
@@ -208,6 +231,41 @@ class Sandboxed(Program):
             self._said += os.read(self._report, 1 << 10)
         lines = self._said.split(b"\n")
         return [int(word) for word in lines[-2].split()] if len(lines) > 1 else []
+
+
+class Gate:
+    """Holds a command back until it is opened: bubblewrap's `--info-fd` and `--block-fd`."""
+
+    def __init__(self) -> None:
+        self._info, info = os.pipe()
+        block, self._block = os.pipe()
+        self.theirs: tuple[int, ...] = (info, block)
+        self.options = ("--info-fd", str(info), "--block-fd", str(block))
+
+    def wait(self) -> int:
+        """Return the pid of the first process of the namespace.
+
+        Raises:
+            OSError: bubblewrap has ended without one.
+        """
+        self._close_theirs()
+        said = b""
+        while chunk := os.read(self._info, 1 << 10):
+            said += chunk
+            with suppress(ValueError, KeyError):
+                return int(json.loads(said)["child-pid"])
+        raise OSError(errno.EPERM, "the sandbox could not be made")
+
+    def open(self) -> None:
+        """Let the command begin."""
+        self._close_theirs()
+        for fd in (self._info, self._block):  # the end of the pipe lets it go
+            os.close(fd)
+
+    def _close_theirs(self) -> None:
+        for fd in self.theirs:
+            os.close(fd)
+        self.theirs = ()
 
 
 def _descendants(first: int) -> list[int]:

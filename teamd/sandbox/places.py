@@ -105,11 +105,13 @@ def protected_names(
 
 
 def find_places(root: Path, names: Iterable[str]) -> list[Place]:
-    """Look at each of these places below a folder; several below one that is missing are one."""
-    found: dict[Path, Place] = {}
-    for name in names:
-        place = _find(root, Path(name).parts)
-        found.setdefault(place.path, place)
+    """Look at each of these places below a folder, and where links among them lead.
+
+    Several below one that is missing are one place.
+    """
+    places = [_find(root, Path(name).parts) for name in names]
+    places += [_find(root, Path(name).parts) for name in _targets(root, places)]
+    found = {place.path: place for place in reversed(places)}
     return sorted(found.values(), key=lambda place: len(place.path.parts))
 
 
@@ -130,10 +132,24 @@ def find_repository(workspace: Path) -> Path | None:
     return Path(os.path.realpath(folder / common))
 
 
-def is_protected(name: str, places: Iterable[str]) -> bool:
-    """Return whether a path relative to the workspace is such a place, or lies in one."""
-    path = os.path.normpath(name).casefold()
-    return any(path == place or path.startswith(f"{place}/") for place in map(str.casefold, places))
+def is_protected(path: Path, places: Iterable[Place]) -> bool:
+    """Return whether a path is such a place, or lies in one, also by another spelling."""
+    # Some file systems take `.Git` for `.git`; where they do not, nobody needs the other one.
+    asked = _fold(path)
+    return any(asked.is_relative_to(_fold(place.path)) for place in places)
+
+
+def _targets(root: Path, places: Iterable[Place]) -> Iterator[str]:
+    """Yield where links among the places lead, as far as that is below the folder and there."""
+    for place in places:
+        target = os.path.realpath(place.path)
+        inside = target.startswith(f"{root}{os.sep}")
+        if place.state is State.LINK and inside and os.path.exists(target):  # noqa: PTH110 -- text
+            yield os.path.relpath(target, root)
+
+
+def _fold(path: Path) -> Path:
+    return Path(str(path).casefold())
 
 
 def _find(root: Path, parts: tuple[str, ...]) -> Place:

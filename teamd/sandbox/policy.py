@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 # Where they stand inside, whoever's they are: what a command keeps of them works with any team.
 HOME: Final = "/home/teammate"
+PROXY_PORT: Final = 3128
+PROXY: Final = f"http://127.0.0.1:{PROXY_PORT}"
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 TEMPORARY: Final = "/tmp"  # noqa: S108 -- the sandbox's own
 
 
@@ -51,4 +54,17 @@ class Policy:
         """Return the whole environment of a command, in a sandbox or without one."""
         home = HOME if inside else str(self.home)
         temporary = TEMPORARY if inside else str(self.temporary)
-        return {**self.environment, "HOME": home, "TMPDIR": temporary}
+        proxied = inside and self.hosts and not self.network
+        return {
+            **self.environment,
+            **(self._proxy_variables() if proxied else {}),
+            "HOME": home,
+            "TMPDIR": temporary,
+        }
+
+    def _proxy_variables(self) -> dict[str, str]:
+        """Return what tells programs of the proxy; servers of the sandbox's own are reached so."""
+        names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+        named = {host.partition(":")[0] for host in self.hosts}
+        own = ",".join(name for name in _LOOPBACK if name not in named)
+        return {**dict.fromkeys(names, PROXY), "no_proxy": own, "NO_PROXY": own}

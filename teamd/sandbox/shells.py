@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.process_id import Identity
-from teamd.programs import run_briefly
+from teamd.programs import CONFINED, run_briefly
 from teamd.programs.reaped import Reaped
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
@@ -24,10 +24,11 @@ from teamd.sandbox.places import (
     protected_names,
 )
 from teamd.sandbox.probe import find_program
+from teamd.sandbox.proxy import HostProxy
 from teamd.sandbox.repair import repair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from teamd.programs import Sink
@@ -107,15 +108,25 @@ class SandboxedShell:
     def start(self, command: str, output: Sink, *, background: bool = False) -> Sandboxed:
         """Start it; what it put into protected places is taken away at its end."""
         holder = self.placeholders.hold(partial(self._look, may_init=not background))
-        clear = partial(self._clear, holder)
+        policy = self.policy
+        proxy = HostProxy(policy.hosts) if policy.hosts and not policy.network else None
+        clear = partial(self._clear, holder, proxy)
         try:
             places = self._places(may_init=holder.may_init)
             repository = find_repository(self.policy.workspace)
             if repository is not None:
                 places += find_places(repository, OF_REPOSITORY)
-            argv = build_arguments(self.program, self.policy, places, repository=repository)
-            bounds = self.policy.bounds
-            return Sandboxed(argv, command, output=output, bounds=bounds, clear=clear)
+            argv = build_arguments(self.program, policy, places, repository=repository)
+            if policy.network:
+                argv = [*CONFINED, *argv]
+            return Sandboxed(
+                argv,
+                command,
+                output=output,
+                bounds=policy.bounds,
+                clear=clear,
+                before=proxy.listen_in if proxy else None,
+            )
         except BaseException:
             clear()
             raise
@@ -135,11 +146,8 @@ class SandboxedShell:
 
     def _places(self, *, may_init: bool) -> list[Place]:
         policy = self.policy
-        names = protected_names(
-            policy.workspace, policy.protected, allowed=policy.allowed, may_init=may_init
-        )
-        places = find_places(policy.workspace, names)
-        return [*places, *find_places(policy.workspace, self._targets(places))]
+        root, more, allowed = policy.workspace, policy.protected, policy.allowed
+        return find_places(root, protected_names(root, more, allowed=allowed, may_init=may_init))
 
     def _hidden(self) -> list[Place]:
         """Return the folders of teams in the workspace, which nobody may make there either."""
@@ -147,16 +155,9 @@ class SandboxedShell:
         inside = (one for one in self.policy.hidden if one != root and one.is_relative_to(root))
         return find_places(root, [str(one.relative_to(root)) for one in inside])
 
-    def _targets(self, places: Sequence[Place]) -> Iterator[str]:
-        """Yield where links among the places lead, as far as that is in the workspace and there."""
-        root = self.policy.workspace
-        for place in places:
-            target = os.path.realpath(place.path)
-            inside = target.startswith(f"{root}{os.sep}")
-            if place.state is State.LINK and inside and os.path.exists(target):  # noqa: PTH110
-                yield os.path.relpath(target, root)
-
-    def _clear(self, holder: Holder) -> Sequence[str]:
+    def _clear(self, holder: Holder, proxy: HostProxy | None) -> Sequence[str]:
+        if proxy is not None:
+            proxy.close()
         try:
             return repair(self.policy.workspace, holder, self.kept)
         finally:

@@ -70,6 +70,7 @@ class TextFile:
         data = self._encode(text)
         if self._place == self._workspace.root:
             raise ToolError(not_a_file(self.shown, stat.S_IFDIR))
+        self._workspace.check_writable(self._place)
         with self._translate_errors(), self._workspace.folder(self._place, create=True) as folder:
             path = path_in(folder, self._place)
             try:

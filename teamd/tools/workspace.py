@@ -9,10 +9,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.sandbox.places import is_protected
 from teamd.tools import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from teamd.sandbox.places import Place
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO would wait for its other end; O_NOCTTY: a terminal would become ours.
@@ -25,10 +28,17 @@ class Workspace:
     Args:
         root: the folder.
         hidden: folders that may lie in it and stay out of reach, such as the team directory.
+        protected: returns the places in it that stay as they are.
     """
 
-    def __init__(self, root: Path, hidden: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        hidden: Sequence[Path] = (),
+        protected: Callable[[Path], Iterable[Place]] = lambda _: (),
+    ) -> None:
         self.root: Final = Path(os.path.realpath(root))
+        self._protected = protected
         self._hidden = tuple(Path(os.path.realpath(folder)) for folder in hidden)
 
     def resolve(self, path: str) -> Path:
@@ -51,6 +61,16 @@ class Workspace:
             why = f"{path!r} is in a team directory, which is not for tools"
             raise ToolError(f"{why}; use another place in the workspace {self.root}")
         return place
+
+    def check_writable(self, place: Path) -> None:
+        """See that a resolved path may be written to.
+
+        Raises:
+            ToolError: it is, or lies in, a place that stays as it is.
+        """
+        if is_protected(place, self._protected(self.root)):
+            why = "it runs by itself, or tells agents what to do"
+            raise ToolError(f"{self.shown(place)} is protected and stays as it is: {why}")
 
     def shown(self, place: Path) -> str:
         """Return how a resolved path is called in a sentence."""

@@ -1,0 +1,156 @@
+"""The way out of a sandbox that has no network: a proxy that knows the names of a few hosts.
+
+It listens in the sandbox's own network and connects outside. CONNECT, for TLS, and plain HTTP; see
+RFC 9110, 9.3.6 and RFC 9112, 3.2.2. All else is refused with a sentence, and nobody is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from teamd.programs import listen_in_namespace
+from teamd.sandbox.policy import PROXY_PORT
+
+if TYPE_CHECKING:
+    import socket
+    from asyncio import StreamReader, StreamWriter
+    from collections.abc import Iterable
+
+_STANDARD_PORTS: Final = (80, 443)
+_REQUEST_SECONDS: Final = 30.0
+_CONNECT_SECONDS: Final = 10.0
+_HEAD_BYTES: Final = 65_536
+_CHUNK: Final = 65_536
+_MOST_CONNECTIONS: Final = 100
+_HOP_BY_HOP: Final = (b"connection:", b"proxy-", b"keep-alive:")
+
+
+class Refused(Exception):
+    """A request that is not passed on: its status and a sentence."""
+
+    def __init__(self, status: str, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class HostProxy:
+    """Serves one sandbox.
+
+    Args:
+        hosts: names, each alone for the ports 80 and 443 or with a port; `*.` stands for any names
+            in front of it.
+    """
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._hosts = tuple(hosts)
+        self._open: set[asyncio.Task[None]] = set()
+        self._serving: asyncio.Task[None] | None = None
+
+    def listen_in(self, pid: int) -> None:
+        """Listen in the network namespace of a process.
+
+        Raises:
+            OSError: it cannot be done.
+        """
+        listener = listen_in_namespace(pid, PROXY_PORT)
+        self._serving = asyncio.get_running_loop().create_task(self._serve(listener))
+
+    def close(self) -> None:
+        """End all connections; nothing happens if none was ever made."""
+        for task in (self._serving, *self._open):
+            if task is not None:
+                task.cancel()
+
+    async def _serve(self, listener: socket.socket) -> None:
+        server = await asyncio.start_server(self._accept, sock=listener, limit=_HEAD_BYTES)
+        async with server:
+            await server.serve_forever()
+
+    async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or len(self._open) >= _MOST_CONNECTIONS:
+            writer.close()
+            return
+        self._open.add(task)
+        try:
+            await self._answer(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
+            pass  # whoever asked sees the connection end
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: StreamReader, writer: StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            host, port, first = _parse(head)
+            self._check(host, port)
+            theirs, ours = await _connect(host, port)
+        except Refused as refused:
+            text = f"teamd: {refused}\n".encode()
+            status = f"HTTP/1.1 {refused.status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            writer.write(f"{status}Content-Length: {len(text)}\r\n\r\n".encode() + text)
+            await writer.drain()
+            return
+        try:
+            if first is None:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            else:
+                ours.write(first)
+            await asyncio.gather(_copy(reader, ours), _copy(theirs, writer))
+        finally:
+            ours.close()
+
+    def _check(self, host: str, port: int) -> None:
+        for allowed in self._hosts:
+            name, _, its_port = allowed.partition(":")
+            fits = host.endswith(name[1:]) if name.startswith("*.") else host == name
+            if fits and (port == int(its_port) if its_port else port in _STANDARD_PORTS):
+                return
+        named = ", ".join(self._hosts)
+        raise Refused("403 Forbidden", f"{host}:{port} may not be reached; the hosts are: {named}")
+
+
+def _parse(head: bytes) -> tuple[str, int, bytes | None]:
+    """Return host, port and, but for CONNECT, what is to be sent there first.
+
+    Raises:
+        Refused: it is no request for a proxy.
+    """
+    line, _, rest = head.partition(b"\r\n")
+    try:
+        method, target, version = line.decode("ascii").split(" ")
+        connect = method == "CONNECT"
+        url = urlsplit(f"//{target}" if connect else target)
+        host, port = (url.hostname or "").rstrip("."), url.port
+    except ValueError:
+        raise Refused("400 Bad Request", "this is no request for a proxy") from None
+    if not host or url.username or (not connect and url.scheme != "http"):
+        raise Refused("400 Bad Request", "this is no request for a proxy")
+    if connect:
+        return host, port or 443, None
+    fields = [one for one in rest.split(b"\r\n") if not one.lower().startswith(_HOP_BY_HOP)]
+    path = url._replace(scheme="", netloc="", fragment="").geturl() or "/"
+    lines = [f"{method} {path} {version}".encode(), b"Connection: close", *fields]
+    return host, port or 80, b"\r\n".join(lines)
+
+
+async def _connect(host: str, port: int) -> tuple[StreamReader, StreamWriter]:
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError) as error:
+        raise Refused("502 Bad Gateway", f"{host}:{port} cannot be reached: {error}") from None
+
+
+async def _copy(source: StreamReader, target: StreamWriter) -> None:
+    with suppress(OSError):
+        while chunk := await source.read(_CHUNK):
+            target.write(chunk)
+            await target.drain()
+    with suppress(OSError, RuntimeError):
+        target.write_eof()
