@@ -38,7 +38,7 @@ def confine() -> bool:
     size = ctypes.sizeof(attributes)
     ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0)
     done = libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 <= ruleset
-    return done and libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
+    return bool(done and libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
 
 
 if __name__ == "__main__":
