@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
 from teamd.sandbox.placeholders import Placeholders
 from teamd.sandbox.policy import Policy
 from teamd.sandbox.probe import probe
-from teamd.sandbox.shells import OpenShell, SandboxedShell
+from teamd.sandbox.shells import OpenShell, SandboxedShell, make_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,5 +40,8 @@ def sandboxed_shell(workspace: Path, *, aside: Path, **more: Any) -> SandboxedSh
     found = probe()
     assert found.works, found.trouble
     policy = policy_for(workspace, aside=aside, **more)
+    make_home(policy, "ann")
     placeholders = Placeholders(workspace, aside / "state")
-    return SandboxedShell(found.program, policy, placeholders, aside / "team", aside / "removed")
+    cgroup = Cgroup.make(f"teamd-test-{aside.parent.name}", policy.bounds.processes)
+    team, removed = aside / "team", aside / "removed"
+    return SandboxedShell(found.program, policy, placeholders, team, removed, cgroup)

@@ -18,9 +18,10 @@ from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
-from teamd.sandbox.build import WITHOUT, clear_dead, describe
+from teamd.sandbox.build import WITHOUT, clear_dead, describe, remove_cgroups
 from teamd.sandbox.probe import Probe, probe
 from teamd.states import ChildExit
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +72,8 @@ class TeammateProcess:
         Raises:
             StoreError: it cannot be done now.
         """
+        names = (member.name for member in Roster(self.paths).read().members)
+        remove_cgroups(self.paths, names)
         return clear_dead(self.paths, self.settings().team.workspace)
 
     def load(self) -> None:

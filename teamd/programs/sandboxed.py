@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from teamd.programs import Sink
+    from teamd.programs.cgroup import Cgroup
 
 _GRACE_SECONDS: Final = 2.0  # between SIGTERM and SIGKILL
 _KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for a dead disk
 _LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile
 _PAUSE_SECONDS: Final = 0.005
-_LOOK_SECONDS: Final = 0.25
+_LOOK_SECONDS: Final = 0.1
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NOT_MADE: Final = 1  # bubblewrap's own exit status
 
@@ -73,10 +74,11 @@ class Sandboxed(Program):
     """A command under bubblewrap; nothing in its namespace outlives it, or this process.
 
     Args:
-        argv: bubblewrap with its options, up to `--`, see `FIRST_PROCESS`.
+        argv: bubblewrap with its options; `FIRST_PROCESS` follows them.
         command: for bash.
-        bounds: looked at four times a second, since limits of single processes do not bind root.
+        bounds: looked at ten times a second, since limits of single processes do not bind root.
         before: called with the pid of the namespace's first process, before the command begins.
+        cgroup: bounds the number of processes better than a look now and then.
         clear: called once, when nothing of it runs any more; returns what it took away.
 
     Raises:
@@ -94,21 +96,23 @@ class Sandboxed(Program):
         bounds: Bounds,
         clear: Callable[[], Sequence[str]],
         before: Callable[[int], None] | None = None,
+        cgroup: Cgroup | None = None,
     ) -> None:
         self._bounds = bounds
         self._clear = clear
         self._taken: tuple[str, ...] | None = None
         self._exceeded = ""
-        self._first: int | None = None
+        self._cgroup = cgroup
+        self._refused_before = cgroup.refusals if cgroup else 0
         self._report, theirs = os.pipe()
         os.set_blocking(self._report, False)
         first = ["/bin/sh", "-c", FIRST_PROCESS, "sh", command, *bounds.arguments()]
-        gate = Gate() if before else None
+        gate = Gate() if before or cgroup else None
         options = gate.options if gate else ()
         try:
             # An empty environment: bubblewrap's own could be read in the sandbox.
             super().__init__(
-                [argv[0], *options, *argv[1:], *first],
+                [*argv, *options, "--", *first],
                 output=output,
                 stdin=theirs,
                 env={},
@@ -121,13 +125,17 @@ class Sandboxed(Program):
             os.close(theirs)
         self._said = b""
         self._look_again = self._loop.call_later(_LOOK_SECONDS, self._look_at_bounds)
-        if gate and before:
+        if gate:
             self._prepare(gate, before)
 
-    def _prepare(self, gate: Gate, before: Callable[[int], None]) -> None:
+    def _prepare(self, gate: Gate, before: Callable[[int], None] | None) -> None:
         """Let the command begin once all is ready, or never."""
         try:
-            before(gate.wait())
+            first = gate.wait()
+            if self._cgroup:
+                self._cgroup.add(first)
+            if before:
+                before(first)
         except BaseException:
             self.__exit__()
             raise
@@ -203,8 +211,9 @@ class Sandboxed(Program):
         """End all of it where it has become too much; a fork bomb cannot outrun the kernel."""
         if self._ended.is_set():
             return
+        refused = self._cgroup is not None and self._cgroup.refusals > self._refused_before
         pids = [pid for first in reaper.children(self.pid) for pid in _descendants(first)]
-        if len(pids) > self._bounds.processes:
+        if refused or len(pids) > self._bounds.processes:
             self._exceeded = f"it had more than {self._bounds.processes} processes"
         elif sum(map(_memory_bytes, pids)) > self._bounds.memory_bytes:
             self._exceeded = f"it took more than {self._bounds.memory_bytes >> 20} MiB of memory"
@@ -300,7 +309,7 @@ def _namespace(pid: int) -> str:
 def _memory_bytes(pid: int) -> int:
     """Return the memory of a process, what it shares included; 0 for one that is gone."""
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123 -- four times a second
+        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123 -- ten times a second
             return int(file.read().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):
         return 0

@@ -76,7 +76,6 @@ def build_arguments(
         *_hide(policy),
         *("--remount-ro", "/", "--chdir", str(policy.workspace), "--clearenv"),
         *_environment(policy),
-        "--",
     ]
 
 
@@ -85,10 +84,10 @@ def _readable(policy: Policy) -> Iterator[str]:
     path = policy.environment.get("PATH", "").split(os.pathsep)
     found = dict.fromkeys(policy.readable)
     for folder in map(Path, path):
-        if folder.is_absolute() and folder.is_dir() and not _is_too_much(folder):
-            found[folder] = None
+        # Some may not be looked into: they are passed over, as a shell does.
+        if folder.is_absolute() and os.path.isdir(folder) and not _is_too_much(folder):  # noqa: PTH112
             beside = (folder.parent / name for name in _LIBRARIES if folder.name == "bin")
-            found.update(dict.fromkeys(place for place in beside if place.exists()))
+            found.update(dict.fromkeys([folder, *beside]))
     for place in sorted(found, key=lambda place: len(place.parts)):
         if not _is_of_system(place) and not place.is_relative_to(policy.workspace):
             yield from ("--ro-bind-try", str(place), str(place))

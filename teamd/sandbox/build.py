@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.files.state_folder import state_folder
+from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
 from teamd.sandbox import SANDBOXED
 from teamd.sandbox.placeholders import Placeholders
@@ -16,6 +18,8 @@ from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, OpenShell, SandboxedShell, Shell, make_home
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from teamd.files.paths import TeamPaths
     from teamd.sandbox.probe import Probe
     from teamd.settings.schema import Tools
@@ -46,7 +50,8 @@ def build_shell(
             f"commands are refused: {why}; the person can put the project into a folder"
         )
     held = placeholders_of(workspace)
-    return SandboxedShell(probe.program, policy, held, paths.root, paths.removed)
+    cgroup = Cgroup.make(_group_name(paths, name), tools.max_processes)
+    return SandboxedShell(probe.program, policy, held, paths.root, paths.removed, cgroup)
 
 
 def build_policy(paths: TeamPaths, name: str, tools: Tools, *, workspace: Path) -> Policy:
@@ -99,6 +104,18 @@ def clear_dead(paths: TeamPaths, workspace: Path) -> list[str]:
     taken = [name for holder in dead for name in repair(root, holder, paths.removed)]
     placeholders.release(*dead)
     return taken
+
+
+def remove_cgroups(paths: TeamPaths, names: Iterable[str]) -> None:
+    """Remove the control groups of teammates that run no command any more."""
+    for name in names:
+        if group := Cgroup.find(_group_name(paths, name)):
+            group.remove()
+
+
+def _group_name(paths: TeamPaths, name: str) -> str:
+    team = sha256(os.fsencode(paths.root)).hexdigest()[:16]
+    return f"teamd-{team}-{name}"
 
 
 def placeholders_of(workspace: Path) -> Placeholders:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.programs import Sink
+    from teamd.programs.cgroup import Cgroup
     from teamd.sandbox.placeholders import Placeholders
     from teamd.sandbox.places import Place
     from teamd.sandbox.policy import Policy
@@ -97,6 +98,7 @@ class SandboxedShell:
         program: bubblewrap.
         team: the team directory.
         kept: a folder for what commands put into protected places.
+        cgroup: for all commands of the teammate, where there is one.
     """
 
     program: str
@@ -104,6 +106,7 @@ class SandboxedShell:
     placeholders: Placeholders
     team: Path
     kept: Path
+    cgroup: Cgroup | None = None
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Sandboxed:
         """Start it; what it put into protected places is taken away at its end."""
@@ -126,6 +129,7 @@ class SandboxedShell:
                 bounds=policy.bounds,
                 clear=clear,
                 before=proxy.listen_in if proxy else None,
+                cgroup=self.cgroup,
             )
         except BaseException:
             clear()

@@ -1,0 +1,87 @@
+"""A control group for the commands of one teammate, where this process may make one.
+
+Limits of single processes do not bind root, and a count of processes comes too late for a fork bomb
+on a busy machine: the kernel's own limit does not. With version 1 of control groups that is the
+`pids` hierarchy; with version 2 a sibling of this process's own group, whose parent must hand the
+controller on, as systemd's `Delegate=` does. See cgroups(7).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+_MOUNTS: Final = Path("/sys/fs/cgroup")
+_OWN: Final = Path("/proc/self/cgroup")
+_CONTROLLER: Final = "pids"
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """A group of processes with a limit to their number."""
+
+    path: Path
+
+    @classmethod
+    def make(cls, name: str, processes: int) -> Cgroup | None:
+        """Make a group, or take the one of that name; `None` where that is not possible."""
+        parent = _parent()
+        if parent is None:
+            return None
+        group = cls(parent / name)
+        try:
+            group.path.mkdir(exist_ok=True)
+            (group.path / "pids.max").write_text(str(processes))
+        except OSError:
+            group.remove()
+            return None
+        return group
+
+    @classmethod
+    def find(cls, name: str) -> Cgroup | None:
+        """Return the group of that name, if there may be one."""
+        parent = _parent()
+        return None if parent is None else cls(parent / name)
+
+    def add(self, pid: int) -> None:
+        """Move a process into it.
+
+        Raises:
+            OSError: it has ended, or may not be moved.
+        """
+        (self.path / "cgroup.procs").write_text(str(pid))
+
+    @property
+    def refusals(self) -> int:
+        """How often a process could not be made, for the limit."""
+        try:
+            words = (self.path / "pids.events").read_text().split()
+            return int(words[words.index("max") + 1])
+        except (OSError, ValueError, IndexError):
+            return 0
+
+    def remove(self) -> None:
+        """Remove it, unless a process is in it."""
+        with suppress(OSError):
+            self.path.rmdir()
+
+
+@cache
+def _parent() -> Path | None:
+    """Return the folder in which groups can be made."""
+    try:
+        lines = [line.split(":", 2) for line in _OWN.read_text().splitlines()]
+    except OSError:
+        return None
+    for _, controllers, path in lines:
+        own = path.lstrip("/")
+        if _CONTROLLER in controllers.split(","):
+            return _MOUNTS / _CONTROLLER / own
+        above = (_MOUNTS / own).parent if own else _MOUNTS
+        with suppress(OSError):
+            if not controllers and _CONTROLLER in (above / "cgroup.subtree_control").read_text():
+                return above
+    return None

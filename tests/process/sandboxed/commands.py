@@ -1,0 +1,48 @@
+"""Runs commands through the `bash` tool in a sandbox, and prints what the model would read.
+
+A program of its own, so that it can run as another user: `python commands.py FOLDER`, with a JSON
+document on standard input: `policy` and `commands`, each a list of texts for one workspace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from teamd.programs.sandboxed import Bounds
+from teamd.tools import Result, Toolbox
+from teamd.tools.shell import Bash
+from tests.shells import sandboxed_shell
+
+
+def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Toolbox:
+    """The tool in a sandbox; paths and bounds in the policy are as JSON has them."""
+    read: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in policy.items()
+    }
+    for key in ("readable", "hidden"):
+        read[key] = tuple(map(Path, read.get(key, ())))
+    if "bounds" in read:
+        read["bounds"] = Bounds(**read["bounds"])
+    shell = sandboxed_shell(workspace, aside=aside, **read)
+    return Toolbox([Bash(shell=shell, timeout_seconds=60, output_bytes=4000)])
+
+
+async def run_all(box: Toolbox, commands: list[str]) -> list[Result]:
+    """Run one after the other."""
+    return [await box.run("bash", {"command": command, "timeout": 20}) for command in commands]
+
+
+def main(folder: Path) -> None:
+    """Run what standard input says."""
+    asked = json.load(sys.stdin)
+    box = toolbox(folder / "workspace", folder / "aside", asked.get("policy", {}))
+    results = asyncio.run(run_all(box, asked["commands"]))
+    json.dump([result.text for result in results], sys.stdout)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,357 @@
+"""What a command in the sandbox cannot do, as root and as an ordinary user.
+
+Each attack is a command as a model could give it; each is seen to fail when its guard is taken out
+of `teamd/sandbox/bubblewrap.py` or its neighbours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.process.sandboxed import commands
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
+NOBODY: Final = 65534
+# Everybody may run it; the one of the tests may stand in a home that only its owner may enter.
+PYTHON: Final = f"/usr/bin/python{sysconfig.get_python_version()}"
+CANARY: Final = "sk-canary-4711"
+IDENTITY: Final = ("-c", "user.name=ann", "-c", "user.email=ann@example.org")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A workspace, what is around it, and the user whose they are."""
+
+    folder: Path
+    uid: int
+
+    @property
+    def workspace(self) -> Path:
+        """Where commands may write."""
+        return self.folder / "workspace"
+
+    def run(self, *lines: str, **policy: Any) -> list[str]:
+        """Run commands as that user; what the model would read of each."""
+        asked = json.dumps({"policy": policy, "commands": lines})
+        done = self.execute(PYTHON, commands.__file__, str(self.folder), text=asked)
+        found: list[str] = json.loads(done)
+        return found
+
+    def execute(self, *argv: str, text: str = "") -> str:
+        """Run a program outside of the sandbox as that user."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder / "person"),
+            "PYTHONPATH": f"{REPOSITORY}:{sysconfig.get_paths()['purelib']}",
+            "ANTHROPIC_API_KEY": CANARY,
+        }
+        user = {} if os.geteuid() == self.uid else {"user": self.uid, "group": self.uid}
+        if user:
+            user["extra_groups"] = []  # type: ignore[assignment]
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            argv, env=environment, cwd=self.workspace, input=text, capture_output=True,
+            text=True, timeout=100, check=False, **user,  # type: ignore[call-overload]
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def write(self, name: str, content: str = "") -> Path:
+        """Write a file of the person's."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        self.own()
+        return path
+
+    def own(self) -> None:
+        """Give everything to the user."""
+        if os.geteuid() == 0:
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.lchown(path, self.uid, self.uid)
+
+    def repository(self) -> None:
+        """Make the workspace a repository with a commit."""
+        self.execute("git", "init", "--quiet")
+        self.execute("git", *IDENTITY, "commit", "--quiet", "--allow-empty", "-m", "begin")
+
+    def names(self) -> set[str]:
+        """What stands in the workspace."""
+        return {path.name for path in self.workspace.iterdir()}
+
+
+@pytest.fixture(params=["root", "nobody"] if os.geteuid() == 0 else ["self"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A world in a folder that everybody may reach; pytest's own are for one user."""
+    folder = Path(tempfile.mkdtemp(prefix="teamd-sandbox-"))
+    made = World(folder, NOBODY if request.param == "nobody" else os.geteuid())
+    for name in ("workspace", "person", "aside"):
+        (folder / name).mkdir()
+    made.own()
+    yield made
+    shutil.rmtree(folder)
+
+
+def test_it_writes_in_its_workspace_and_its_own_folders_only(world: World) -> None:
+    world.write("neighbour/file", "as it was")
+    outside = [str(world.folder / "neighbour"), "/etc", "/usr/local", "/", str(Path.home())]
+    tries = "; ".join(f"echo x > {folder}/planted" for folder in outside)
+    world.run(f"{tries}; echo x >> {outside[0]}/file; mkdir made && echo fine > made/file")
+    assert (world.workspace / "made/file").read_text() == "fine\n"
+    assert (world.folder / "neighbour/file").read_text() == "as it was"
+    assert [folder for folder in outside if Path(folder, "planted").exists()] == []
+
+
+def test_home_team_and_neighbours_are_not_there(world: World) -> None:
+    secrets = [
+        world.write("person/.ssh/id", CANARY),
+        world.write("neighbour/notes", CANARY),
+        world.write("workspace/.team/config.json", CANARY),
+        world.write("workspace/.team/inbox/lead.jsonl", CANARY),
+    ]
+    hidden = [str(world.workspace / ".team")]
+    reads = "; ".join(f"cat {path}" for path in secrets)
+    (text,) = world.run(
+        f"{reads}; grep -r canary / 2>/dev/null; ls -a .team; echo x >> .team/inbox/lead.jsonl",
+        hidden=hidden,
+    )
+    assert CANARY not in text.replace(f"grep -r {CANARY}", "")
+    assert all(path.read_text() == CANARY for path in secrets)
+
+
+def test_folders_that_are_named_can_be_read(world: World) -> None:
+    data = world.write("data/table", "1,2,3\n")
+    read, written = world.run(
+        f"cat {data}", f"echo x > {data}; rm {data}", readable=[str(data.parent)]
+    )
+    assert read == "1,2,3"
+    assert "Read-only file system" in written
+    assert data.read_text() == "1,2,3\n"
+
+
+def test_the_key_is_in_no_environment_of_the_sandbox(world: World) -> None:
+    (text,) = world.run("env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; ps axewww")
+    assert "HOME=/home/teammate" in text
+    assert CANARY not in text
+
+
+def test_a_home_of_its_own_is_kept(world: World) -> None:
+    write, read = "echo kept > ~/note; echo kept > $TMPDIR/note", "cat ~/note /tmp/note"
+    assert world.run(write, read) == ["(no output)", "kept\nkept"]
+
+
+def test_no_network_and_no_socket_of_others(world: World) -> None:
+    path = world.folder / "person" / "agent.sock"
+    program = (
+        "import socket, sys\n"
+        "for kind, address in ((socket.AF_INET, ('127.0.0.1', int(sys.argv[1]))),\n"
+        "        (socket.AF_UNIX, sys.argv[2]), (socket.AF_UNIX, '\\0' + sys.argv[3])):\n"
+        "    try:\n"
+        "        socket.socket(kind).connect(address)\n"
+        "        print('connected to', address)\n"
+        "    except OSError as error:\n"
+        "        print(type(error).__name__)\n"
+    )
+    world.write("workspace/reach.py", program)
+    abstract = f"teamd-{world.folder.name}"
+    with contextlib.ExitStack() as stack:
+        kinds = (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX)
+        sockets = [stack.enter_context(socket.socket(kind)) for kind in kinds]
+        addresses: list[Any] = [("127.0.0.1", 0), str(path), "\0" + abstract]
+        for one, address in zip(sockets, addresses, strict=True):
+            one.bind(address)
+            one.listen()
+        path.chmod(0o777)
+        command = f"python3 reach.py {sockets[0].getsockname()[1]} {path} {abstract}"
+        (without,) = world.run(command)
+        (shared,) = world.run(command, network=True)
+    nowhere = "ConnectionRefusedError"
+    assert without.split() == [nowhere, "FileNotFoundError", nowhere]
+    assert shared.splitlines()[0].startswith("connected to")
+    assert shared.splitlines()[1:] == ["FileNotFoundError", "PermissionError"]
+
+
+def test_it_has_no_rights_and_cannot_be_left(world: World) -> None:
+    world.repository()
+    hook = world.workspace / ".git/hooks/pre-commit"
+    left, status = world.run(
+        "mount -o remount,rw,bind /; mount -o remount,rw,bind .git/hooks; umount .git/hooks;"
+        "unshare --user --map-root-user --mount sh -c 'umount -l .git/hooks; umount -l .git;"
+        "mount -o remount,rw,bind .git/hooks; echo evil > .git/hooks/pre-commit';"
+        "echo evil > .git/hooks/pre-commit; echo x > /etc/planted",
+        "grep Cap /proc/self/status",
+    )
+    assert not hook.exists(), left
+    assert not Path("/etc/planted").exists()
+    rights = dict(line.split() for line in status.splitlines())
+    assert {rights[f"Cap{kind}:"] for kind in ("Inh", "Prm", "Eff", "Amb", "Bnd")} == {"0" * 16}
+
+
+def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World) -> None:
+    world.repository()
+    world.execute("git", "config", "core.hooksPath", ".githooks")
+    world.write("workspace/.githooks/pre-push", "#!/bin/sh\n")
+    config = (world.workspace / ".git/config").read_text()
+    texts = world.run(
+        "mv .git x; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit",
+        "rm -rf .git/hooks; mv .git/hooks h; rm -rf .git/hooks",
+        "git config core.fsmonitor evil; echo '[core] pager = evil' >> .git/config; rm .git/config",
+        "ln .git/config x && echo evil >> x",
+        "mkdir -p .git/info; echo '* filter=evil' > .git/info/attributes; mv .git/info i",
+        "mkdir -p .git/modules/m/hooks; echo evil > .git/modules/m/config",
+        "echo evil > .githooks/pre-commit; mv .githooks y",
+        "echo ../evil > .git/commondir",
+        "git status && echo hi > a && git add a && git commit -qm done && git log --oneline -1",
+    )
+    assert (world.workspace / ".git/config").read_text() == config
+    assert list((world.workspace / ".git/hooks").glob("*[!e]")) == []
+    assert not (world.workspace / ".git/info/attributes").exists()
+    assert not (world.workspace / ".git/modules").exists()
+    assert not (world.workspace / ".git/commondir").exists()
+    assert [path.name for path in (world.workspace / ".githooks").iterdir()] == ["pre-push"]
+    assert "[taken away, since it is protected: .git/commondir]" in texts[-2]
+    assert texts[-1].splitlines()[-1].endswith(" done")
+    assert world.names() == {".git", ".githooks", "a", "i"}, (
+        "a copy of .git/info is the agent's own"
+    )
+
+
+PLANTED: Final = (
+    ".envrc", ".mcp.json", ".vscode/tasks.json", ".idea/workspace.xml", ".husky/pre-commit",
+    ".claude/settings.json", "team.toml", "AGENTS.md", "CLAUDE.md", "deploy/run.sh",
+    ".devcontainer/devcontainer.json", ".pre-commit-config.yaml", ".team/config.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["missing", "there"])
+def test_places_that_run_by_themselves_stay_as_they_are(world: World, there: bool) -> None:
+    if there:
+        for name in PLANTED[:-1]:
+            world.write(f"workspace/{name}", "mine")
+    tops = [name.partition("/")[0] for name in PLANTED]
+    tries = [f"mkdir -p $(dirname {name}); echo evil > {name}; rm -f {name}" for name in PLANTED]
+    tries += [f"mv {top} x; rm -rf {top}; rmdir {top}; ln -s /tmp {top}" for top in tops]
+    hidden = [str(world.workspace / ".team")]
+    world.run("\n".join(tries), hidden=hidden, protected=["deploy"])
+    if there:
+        assert {(world.workspace / name).read_text() for name in PLANTED[:-1]} == {"mine"}
+    else:
+        assert world.names() == set(), "no placeholder stays behind"
+
+
+def test_a_link_among_them_is_put_back(world: World) -> None:
+    world.write("workspace/docs/agents.md", "mine")
+    link = world.workspace / "AGENTS.md"
+    link.symlink_to("docs/agents.md")
+    (text,) = world.run("rm AGENTS.md; echo evil > AGENTS.md; echo evil > docs/agents.md")
+    assert link.readlink() == Path("docs/agents.md")
+    assert link.read_text() == "mine"
+    assert "[taken away, since it is protected: AGENTS.md]" in text
+
+
+def test_a_repository_that_is_just_made_runs_nothing(
+    world: World,
+) -> None:
+    made, later, done = world.run(
+        "git init -q && echo evil > .git/hooks/pre-commit && git config core.fsmonitor evil &&"
+        "mkdir -p .git/modules/m && echo '* filter=evil' > .git/info/attributes",
+        "echo evil > .git/hooks/pre-commit; git config core.pager evil",
+        "echo hi > a; git add a; git commit -qm done; git log --oneline",
+    )
+    git = world.workspace / ".git"
+    assert [hook.name for hook in (git / "hooks").iterdir() if hook.suffix != ".sample"] == []
+    assert "evil" not in (git / "config").read_text()
+    assert not (git / "info/attributes").exists()
+    assert ".git/hooks/pre-commit" in made
+    assert "Read-only file system" in later
+    assert done.endswith(" done")
+
+
+def test_a_repository_is_not_replaced_by_one_elsewhere(world: World) -> None:
+    """Its settings would be the agent's."""
+    (text,) = world.run("mkdir evil; git -C evil init -q; echo 'gitdir: evil/.git' > .git")
+    assert "[taken away, since it is protected: .git]" in text
+    assert world.names() == {"evil"}
+
+
+def test_a_working_tree_of_another_repository_can_be_committed_in(world: World) -> None:
+    world.repository()
+    tree = world.folder / "tree"
+    world.execute("git", "worktree", "add", "--quiet", str(tree))
+    world.workspace.rename(world.folder / "main")
+    tree.rename(world.workspace)
+    main = str(world.folder / "main")
+    world.execute("git", "-C", main, "worktree", "repair", str(world.workspace))
+    (text,) = world.run(
+        f"echo evil > {world.folder}/main/.git/hooks/pre-commit; "
+        "echo hi > a; git add a; git commit -qm done; git log --oneline -1"
+    )
+    assert text.splitlines()[-1].endswith(" done")
+    assert not (world.folder / "main/.git/hooks/pre-commit").exists()
+
+
+def test_nothing_of_a_command_runs_on(world: World) -> None:
+    mark = f"10{os.getpid()}"
+    (text,) = world.run(f"setsid sleep {mark} & (sleep {mark} &) ; nohup sleep {mark} & echo begun")
+    assert text.splitlines()[0] == "begun"
+    assert "3 background processes were ended with the command" in text
+    wait_until(lambda: mark not in _command_lines(), what="none of them runs")
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("f() { f | f & }; f; sleep 3", "more than 60 processes"),
+        ("python3 -c 'import time; x = bytearray(2 << 30); time.sleep(20)'", None),
+        (
+            (
+                "for i in 1 2 3 4; do python3 -c 'import time; x = bytearray(60 << 20);"
+                " time.sleep(20)' & done; wait"
+            ),
+            "more than 200 MiB of memory",
+        ),
+        ("head -c 20000000 /dev/zero > big; ls -s --block-size=1M big", None),
+    ],
+    ids=["processes", "memory of one", "memory of all", "file"],
+)
+def test_what_it_takes_is_bounded(world: World, command: str, sentence: str | None) -> None:
+    bounds = {"processes": 60, "memory_bytes": 200 << 20, "file_bytes": 1 << 20}
+    text, after = world.run(command, "echo fine", bounds=bounds)
+    if sentence and "Resource temporarily unavailable" not in text:  # the kernel's own limit
+        assert f"[all of it was ended: it had {sentence}" in text.replace("it took", "it had")
+    elif not sentence:
+        assert "MemoryError" in text or text.startswith("1 big") or "File size limit" in text
+    assert after == "fine"
+
+
+def test_a_process_outside_is_neither_seen_nor_signalled(world: World) -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeping:
+        try:
+            (text,) = world.run(f"kill -9 {sleeping.pid}; ls /proc/{sleeping.pid}; kill -9 -1")
+            assert sleeping.poll() is None
+        finally:
+            sleeping.kill()
+    assert "No such process" in text
+
+
+def _command_lines() -> str:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return "\n".join(found)
