@@ -149,7 +149,7 @@ class _Tools:
             above = partial(env.post.above, name)
             yield SubmitPlan(env.approvals, name, lambda: env.conversation.task, above)
         yield ShutdownResponse(env.approvals, name, env.reporter.report_answer)
-        yield BackgroundRun(self._jobs, self._bash.start)
+        yield BackgroundRun(self._jobs, partial(self._bash.start, background=True))
         yield CheckBackground(self._jobs, output_bytes=env.settings.tools.output_bytes)
         yield StopBackground(self._jobs)
         yield self._load_skill

@@ -24,7 +24,7 @@ from teamd.files import directories, files, locks
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from teamd.sandbox.places import Place
 
@@ -65,15 +65,15 @@ class Placeholders:
     workspace: Path
     state: Path
 
-    def hold(self, look: Callable[[], tuple[Holder, list[Place]]]) -> Holder:
+    def hold(self, look: Callable[[Container[Path]], tuple[Holder, list[Place]]]) -> Holder:
         """Look at the places, and keep those that are missing until `release`.
 
         Args:
-            look: returns the entry of the command, and the missing places. Called when no
-                placeholder can come or go.
+            look: gets the placeholders that stand; returns the entry of the command, and the
+                missing places. Called when no placeholder can come or go.
         """
         with self._locked() as (made, holders):
-            holder, missing = look()
+            holder, missing = look({Path(path) for path in made})
             for place in missing:
                 made[str(place.path)] = _describe(place)
             # Noted before they are made: what a kill leaves can be removed.
@@ -100,10 +100,6 @@ class Placeholders:
         with self._locked() as (_, holders):
             mine = [holder for holder in holders if holder.team == str(team)]
             return [holder for holder in mine if not holder.process.alive]
-
-    def made(self) -> set[Path]:
-        """Return the placeholders that stand now; for whoever holds one."""
-        return {Path(path) for path in self._read()[0]}
 
     @property
     def _file(self) -> Path:

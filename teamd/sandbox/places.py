@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
 GIT: Final = ".git"
 # Git passes over an empty folder wherever it is, but for those whose content it reads itself.
@@ -85,7 +85,12 @@ class Place:
 
 
 def protected_names(
-    workspace: Path, more: Iterable[str] = (), *, allowed: Iterable[str] = (), may_init: bool
+    workspace: Path,
+    more: Iterable[str] = (),
+    *,
+    allowed: Iterable[str] = (),
+    made: Container[Path] = (),
+    may_init: bool,
 ) -> list[str]:
     """Return the places of a workspace that stay as they are, relative to it.
 
@@ -93,12 +98,13 @@ def protected_names(
         workspace: the folder.
         more: places besides the built-in ones.
         allowed: built-in ones that may be changed.
+        made: the placeholders that stand there now.
         may_init: whether a command may make a repository where there is none.
     """
     names = [name for name in BUILT_IN if name not in set(allowed)]
     names += [os.path.normpath(name) for name in more]
     git = workspace / GIT
-    if git.is_dir() and not git.is_symlink():
+    if git.is_dir() and not git.is_symlink() and git not in made:
         return [*names, *_modules(git), *_hooks_path(workspace, git)]
     others = [name for name in names if not name.startswith(f"{GIT}/")]
     return others if may_init and not os.path.lexists(git) else [*others, GIT]

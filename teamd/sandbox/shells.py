@@ -28,7 +28,7 @@ from teamd.sandbox.proxy import HostProxy
 from teamd.sandbox.repair import repair
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
     from pathlib import Path
 
     from teamd.programs import Sink
@@ -110,20 +110,14 @@ class SandboxedShell:
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Sandboxed:
         """Start it; what it put into protected places is taken away at its end."""
-        holder = self.placeholders.hold(partial(self._look, may_init=not background))
-        policy = self.policy
+        policy, names = self.policy, list[str]()
+        look = partial(self._look, names, may_init=not background)
+        holder = self.placeholders.hold(look)
         proxy = HostProxy(policy.hosts) if policy.hosts and not policy.network else None
         clear = partial(self._clear, holder, proxy)
         try:
-            places = self._places(may_init=holder.may_init)
-            repository = find_repository(self.policy.workspace)
-            if repository is not None:
-                places += find_places(repository, OF_REPOSITORY)
-            argv = build_arguments(self.program, policy, places, repository=repository)
-            if policy.network:
-                argv = [*CONFINED, *argv]
             return Sandboxed(
-                argv,
+                self._arguments(names),
                 command,
                 output=output,
                 bounds=policy.bounds,
@@ -135,10 +129,24 @@ class SandboxedShell:
             clear()
             raise
 
-    def _look(self, *, may_init: bool) -> tuple[Holder, list[Place]]:
-        """Return what this command holds, and the places that are missing."""
-        may_init = may_init and not os.path.lexists(self.policy.workspace / GIT)
-        places = [*self._places(may_init=may_init), *self._hidden()]
+    def _arguments(self, names: Sequence[str]) -> list[str]:
+        """Return bubblewrap and its options; nothing among the places is missing by now."""
+        policy = self.policy
+        places = find_places(policy.workspace, names)
+        repository = find_repository(policy.workspace)
+        if repository is not None:
+            places += find_places(repository, OF_REPOSITORY)
+        argv = build_arguments(self.program, policy, places, repository=repository)
+        return [*CONFINED, *argv] if policy.network else argv
+
+    def _look(
+        self, names: list[str], made: Container[Path], *, may_init: bool
+    ) -> tuple[Holder, list[Place]]:
+        """Find the protected places; return what this command holds, and which are missing."""
+        root, more, allowed = self.policy.workspace, self.policy.protected, self.policy.allowed
+        may_init = may_init and not os.path.lexists(root / GIT)
+        names += protected_names(root, more, allowed=allowed, made=made, may_init=may_init)
+        places = find_places(root, names)
         holder = Holder(
             id=os.urandom(8).hex(),
             team=str(self.team),
@@ -146,12 +154,7 @@ class SandboxedShell:
             links={str(one.path): one.target for one in places if one.state is State.LINK},
             may_init=may_init,
         )
-        return holder, [place for place in places if place.state is State.MISSING]
-
-    def _places(self, *, may_init: bool) -> list[Place]:
-        policy = self.policy
-        root, more, allowed = policy.workspace, policy.protected, policy.allowed
-        return find_places(root, protected_names(root, more, allowed=allowed, may_init=may_init))
+        return holder, [one for one in (*places, *self._hidden()) if one.state is State.MISSING]
 
     def _hidden(self) -> list[Place]:
         """Return the folders of teams in the workspace, which nobody may make there either."""

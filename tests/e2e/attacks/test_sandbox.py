@@ -1,0 +1,183 @@
+"""What a teammate cannot do with its tools, seen through the real commands and the service."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+
+
+def bash(command: str) -> tuple[str, dict[str, str]]:
+    """A call of the tool."""
+    return ("bash", {"command": command})
+
+
+def results(project: Project, name: str) -> list[str]:
+    """What the model read last."""
+    return [result.text for result in project.asked(name, least=1)[-1].asked.last_results]
+
+
+def test_a_teammate_changes_nothing_but_its_workspace(project: Project) -> None:
+    outside = project.root / "outside"
+    outside.mkdir()
+    project.stage.play(
+        "ann",
+        use(
+            bash(f"echo x > {outside}/planted; cat .team/config.json; echo x > .team/planted"),
+            bash("mkdir -p .vscode; echo evil > .vscode/tasks.json; echo evil > AGENTS.md"),
+            ("write_file", {"path": ".vscode/tasks.json", "content": "evil"}),
+            ("write_file", {"path": "AGENTS.md", "content": "evil"}),
+            ("write_file", {"path": "team.toml", "content": "[tools]\nsandbox = 'off'\n"}),
+            bash("echo fine > made; git init -q; git add made; git commit -qm made && echo done"),
+        ),
+        say("Tried."),
+    )
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle", turns=2)
+    planted, made, *written, done = results(project, "ann")
+    assert "No such file or directory" in planted
+    assert "Read-only file system" in made
+    sentence = "is protected and stays as it is: it runs by itself, or tells agents what to do"
+    assert [sentence in text for text in written] == [True, True, True]
+    assert done == "done"
+    assert list(outside.iterdir()) == []
+    assert {path.name for path in project.folder.iterdir()} == {".team", ".git", "made"}
+    assert not (project.paths.root / "planted").exists()
+
+
+def test_what_stands_around_commands_is_told(project: Project) -> None:
+    project.write("team.toml", '[role.tester]\nhosts = ["docs.example.org"]\n')
+    project.start()
+    for name, role in (("ann", "coder"), ("bob", "tester")):
+        project.do("teamctl", "spawn", name, role, "Go.", "--wait")
+    assert "\nsandbox: bubblewrap, no network\n" in project.do("teamd", "status")
+    shown = project.do("teamctl", "team")
+    assert "\nbob: sandbox bubblewrap, hosts: docs.example.org\n" in shown
+    assert shown.endswith("\nsandbox: bubblewrap, no network\n")
+    assert (
+        "commands run in a sandbox: bubblewrap, no network"
+        in project.run("teamctl", "doctor").stdout
+    )
+    assert json.loads(project.do("teamd", "status", "--json"))["sandbox"].startswith("bubblewrap")
+
+
+@pytest.fixture
+def bare(project: Project) -> Project:
+    """A project where bubblewrap is not installed."""
+    programs = project.root / "programs"
+    programs.mkdir()
+    for folder in map(Path, project.environment["PATH"].split(os.pathsep)):
+        for program in folder.iterdir() if os.access(folder, os.R_OK) else ():
+            link = programs / program.name
+            if program.name != "bwrap" and not link.is_symlink():
+                link.symlink_to(program)
+    project.environment["PATH"] = str(programs)
+    return project
+
+
+def test_without_bubblewrap_a_team_can_talk_and_runs_no_command(bare: Project) -> None:
+    started = bare.run("teamd", "start")
+    assert started.status == 0
+    why = "bubblewrap is not installed, so commands are refused; `apt install bubblewrap`"
+    assert started.stderr.startswith(f"teamd: sandbox none: {why}")
+    assert started.stderr.count("\n") == 1
+    bare.stage.play(
+        "ann",
+        use(bash("touch ran"), ("write_file", {"path": "written", "content": "x"})),
+        say("Hm."),
+    )
+    bare.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    bare.wait_for("ann", "idle", turns=2)
+    refused, written = results(bare, "ann")
+    assert refused.startswith("commands are refused: bubblewrap is not installed")
+    assert written.startswith("wrote 1 line")
+    assert not (bare.folder / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", ["off", "external"])
+def test_without_a_sandbox_every_start_says_so(project: Project, kind: str) -> None:
+    project.write("team.toml", f'[tools]\nsandbox = "{kind}"\n')
+    started = project.run("teamd", "start")
+    assert started.stderr.startswith(f"teamd: sandbox {kind}: commands run with your rights")
+
+
+def test_a_teammate_that_is_killed_leaves_no_placeholder(project: Project) -> None:
+    """Its commands end with it, and its supervisor puts the workspace right."""
+    planting = "git init -q; echo evil > .git/hooks/pre-commit; touch begun; sleep 1000"
+    project.stage.play("ann", use(bash(planting)), say("Killed?"))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.")
+    wait_until((project.folder / "begun").exists, what="the command runs")
+    assert (project.folder / ".vscode").is_dir()
+    os.kill(project.wait_for("ann", "working")["pid"], signal.SIGKILL)
+    project.wait_for("ann", "idle", turns=2)
+    assert not (project.folder / ".git/hooks/pre-commit").exists()
+    assert {path.name for path in project.folder.iterdir()} == {".team", ".git", "begun"}
+    (taken,) = project.log("teamd", "taken out of protected places")
+    assert taken["names"] == [".git/hooks/pre-commit"]
+
+
+def test_a_job_cannot_make_a_repository(project: Project) -> None:
+    """It may run for hours, in which nobody would look at the hooks in it."""
+    project.stage.play(
+        "ann",
+        use(("background_run", {"command": "git init -q && echo evil > .git/hooks/pre-commit"})),
+        say("Begun."),
+    )
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle", turns=3)
+    assert {path.name for path in project.folder.iterdir()} == {".team"}
+
+
+class Page(BaseHTTPRequestHandler):
+    """Answers everything."""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """The port of a web server on this machine."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def test_hosts_that_are_named_are_reached_and_no_others(project: Project, port: int) -> None:
+    project.write("team.toml", f'[tools]\nhosts = ["localhost:{port}"]\n')
+    project.write(
+        "fetch.py", "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).status)"
+    )
+    addresses = (f"http://localhost:{port}/", "http://example.org/", f"http://127.0.0.1:{port}/")
+    fetches = [bash(f"python3 fetch.py {address} 2>&1 | tail -1") for address in addresses]
+    project.stage.play("ann", use(*fetches), say("Tried."))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle", turns=2)
+    named, other, number = results(project, "ann")
+    assert named == "200"
+    assert other == "urllib.error.HTTPError: HTTP Error 403: Forbidden"
+    assert "Connection refused" in number
