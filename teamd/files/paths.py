@@ -56,6 +56,7 @@ class TeamPaths:
     agents = _Place("agents")  # the folder of the team's role files
     skills = _Place("skills")  # the folder of the team's skills
     logs = _Place("logs")  # the folder of the logs
+    last_words = _Place("logs/teamd.stderr")  # what Python prints when all else fails
 
     @property
     def home(self) -> Path:
@@ -76,6 +77,12 @@ class TeamPaths:
         folders = {self.home, workspace}
         names = (TEAM_FOLDER, TEAMS_FOLDER)
         return [self.root, *(folder / name for folder in folders for name in names)]
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders that every team directory has."""
+        kept = (self.inboxes, self.transcripts, self.tasks, self.replies, self.requests)
+        return (*kept, self.call_slots, self.lives, self.logs)
 
     def addressed(self, text: str) -> str:
         """A sentence of ours about this team, with the commands that it names reaching it."""
@@ -154,11 +161,8 @@ class TeamPaths:
         Raises:
             StoreError: the place belongs to another user, is read-only, full, …
         """
-        directories.make_private_directory(self.root)
-        directories.check_owner(self.root)
-        kept = (self.inboxes, self.transcripts, self.tasks, self.replies, self.requests)
-        for folder in (*kept, self.call_slots, self.lives, self.logs):
-            directories.make_private_directory(folder)
+        for folder in (self.root, *self.folders):
+            directories.protect_directory(folder)
         files.ignore(self.root)
         for name in (LEAD, USER):  # before a program of others makes them
             files.append(self.inbox(name), b"", durable=False)
