@@ -11,7 +11,7 @@ from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.mail.mailbox import Mailbox
-from teamd.team.roster import Member, Roster, Team
+from teamd.team.roster import COLOURS, Member, Roster, Team
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,28 +75,27 @@ def measure(paths: TeamPaths, team: Team) -> tuple[list[Row], str]:
 def drawn(paths: TeamPaths) -> Group:
     """The roster as it is now, and below it what a person should know besides."""
     from rich.console import Group  # noqa: PLC0415 -- only where something is drawn
-    from rich.text import Text  # noqa: PLC0415 -- the same
 
     team = Roster(paths).read()
     notes = []
     if pidfile.supervisor(paths) is None:
         idle = paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it")
-        notes.append(Text(idle, style="yellow"))
+        notes.append(output.cell(idle, "yellow"))
     if not team.members:
         empty = "nobody is in the team yet; `teamctl spawn NAME ROLE PROMPT` adds someone"
-        return Group(Text(paths.addressed(empty)), *notes)
+        return Group(output.cell(paths.addressed(empty)), *notes)
     measured, trouble = measure(paths, team)
     if trouble:
-        notes.append(Text(trouble, style="red"))
+        notes.append(output.cell(trouble, "red"))
     for row in measured:
         if row.member.reason:
-            reason = output.plain(" ".join(row.member.reason.split()))
-            notes.append(Text(f"{row.member.name}: {reason}"))
+            reason = " ".join(row.member.reason.split())
+            notes.append(output.cell(f"{row.member.name}: {reason}"))
         if row.trouble:
-            notes.append(Text(f"{row.member.name}: {row.trouble}", style="red"))
+            notes.append(output.cell(f"{row.member.name}: {row.trouble}", "red"))
         if row.rejected:
-            rejected = paths.rejected(row.member.name)
-            notes.append(Text(f"{row.member.name}: {row.rejected} lines were no mail: {rejected}"))
+            rejected = f"{row.rejected} lines were no mail: {paths.rejected(row.member.name)}"
+            notes.append(output.cell(f"{row.member.name}: {rejected}"))
     return Group(_RosterTable(measured), *notes)
 
 
@@ -150,13 +149,12 @@ def _usage(member: Member) -> tuple[float | None, int | None]:
 
 
 def _cells(row: Row) -> list[Any]:
-    from rich.text import Text  # noqa: PLC0415 -- only where something is drawn
-
     member = row.member
-    status = Text(str(member.status), style=output.STATUS_COLOURS[str(member.status)])
+    status = output.cell(str(member.status), output.STATUS_COLOURS[str(member.status)])
+    colour = member.color if member.color in COLOURS else ""  # a style may hold a link
     return [
-        Text(member.name, style=member.color),
-        Text(output.plain(member.role)),
+        output.cell(member.name, colour),
+        output.cell(member.role),
         status,
         str(member.pid) if row.alive else "-",
         output.ago(member.since) if row.alive else "-",

@@ -17,6 +17,7 @@ from teamd.files import directories, pidfile
 from teamd.service import READY, leave_terminal, notify, start_in_background
 from teamd.service import stop as stop_service
 from teamd.team.roster import Roster, Team
+from teamd.terminal import plain
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
@@ -86,9 +87,10 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     if as_json:
         click.echo(json.dumps({"running": there is not None, "pid": pid, "team": str(paths.root)}))
     elif there is None:
-        click.echo(paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it"))
+        idle = paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it")
+        click.echo(plain(idle))
     else:
-        click.echo(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}")
+        click.echo(plain(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}"))
     return ExitCode.DONE if there else ExitCode.NO_TEAMD
 
 
@@ -97,7 +99,7 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
 def reload(choice: Choice) -> int:
     """Read team.toml again, and say what changed and what waits for a restart."""
     reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
-    click.echo(reply.raise_unless_done().text)
+    click.echo(plain(reply.raise_unless_done().text))
     return ExitCode.DONE
 
 
@@ -112,7 +114,7 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     if code == ExitCode.DONE:
         pid = pidfile.check(team).pid
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
-        click.echo(team.addressed(said))
+        click.echo(plain(team.addressed(said)))
     return code
 
 
