@@ -32,12 +32,14 @@ class SubmitPlan(RepeatableTool[SubmitPlanInput]):
 
     Attributes:
         task: names the task at hand.
+        secret: returns that of the conversation, see `id_of`.
         lead: the address of whoever approves.
     """
 
     approvals: Approvals
     asker: str
     task: Callable[[], str]
+    secret: Callable[[], str]
     lead: Callable[[], str] = lambda: LEAD
 
     name = "submit_plan"
@@ -53,7 +55,7 @@ class SubmitPlan(RepeatableTool[SubmitPlanInput]):
             raise ToolError("a plan is needed; this one is empty")
         asked = self.approvals.ask(
             Approval(
-                id=id_of(key),
+                id=id_of(key, self.secret()),
                 type=Kind.PLAN,
                 asker=self.asker,
                 to=self.lead(),
