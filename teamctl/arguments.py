@@ -45,7 +45,12 @@ def team_post(choice: Choice) -> Post:
     """Return the post of the team that is meant, as its settings want mail to be kept."""
     paths = choice.existing()
     mail = choice.settings(paths).mail
-    return Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
+    return Post(
+        paths,
+        durable=mail.durability == "disk",
+        max_bytes=mail.max_message_bytes,
+        max_inbox_bytes=mail.max_inbox_bytes,
+    )
 
 
 def _completing(find: Callable[[TeamPaths], Iterable[str]]) -> Complete:
