@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
+_MOST_BYTES: Final = 1 << 24  # of standard input, which may have no end
 REQUEST_SECONDS: Final = 30.0  # until the supervisor has answered
 
 fresh_option = click.option(
@@ -35,10 +36,18 @@ grace_option = partial(
 
 
 def text_or_stdin(argument: str) -> str:
-    """The argument itself, or all of standard input where it is `-`."""
+    """The argument itself, or all of standard input where it is `-`.
+
+    Raises:
+        TeamError: that is far too much.
+    """
     if argument != "-":
         return argument
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    found = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    if len(found) > _MOST_BYTES:
+        what = f"standard input holds more than {_MOST_BYTES} bytes"
+        raise TeamError(f"{what}; put the text into a file and send its path")
+    return found.decode("utf-8", "replace")
 
 
 def team_post(choice: Choice) -> Post:
