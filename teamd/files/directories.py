@@ -117,16 +117,20 @@ def check_owner(path: Path) -> None:
 def find_strange(paths: TeamPaths) -> Iterator[StrangeFile]:
     """Yield what is in a team directory and would be refused where it is opened: links, say."""
     with translate_os_errors(paths.root):
-        for folder in (paths.root, *paths.folders, *paths.all_jobs.glob("*/")):
+        for folder in (*paths.folders, paths.subagents, *paths.all_jobs.glob("*/")):
             try:
-                check_folder(folder)
+                found = list_files(folder, "*")
             except StrangeFile as error:
                 yield error
-                continue
-            for path in sorted(folder.glob("*")):
-                fault = None if path.is_dir() else find_fault(path, path.lstat())
-                if fault is not None:
-                    yield fault
+            else:
+                yield from filter(None, map(_fault, found))
+        yield from filter(None, map(_fault, paths.own_files))
+
+
+def _fault(path: Path) -> StrangeFile | None:
+    with suppress(FileNotFoundError):
+        return None if path.is_dir() else find_fault(path, path.lstat())
+    return None
 
 
 def aside(paths: TeamPaths) -> list[Path]:

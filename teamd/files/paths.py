@@ -79,6 +79,12 @@ class TeamPaths:
         return [self.root, *(folder / name for folder in folders for name in names)]
 
     @property
+    def own_files(self) -> tuple[Path, ...]:
+        """The files that stand in a team directory itself, of which some are made at need."""
+        read = (self.config, self.ledger, self.supervisor, self.chat_history, self.chat_mark)
+        return (*read, self.config_lock, self.requests_lock)
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         """The folders that every team directory has."""
         kept = (self.inboxes, self.transcripts, self.tasks, self.replies, self.requests)

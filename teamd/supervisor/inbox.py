@@ -184,7 +184,9 @@ class ControlInbox:
         try:
             values: dict[str, Any] = {key: int(reported[key]) for key in _COUNTS}
             values["status"] = Status(str(reported["status"]))
+            reason = reported.get("reason")
+            values["reason"] = None if reason is None else str(reason)
         except (KeyError, ValueError, TypeError):
             self.context.journal.warn("unreadable report", name=message.sender)
             return
-        self.context.roster.change(message.sender, **values, reason=reported.get("reason"))
+        self.context.roster.change(message.sender, **values)

@@ -134,6 +134,11 @@ def test_a_folder_that_is_a_link_is_not_gone_through(
         safe_open(paths.jobs("bob") / "1.json", flags)
     said = "is a symbolic link, which is not followed in a team directory; put the folder itself"
     assert str(caught.value).startswith(f"{place} {said}")
+    with pytest.raises(StrangeFile, match=f"{level} is a symbolic link"):
+        directories.list_files(paths.jobs("bob"), "*")
+    with pytest.raises(StrangeFile, match=f"{level} is a symbolic link"):
+        files.remove(paths.jobs("bob") / "1.json")
+    assert (elsewhere / "1.json").exists()
 
 
 USES: dict[str, tuple[str, Callable[[TeamPaths], object]]] = {
@@ -315,13 +320,15 @@ def test_every_strange_file_is_found(paths: TeamPaths, outside: Path, tmp_path: 
     assert list(directories.find_strange(paths)) == []
     link(paths.inbox("bob"), outside)
     fifo(paths.config, outside)
+    (paths.root / "jobs").mkdir()
+    link(paths.root / "jobs" / "bob", tmp_path)
     hard_link(paths.task("1"), outside)
     paths.replies.rmdir()
     link(paths.replies, tmp_path)
     (paths.root / "skills").mkdir()
     link(paths.root / "skills" / "mine", tmp_path)  # the person's own, for reading
     found = [str(error).split(" is ")[0] for error in directories.find_strange(paths)]
-    there = (paths.config, paths.inbox("bob"), paths.task("1"), paths.replies)
+    there = (paths.config, paths.inbox("bob"), paths.task("1"), paths.replies, paths.jobs("bob"))
     assert set(found) == set(map(str, there))
 
 
