@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
@@ -20,10 +20,17 @@ if TYPE_CHECKING:
     from teamd.approvals.store import Approvals
 
 
+_LONGEST_PLAN: Final = 100_000  # characters: however they are encoded, it fits into a message
+
+
 class SubmitPlanInput(Input):
     """What `submit_plan` takes."""
 
-    plan: str = Field(min_length=1, description="the whole plan, for one who decides by it alone")
+    plan: str = Field(
+        min_length=1,
+        max_length=_LONGEST_PLAN,
+        description="the whole plan, for one who decides by it alone",
+    )
 
 
 @dataclass

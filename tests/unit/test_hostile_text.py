@@ -60,6 +60,7 @@ SHOWN: Final = (
     ("approve", ATTACK),
     ("frob" + ATTACK,),
     ("send", "--frob" + ATTACK),
+    ("team", ATTACK),
 )
 FAITHFUL: Final = (
     ("team",), ("inbox", "--peek"), ("tasks",), ("task", "show", "1"), ("requests",),
