@@ -69,4 +69,7 @@ def test_a_line_that_is_long_is_read_in_a_time_that_grows_with_it(tmp_path: Path
         file.write(b"y\nlast\n")
     long, last = growing.lines()
     assert (len(long), long[-2:], last) == (50_000_001, b"xy", b"last")
+    with log.open("ab") as file:
+        file.write(b"more\n")
+    assert list(growing.lines()) == [b"more"]
     growing.close()

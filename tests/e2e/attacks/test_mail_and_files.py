@@ -178,11 +178,12 @@ def test_a_message_of_a_hundred_megabytes_is_refused_and_the_others_are_served(
     for name in ("fred", "greta"):
         team.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
         team.wait_for(name, "idle")
-    for size, sentence in ((HUGE // 20, "is over the limit of 1048576; put"), (HUGE, "; put")):
+    over, endless = "is over the limit of 1048576", "standard input holds more than 16777216 bytes"
+    for size, sentence in ((HUGE // 20, over), (HUGE, endless)):
         much = f"head -c {size} /dev/zero | tr '\\0' x | teamctl send fred -"
         refused = team.run("bash", "-c", much)
         assert refused.status == 1
-        assert f"{sentence} the text into a file and send its path" in refused.complaint
+        assert f"{sentence}; put the text into a file and send its path" in refused.complaint
     put_line(team, "fred", json.dumps({"content": "x" * HUGE}))
     team.do("teamctl", "send", "greta", "Are you there?", "--wait")
     wait_until(lambda: not team.paths.has_mail("fred"), what="fred takes it")  # full until then
