@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
+_MOST_BYTES: Final = 1 << 24  # of standard input, which may have no end
 REQUEST_SECONDS: Final = 30.0  # until the supervisor has answered
 
 fresh_option = click.option(
@@ -35,17 +36,30 @@ grace_option = partial(
 
 
 def text_or_stdin(argument: str) -> str:
-    """The argument itself, or all of standard input where it is `-`."""
+    """The argument itself, or all of standard input where it is `-`.
+
+    Raises:
+        TeamError: that is far too much.
+    """
     if argument != "-":
         return argument
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    found = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    if len(found) > _MOST_BYTES:
+        what = f"standard input holds more than {_MOST_BYTES} bytes"
+        raise TeamError(f"{what}; put the text into a file and send its path")
+    return found.decode("utf-8", "replace")
 
 
 def team_post(choice: Choice) -> Post:
     """Return the post of the team that is meant, as its settings want mail to be kept."""
     paths = choice.existing()
     mail = choice.settings(paths).mail
-    return Post(paths, durable=mail.durability == "disk", max_bytes=mail.max_message_bytes)
+    return Post(
+        paths,
+        durable=mail.durability == "disk",
+        max_bytes=mail.max_message_bytes,
+        max_inbox_bytes=mail.max_inbox_bytes,
+    )
 
 
 def _completing(find: Callable[[TeamPaths], Iterable[str]]) -> Complete:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import time
-import unicodedata
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from teamd import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from teamd.budget.accounts import Account
     from teamd.messages import Message
@@ -31,12 +33,13 @@ _WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
 _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
+plain: Final = terminal.plain  # for all that was not written here
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def print_json(document: Any) -> None:
     """Print one document on standard output, and nothing else."""
-    click.echo(json.dumps(document, ensure_ascii=False, indent=1))
+    click.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False, indent=1)))
 
 
 def print_either(text: str, document: Any, *, as_json: bool) -> None:
@@ -44,21 +47,12 @@ def print_either(text: str, document: Any, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        click.echo(text)
+        click.echo(plain(text))
 
 
 def warn(text: str) -> None:
     """Print a line on standard error that is no failure."""
-    click.echo(click.style("warning: ", fg="yellow") + text, err=True)
-
-
-def plain(text: str) -> str:
-    """Return text from elsewhere with control characters shown, so that no terminal obeys them."""
-    return "".join(f"\\x{ord(one):02x}" if _is_control(one) else one for one in text)
-
-
-def _is_control(character: str) -> bool:
-    return character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cf")
+    click.echo(click.style("warning: ", fg="yellow") + plain(text), err=True)
 
 
 def console() -> Console:
@@ -80,11 +74,18 @@ def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
     return made
 
 
+def cell(text: str, style: str = "") -> Text:
+    """Return a text from elsewhere as a part of what rich draws: it is no markup."""
+    from rich.text import Text  # noqa: PLC0415 -- see `console`
+
+    return Text(plain(text), style=style)
+
+
 def print_table(headings: Sequence[str], rows: Iterable[list[str]], numbers: Sequence[str]) -> None:
     """Print rows below their headings."""
     shown = table(headings, numbers=numbers)
     for row in rows:
-        shown.add_row(*row)
+        shown.add_row(*map(cell, row))
     console().print(shown)
 
 

@@ -54,7 +54,7 @@ def render_record(record: records.Record, name: str, *, full: bool) -> Iterator[
             yield from _indent(record.text or "(it could not be summarised)")
             yield from _indent(record.restated, "blue")
         case records.TurnEnded() if record.outcome != "end_turn":
-            outcome = f"— {record.outcome} — {output.plain(record.text)}"
+            outcome = output.plain(f"— {record.outcome} — {record.text}")
             yield f"{when} {click.style(outcome, fg='yellow')}"
 
 

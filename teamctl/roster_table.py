@@ -12,7 +12,7 @@ from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.mail.mailbox import Mailbox
 from teamd.sandbox import SANDBOXED
-from teamd.team.roster import Member, Roster, Team
+from teamd.team.roster import COLOURS, Member, Roster, Team
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,41 +77,38 @@ def measure(paths: TeamPaths, team: Team) -> tuple[list[Row], str]:
 def drawn(paths: TeamPaths) -> Group:
     """The roster as it is now, and below it what a person should know besides."""
     from rich.console import Group  # noqa: PLC0415 -- only where something is drawn
-    from rich.text import Text  # noqa: PLC0415 -- the same
 
     team = Roster(paths).read()
     notes = []
     if pidfile.supervisor(paths) is None:
         idle = paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it")
-        notes.append(Text(idle, style="yellow"))
+        notes.append(output.cell(idle, "yellow"))
     if not team.members:
         empty = "nobody is in the team yet; `teamctl spawn NAME ROLE PROMPT` adds someone"
-        return Group(Text(paths.addressed(empty)), *notes)
+        return Group(output.cell(paths.addressed(empty)), *notes)
     measured, trouble = measure(paths, team)
     if trouble:
-        notes.append(Text(trouble, style="red"))
+        notes.append(output.cell(trouble, "red"))
     for row in measured:
         notes += _notes(paths, row, team)
     if team.sandbox:
         calm = team.sandbox.startswith(SANDBOXED)
-        notes.append(Text(f"sandbox: {team.sandbox}", style="bright_black" if calm else "yellow"))
+        notes.append(output.cell(f"sandbox: {team.sandbox}", "bright_black" if calm else "yellow"))
     return Group(_RosterTable(measured), *notes)
 
 
 def _notes(paths: TeamPaths, row: Row, team: Team) -> Iterator[Text]:
     """Yield what a person should know of one member besides its row."""
-    from rich.text import Text  # noqa: PLC0415 -- only where something is drawn
-
     member = row.member
     if member.reason:
-        yield Text(f"{member.name}: {output.plain(' '.join(member.reason.split()))}")
+        yield output.cell(f"{member.name}: {' '.join(member.reason.split())}")
     if row.trouble:
-        yield Text(f"{member.name}: {row.trouble}", style="red")
+        yield output.cell(f"{member.name}: {row.trouble}", "red")
     if row.rejected:
-        rejected = paths.rejected(member.name)
-        yield Text(f"{member.name}: {row.rejected} lines were no mail: {rejected}")
+        rejected = f"{row.rejected} lines were no mail: {paths.rejected(member.name)}"
+        yield output.cell(f"{member.name}: {rejected}")
     if member.sandbox not in (None, team.sandbox):
-        yield Text(f"{member.name}: sandbox {member.sandbox}", style="yellow")
+        yield output.cell(f"{member.name}: sandbox {member.sandbox}", "yellow")
 
 
 class _RosterTable:
@@ -164,13 +161,12 @@ def _usage(member: Member) -> tuple[float | None, int | None]:
 
 
 def _cells(row: Row) -> list[Any]:
-    from rich.text import Text  # noqa: PLC0415 -- only where something is drawn
-
     member = row.member
-    status = Text(str(member.status), style=output.STATUS_COLOURS[str(member.status)])
+    status = output.cell(str(member.status), output.STATUS_COLOURS[str(member.status)])
+    colour = member.color if member.color in COLOURS else ""  # a style may hold a link
     return [
-        Text(member.name, style=member.color),
-        Text(output.plain(member.role)),
+        output.cell(member.name, colour),
+        output.cell(member.role),
         status,
         str(member.pid) if row.alive else "-",
         output.ago(member.since) if row.alive else "-",

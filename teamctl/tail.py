@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from teamd.errors import translate_os_errors
+from teamd.files.safe_open import safe_open
 from teamd.files.watch import watch
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class GrowingFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
-        self._rest = b""
+        self._rest: list[bytes] = []  # of a line that has not ended yet
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines that came since the last call."""
@@ -37,7 +38,7 @@ class GrowingFile:
             if self._replaced():
                 self.close()
                 with suppress(FileNotFoundError):
-                    self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                    self._fd = safe_open(self._path, os.O_RDONLY)
                 yield from self._read()
 
     def close(self) -> None:
@@ -48,8 +49,12 @@ class GrowingFile:
 
     def _read(self) -> Iterator[bytes]:
         while self._fd >= 0 and (part := os.read(self._fd, 1 << 16)):
-            *whole, self._rest = (self._rest + part).split(b"\n")
-            yield from whole
+            *whole, rest = part.split(b"\n")
+            if whole:
+                yield b"".join((*self._rest, whole[0]))
+                yield from whole[1:]
+                self._rest = []
+            self._rest.append(rest)
 
     def _replaced(self) -> bool:
         try:

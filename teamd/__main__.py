@@ -18,6 +18,7 @@ from teamd.sandbox import SANDBOXED
 from teamd.service import READY, leave_terminal, notify, start_in_background
 from teamd.service import stop as stop_service
 from teamd.team.roster import Roster, Team
+from teamd.terminal import plain
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
@@ -88,10 +89,11 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
         known = {"running": there is not None, "pid": pid, "team": str(paths.root)}
         click.echo(json.dumps({**known, "sandbox": team.sandbox or None}))
     elif there is None:
-        click.echo(paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it"))
+        idle = paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it")
+        click.echo(plain(idle))
     else:
-        click.echo(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}")
-        click.echo(f"sandbox: {team.sandbox}")
+        click.echo(plain(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}"))
+        click.echo(plain(f"sandbox: {team.sandbox}"))
     return ExitCode.DONE if there else ExitCode.NO_TEAMD
 
 
@@ -100,7 +102,7 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
 def reload(choice: Choice) -> int:
     """Read team.toml again, and say what changed and what waits for a restart."""
     reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
-    click.echo(reply.raise_unless_done().text)
+    click.echo(plain(reply.raise_unless_done().text))
     return ExitCode.DONE
 
 
@@ -115,7 +117,7 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     if code == ExitCode.DONE:
         pid = pidfile.check(team).pid
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
-        click.echo(team.addressed(said))
+        click.echo(plain(team.addressed(said)))
         _warn_of_sandbox(team)
     return code
 
@@ -124,7 +126,7 @@ def _warn_of_sandbox(team: TeamPaths) -> None:
     """Say at every start where no sandbox is around the commands of agents."""
     sandbox = Roster(team).read().sandbox
     if not sandbox.startswith(SANDBOXED):
-        click.echo(f"teamd: sandbox {sandbox}", err=True)
+        click.echo(plain(f"teamd: sandbox {sandbox}"), err=True)
 
 
 def _stop(team: TeamPaths, seconds: float) -> int:

@@ -16,6 +16,7 @@ import click
 
 from teamd.errors import ExitCode, SettingsError, TeamError
 from teamd.files import find_team
+from teamd.terminal import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,8 @@ class Choice:
         """
         if self.config is None:
             return team.settings
-        file = Path(self.config).absolute()
+        file = Path(self.config)
+        file = file.parent.resolve() / file.name
         if not file.exists():
             raise SettingsError(file, ["there is no such file; `teamctl init` writes one"])
         return file
@@ -172,6 +174,7 @@ def _explain(error: BaseException, name: str, choice: Choice) -> int:
         case click.exceptions.Exit():
             code = int(error.exit_code)
         case click.ClickException():
+            vars(error)["message"] = plain(error.message)  # for us to set, if not for subclasses
             error.show()
             code = ExitCode.USAGE
         case click.Abort() | KeyboardInterrupt():
@@ -185,7 +188,7 @@ def _explain(error: BaseException, name: str, choice: Choice) -> int:
             click.echo(f"{name}: the output cannot be written: {error.strerror}{but}", err=True)
             code = ExitCode.REFUSED
         case TeamError():
-            click.echo(f"{name}: {choice.addressed(error.for_person())}", err=True)
+            click.echo(plain(f"{name}: {choice.addressed(error.for_person())}"), err=True)
             code = error.exit_code
         case _:
             code = _confess(error, name)
@@ -201,5 +204,6 @@ def _confess(error: BaseException, name: str) -> int:
     if os.environ.get(TRACEBACK_VARIABLE):
         traceback.print_exception(error)
     report = f"please report it with what {TRACEBACK_VARIABLE}=1 {name} … prints"
-    click.echo(f"{name}: internal error ({type(error).__name__}: {error}); {report}", err=True)
+    what = f"{name}: internal error ({type(error).__name__}: {error}); {report}"
+    click.echo(plain(what), err=True)
     return ExitCode.REFUSED

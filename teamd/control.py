@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
-from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
+from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError, translate_os_errors
 from teamd.files import directories, files, pidfile
+from teamd.files.safe_open import check_folder
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
@@ -230,6 +231,8 @@ def overdue(seconds: float) -> DeadlinePassed:
 
 def reply(paths: TeamPaths, request_id: str, given: ControlReply) -> None:
     """Write the reply where the sender of the request waits for it."""
+    with translate_os_errors(paths.replies):
+        check_folder(paths.replies)
     files.replace(_reply_file(paths, request_id), given.encode(), durable=False)
 
 

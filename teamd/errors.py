@@ -103,6 +103,13 @@ class StoreError(TeamError):
     """A shared file that could not be read or written; nothing half-written is left."""
 
 
+class StrangeFile(StoreError):
+    """What stands in a file's place is none of ours: a link, a FIFO, another user's file."""
+
+    def __init__(self, path: Path, what: str, remedy: str) -> None:
+        super().__init__(f"{path} is {what}; {remedy}")
+
+
 class Unsynced(StoreError):
     """A line was written, and the disk failed to confirm it: whether it lasts is not known."""
 
@@ -127,6 +134,16 @@ class DamagedRoster(StoreError):
         super().__init__(f"{path} is damaged ({why}); mend it, or `teamd restart` rebuilds it")
         self.path = path
         self.why = why
+
+
+class InboxFull(StoreError):
+    """An inbox that takes no more mail until its owner has read some."""
+
+    def __init__(self, owner: str, most: int) -> None:
+        super().__init__(
+            f"the inbox of {owner} is full: [mail] max_inbox_bytes, {most}, are reached; "
+            f"send it again once {owner} has read its mail"
+        )
 
 
 class LockTimeout(StoreError):

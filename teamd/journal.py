@@ -12,10 +12,10 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
 
+from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
+
 MAX_BYTES: Final = 5_000_000
 KEPT_FILES: Final = 3
-_PRIVATE: Final = 0o600
-_PRIVATE_FOLDER: Final = 0o700
 
 
 class Journal:
@@ -85,10 +85,9 @@ class _PrivateRotatingFile(RotatingFileHandler):
     def _open(self) -> TextIOWrapper:
         if not self._at_home:
             raise FileNotFoundError(self.baseFilename)
-        with suppress(FileExistsError):
-            self._folder.mkdir(_PRIVATE_FOLDER)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        fd = os.open(self.baseFilename, flags, _PRIVATE)
+        with suppress(FileExistsError), private_umask():
+            self._folder.mkdir(PRIVATE_DIRECTORY)
+        fd = safe_open(Path(self.baseFilename), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         return TextIOWrapper(FileIO(fd, "a"), encoding=self.encoding, errors="replace")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name

@@ -37,6 +37,7 @@ PLAN_ANSWER_TYPE: Final = "plan_approval_response"
 PROMPT_KEY: Final = "prompt"  # true in a spawn's message: what it says is a new task
 FRESH_KEY: Final = "fresh"  # true besides, where that begins a new conversation
 MAX_MESSAGE_BYTES: Final = 1_048_576
+MAX_INBOX_BYTES: Final = 67_108_864
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
 # Commands in a sentence. Those that are about the project, not about a team, are left as they are.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from teamd import programs
-from teamd.errors import DeadlinePassed, ExitCode, StoreError
+from teamd.errors import DeadlinePassed, ExitCode, StoreError, StrangeFile
 from teamd.files import pidfile
-from teamd.messages import TEAMD
+from teamd.files.safe_open import safe_open
 from teamd.process_id import Identity
 from teamd.team import teams
 
@@ -90,10 +90,9 @@ def leave_terminal(paths: TeamPaths) -> None:
     It gets what Python prints when all else fails. Otherwise the terminal, the `ssh` or the pipe
     behind it would wait for as long as this process lives.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
-        file = os.open(paths.logs / f"{TEAMD}.stderr", flags, 0o600)
-    except OSError:  # a full disk; nobody must fail for want of a place for its last words
+        file = safe_open(paths.last_words, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    except (OSError, StrangeFile):  # nobody must fail for want of a place for its last words
         file = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     os.dup2(file, _STANDARD_ERROR)
     os.close(file)

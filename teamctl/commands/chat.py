@@ -58,7 +58,7 @@ def command(
     except KeyboardInterrupt:
         lead.interrupt()
         raise
-    output.print_either(output.plain(said), {"text": said}, as_json=as_json)
+    output.print_either(said, {"text": said}, as_json=as_json)
 
 
 def _talk(lead: Lead) -> None:
@@ -75,6 +75,6 @@ def _talk(lead: Lead) -> None:
         except click.ClickException as error:
             error.show()
         except TeamError as error:
-            click.echo(lead.paths.addressed(error.for_person()), err=True)
+            click.echo(output.plain(lead.paths.addressed(error.for_person())), err=True)
 
     talk(lead, run)

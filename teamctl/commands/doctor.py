@@ -30,7 +30,7 @@ from teamd import credentials, damaged
 from teamd.board.files import read_all
 from teamd.cli import Choice, team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, StoreError, TeamError
-from teamd.files import locks, pidfile
+from teamd.files import directories, locks, pidfile
 from teamd.files.watch import BLIND_SECONDS, watch
 from teamd.sandbox.build import WITHOUT, describe
 from teamd.sandbox.probe import probe
@@ -227,6 +227,12 @@ def _suspend() -> Iterator[Finding]:
 
 def _files(paths: TeamPaths) -> Iterator[Finding]:
     """Look at what everybody needs, and at what each member needs."""
+    strange = list(directories.find_strange(paths))
+    for error in strange:
+        what, _, remedy = str(error).partition("; ")
+        yield Finding(Level.FAIL, what, remedy)
+    if strange:
+        return  # what is not opened cannot be looked into
     there = pidfile.supervisor(paths)
     if there is None:
         yield Finding(Level.NOTE, "no teamd runs", "`teamd start` starts it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,6 +16,8 @@ from teamd.cli import Choice, team_options
 from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
 from teamd.files.watch import wait_for
+from teamd.mail.mailbox import MOST_SHOWN
+from teamd.mail.spool import BatchLimit
 from teamd.messages import USER, Message, moment_of
 from teamd.transcript.file import Transcript, decode
 from teamd.transcript.records import Delivered, mail_in
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
     # Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
     Boxes = Callable[[], Sequence[Mailbox]]
+
+# What is shown, and then taken, at a time: a flood must not fill the memory.
+_BATCH: Final = BatchLimit(messages=MOST_SHOWN, bytes=1 << 24)
 
 
 @click.command()
@@ -84,13 +89,15 @@ class _Taker:
         self._known: set[Identity] = set()
 
     def read(self, *, as_json: bool) -> int:
-        # What a killed reader had in hand comes alone, and the rest only once that is done with:
-        # for the one document of --json that is the next call's.
+        # What a killed reader had in hand comes alone, and the rest only once that is done with,
+        # as does what is too much at a time: for the one document of --json that is the next
+        # call's.
         try:
             with locks.locked(self._turn):
-                count = self._read(as_json=as_json)
-                rest = not as_json and any(box.waiting() for box in self._boxes())
-                return count + self._read(as_json=False) if rest else count
+                count = found = self._read(as_json=as_json)
+                while found and not as_json and any(box.waiting() for box in self._boxes()):
+                    count += (found := self._read(as_json=False))
+                return count
         except LockTimeout as error:
             if error.path != self._turn:
                 raise
@@ -98,7 +105,7 @@ class _Taker:
             raise TeamError(f"{why}; end it, or look with --peek") from error
 
     def _read(self, *, as_json: bool) -> int:
-        batches = [(box, box.take()) for box in self._boxes()]
+        batches = [(box, box.take(_BATCH)) for box in self._boxes()]
         fresh = [self._fresh(batch.messages) for _, batch in batches]
         _show([m for messages in fresh for m in messages], as_json=as_json)
         sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken

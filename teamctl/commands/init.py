@@ -10,6 +10,7 @@ from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.files.paths import SETTINGS_FILE
 from teamd.settings.write import init_text
+from teamd.terminal import plain
 
 
 @click.command()
@@ -20,4 +21,4 @@ def command() -> None:
     if file.exists():
         raise TeamError(f"{file} is there already; edit it, or move it away first")
     files.replace(file, init_text().encode(), mode=0o644)
-    click.echo(f"wrote {file}; everything in it is optional")
+    click.echo(plain(f"wrote {file}; everything in it is optional"))

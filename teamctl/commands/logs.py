@@ -14,6 +14,7 @@ from teamd.cli import Choice, team_options
 from teamd.errors import TeamError
 from teamd.messages import TEAMD, USER
 from teamd.team.roster import Roster
+from teamd.terminal import escape_json
 from teamd.transcript.file import decode_lines, parse
 
 _OWN = ("time", "level", "event", "who", "traceback")
@@ -36,7 +37,8 @@ def command(choice: Choice, name: str, *, follow: bool, last: int, as_json: bool
     paths = choice.existing()
     name = TEAMD if name.lower() == TEAMD else Roster(paths).read().get(name).name
     for line in lines(paths.log(name), last=last, follow=follow):
-        click.echo(line.decode("utf-8", "replace") if as_json else _readable(line))
+        text = line.decode("utf-8", "replace")
+        click.echo(escape_json(text) if as_json else _readable(text))
 
 
 @click.command()
@@ -63,15 +65,15 @@ def transcript(choice: Choice, name: str, *, follow: bool, full: bool, as_json: 
             click.echo(line)
 
 
-def _readable(line: bytes) -> str:
+def _readable(line: str) -> str:
     try:
         entry = json.loads(line)
         when = datetime.fromisoformat(entry["time"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        level, event = entry["level"], entry["event"]
-    except (ValueError, KeyError, TypeError):
-        return output.plain(line.decode("utf-8", "replace"))
+        level, event = str(entry["level"]), str(entry["event"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return output.plain(line)
     facts = " ".join(f"{key}={value}" for key, value in entry.items() if key not in _OWN)
     said = click.style(output.plain(event), fg=_COLOURS.get(level), bold=True)
     shown = f"{click.style(when, dim=True)} {said}  {output.plain(facts)}"
     trace = entry.get("traceback")
-    return shown.rstrip() + (f"\n{output.plain(trace)}" if trace else "")
+    return shown.rstrip() + (f"\n{output.plain(str(trace))}" if trace else "")

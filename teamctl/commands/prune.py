@@ -67,12 +67,14 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
     if logs or everything:
         yield from _logs(paths, members)
     if transcripts or everything:
-        conversations = sorted(paths.transcripts.glob("*.jsonl"))
+        conversations = directories.list_files(paths.transcripts, "*.jsonl")
         yield from (path for path in conversations if _is_gone(path.stem, members))
     if everything:
-        jobs = sorted(paths.all_jobs.glob("*/*"))
-        yield from (path for path in jobs if _is_gone(path.parent.name, members))
-        yield from directories.older(sorted(paths.replies.glob("*.json")), seconds=KEPT_SECONDS)
+        for folder in directories.list_files(paths.all_jobs, "*/"):
+            if _is_gone(folder.name, members):
+                yield from directories.list_files(folder, "*")
+        replies = directories.list_files(paths.replies, "*.json")
+        yield from directories.older(replies, seconds=KEPT_SECONDS)
         yield from sorted(directories.aside(paths))
 
 
@@ -86,7 +88,7 @@ def _members(paths: TeamPaths) -> set[str]:
 
 def _logs(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
     """Rotated ones of anybody, and those of names that are gone."""
-    for path in sorted(paths.logs.glob("*.log*")):
+    for path in directories.list_files(paths.logs, "*.log*"):
         name, dot, rest = path.name.partition(".")
         if NAME.fullmatch(name) and (
             _ROTATED.fullmatch(dot + rest) or (rest == "log" and name.lower() not in members)

@@ -72,10 +72,11 @@ def _answer(choice: Choice, beginning: str, *, approve: bool, reason: str | None
     """
     asked = _approvals(choice)
     approval = asked.match(beginning)
-    said = arguments.text_or_stdin(reason or "").strip()
-    answered = asked.answer(approval.id, by=LEAD, approve=approve, reason=said)
+    words = arguments.text_or_stdin(reason or "").strip()
+    answered = asked.answer(approval.id, by=LEAD, approve=approve, reason=words)
     what = _WORDS.get(answered.type, answered.type)  # type: ignore[call-overload] # a type is a text
-    click.echo(f"{answered.status} the {what} of {output.plain(answered.asker)} ({answered.id})")
+    said = f"{answered.status} the {what} of {answered.asker} ({answered.id})"
+    click.echo(output.plain(said))
 
 
 def _show(approval: Approval) -> None:

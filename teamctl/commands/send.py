@@ -46,7 +46,7 @@ def command(
     sent = post.send(message)
     choice.done = f"the message is sent to {sent.to}"
     if not as_json:
-        click.echo(f"sent to {sent.to}")
+        click.echo(output.plain(f"sent to {sent.to}"))
     if sent.warning:
         output.warn(sent.warning)
     if wait:
@@ -59,7 +59,7 @@ def command(
     if as_json:
         output.print_json({"id": message.id, "to": sent.to, "delivered": wait})
     elif wait:
-        click.echo(f"delivered to {sent.to}")
+        click.echo(output.plain(f"delivered to {sent.to}"))
 
 
 @click.command()

@@ -12,6 +12,7 @@ from teamd import control
 from teamd.cli import INTERRUPTED, Choice, team_options
 from teamd.errors import ExitCode
 from teamd.files import directories, files
+from teamd.files.safe_open import PRIVATE_FILE
 from teamd.messages import check_name
 
 if TYPE_CHECKING:
@@ -56,16 +57,16 @@ def command(
     if reply.data["warning"]:
         output.warn(paths.addressed(reply.data["warning"]))
     if saved is not None:
-        file, text = saved
+        file, content = saved
         directories.remove_placeholder(file)
-        mode = file.stat().st_mode & 0o777 if file.exists() else files.PRIVATE_FILE
-        files.replace(file, text, mode=mode)
+        mode = file.stat().st_mode & 0o777 if file.exists() else PRIVATE_FILE
+        files.replace(file, content, mode=mode)
     said = None
     if wait:
         name = reply.data["member"]["name"]
         said = wait_for_last_words(paths, name, reply.data["message_id"], timeout)
-    shown = reply.text if said is None else output.plain(said)
-    output.print_either(shown, {**reply.data, "text": said}, as_json=as_json)
+    text = reply.text if said is None else said
+    output.print_either(text, {**reply.data, "text": said}, as_json=as_json)
 
 
 @click.command()
@@ -134,7 +135,7 @@ def _show_ends(reply: control.ControlReply) -> None:
     """
     members = reply.data.get("members")
     if members is None:
-        click.echo(reply.raise_unless_done().text)
+        click.echo(output.plain(reply.raise_unless_done().text))
         return
     for member in members:
         click.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)

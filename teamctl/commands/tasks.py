@@ -146,16 +146,14 @@ def _board(choice: Choice) -> Board:
 
 
 def _draw(shown: list[Task], tasks: Tasks) -> None:
-    from rich.text import Text  # noqa: PLC0415 -- only where something is drawn
-
     table = output.table(("ID", "STATUS", "OWNER", "BLOCKED BY", "SUBJECT"), numbers=("ID",))
     for task in shown:
         table.add_row(
             task.id,
-            Text(task.status, style=_COLOURS.get(task.status, "")),
-            Text(output.plain(task.owner) or "-"),
+            output.cell(task.status, _COLOURS.get(task.status, "")),
+            output.cell(task.owner or "-"),
             ", ".join(tasks.blockers(task)) or "-",
-            Text(output.plain(task.subject)),
+            output.cell(task.subject),
         )
     output.console().print(table)
 

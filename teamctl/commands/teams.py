@@ -77,7 +77,7 @@ def delete(choice: Choice, name: str, *, force: bool, timeout: float) -> None:
         _ask(team.paths, timeout)
     asyncio.run(teams.stop(team.paths))
     teams.remove(team.paths)
-    click.echo(f"team {team.name} is deleted")
+    click.echo(output.plain(f"team {team.name} is deleted"))
 
 
 def _project(choice: Choice) -> Path:
@@ -89,4 +89,4 @@ def _ask(paths: TeamPaths, seconds: float) -> None:
     reply = control.ask(paths, "shutdown", asked, timeout_seconds=seconds + _MARGIN_SECONDS)
     if reply.exit_code == ExitCode.REFUSED:
         raise TeamError(f"{reply.text}; the team stays, or --force")
-    click.echo(reply.text)
+    click.echo(output.plain(reply.text))

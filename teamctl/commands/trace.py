@@ -28,12 +28,12 @@ def command(choice: Choice, message_id: str, *, as_json: bool) -> None:
         return
     for way in ways:
         whose = click.style(output.plain(f"{way.id} to {way.to}"), bold=True)
-        click.echo(f"{whose}: {'; '.join(_steps(way))}")
+        click.echo(f"{whose}: {output.plain('; '.join(_steps(way)))}")
 
 
 def _steps(way: tracing.Way) -> list[str]:
     """What has happened to it so far, and what has not."""
-    steps = [f"sent{_when(way.sent)} by {output.plain(way.sender)}"]
+    steps = [f"sent{_when(way.sent)} by {way.sender}"]
     if way.taken is not None:
         steps.append(f"taken{_when(way.taken)}")
     match way.stage:

@@ -146,8 +146,9 @@ class _Tools:
         yield ReadInbox(env.mailbox)
         yield from board_tools(self.board, env.plans.begin_task)
         if not env.leads:
-            above = partial(env.post.above, name)
-            yield SubmitPlan(env.approvals, name, lambda: env.conversation.task, above)
+            talk, above = env.conversation, partial(env.post.above, name)
+            task, secret = (lambda: talk.task), (lambda: talk.opened.secret)
+            yield SubmitPlan(env.approvals, name, task, secret, above)
         yield ShutdownResponse(env.approvals, name, env.reporter.report_answer)
         yield BackgroundRun(self._jobs, partial(self._bash.start, background=True))
         yield CheckBackground(self._jobs, output_bytes=env.settings.tools.output_bytes)

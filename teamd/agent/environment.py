@@ -108,4 +108,9 @@ class Environment:
 
     def post_in(self, paths: TeamPaths) -> Post:
         """Return what sends mail in a team."""
-        return Post(paths, durable=self.durable, max_bytes=self.settings.mail.max_message_bytes)
+        return Post(
+            paths,
+            durable=self.durable,
+            max_bytes=self.settings.mail.max_message_bytes,
+            max_inbox_bytes=self.settings.mail.max_inbox_bytes,
+        )

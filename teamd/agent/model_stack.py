@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of, size_of
 from teamd.budget.accounts import NOTHING, Account, Reservation
 from teamd.budget.ledger import Ledger
+from teamd.errors import StrangeFile
 from teamd.files import locks
-from teamd.files.files import PRIVATE_FILE
+from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
 from teamd.models import LimitError, ModelError
 from teamd.models.prices import FREE, Price, Prices
@@ -237,9 +238,8 @@ class LiveOutput:
             self._remove()
 
     def _append(self, text: str) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        with suppress(OSError):
-            fd = os.open(self.path, flags, PRIVATE_FILE)
+        with suppress(OSError, StrangeFile):
+            fd = safe_open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 os.write(fd, text.encode(errors="replace"))
             finally:

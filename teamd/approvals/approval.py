@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import re
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -123,9 +123,14 @@ class Approval:
         return cls(**texts, **moments, **flags, status=status, listeners=listeners, extra=extra)
 
 
-def id_of(key: str) -> str:
-    """Return the id of the approval that a tool call asks for, the same when it is repeated."""
-    return sha256(key.encode()).hexdigest()[: 2 * _ID_BYTES]
+def id_of(key: str, secret: str) -> str:
+    """Return the id of the approval that a tool call asks for, the same when it is repeated.
+
+    Args:
+        key: the call's; others may know it, since it stands in the ids of mail.
+        secret: its conversation's, so that nobody else can tell the id beforehand.
+    """
+    return hmac.digest(secret.encode(), key.encode(), "sha256").hex()[: 2 * _ID_BYTES]
 
 
 class NoSuchApproval(TeamError):

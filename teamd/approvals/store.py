@@ -13,7 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
-from teamd.errors import BadName, NotAMessage, StoreError, UnknownTeam, UnknownTeammate
+from teamd.errors import (
+    BadName,
+    NotAMessage,
+    StoreError,
+    StrangeFile,
+    UnknownTeam,
+    UnknownTeammate,
+)
 from teamd.files import directories, files, locks
 from teamd.messages import LEAD, TEAMD, USER, Message
 
@@ -160,7 +167,7 @@ class Approvals:
     def all(self) -> list[Approval]:
         """Return every approval, in the order in which they were asked; skip other files."""
         there = directories.list_files(self._paths.requests, "*.json")
-        found = (self._read(path) for path in there if not directories.is_directory(path))
+        found = (self._read_any(path) for path in there if not directories.is_directory(path))
         approvals = [approval for approval in found if approval is not None]
         return sorted(approvals, key=lambda approval: (approval.asked, approval.id))
 
@@ -267,7 +274,14 @@ class Approvals:
 
     def _read(self, path: Path) -> Approval | None:
         content = files.read(path)
-        return None if content is None else Approval.decode(content)
+        found = None if content is None else Approval.decode(content)
+        # One of another name would be written where that leads.
+        return found if found is not None and found.id == path.stem else None
+
+    def _read_any(self, path: Path) -> Approval | None:
+        with suppress(StrangeFile):  # a link of that name, say: nobody asked by it
+            return self._read(path)
+        return None
 
     def _unknown(self, wanted: str, by: str) -> NoSuchApproval:
         mine = [q for q in self.open_ones() if _may_answer(q, by)]

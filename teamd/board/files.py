@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd.board.task import Task
-from teamd.errors import StoreError, TeamError, translate_os_errors
+from teamd.errors import StoreError, StrangeFile, TeamError, translate_os_errors
 from teamd.files import files
+from teamd.files.safe_open import check_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -116,6 +117,7 @@ def id_in(file_name: str) -> str | None:
 def ids_in(folder: Path) -> list[str]:
     """The ids of all files, in the order in which they were given."""
     with translate_os_errors(folder):
+        check_folder(folder)
         try:
             names = os.listdir(folder)  # noqa: PTH208 -- names are all that is wanted
         except FileNotFoundError:  # a team of an earlier version
@@ -135,6 +137,9 @@ def read_all(paths: TeamPaths) -> Tasks:
         path = paths.task(task_id)
         try:
             content = files.read(path)
+        except StrangeFile as error:
+            damaged[task_id] = str(error)
+            continue
         except StoreError as error:
             with translate_os_errors(path):
                 regular = path.is_file()

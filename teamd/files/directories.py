@@ -5,14 +5,14 @@ That is files that were written aside and never renamed.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import StoreError, translate_os_errors
+from teamd.errors import StoreError, StrangeFile, translate_os_errors
+from teamd.files.safe_open import PRIVATE_DIRECTORY, check_folder, find_fault, private_umask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
 
-PRIVATE_DIRECTORY: Final = 0o700
 _ABANDONED_SECONDS: Final = 3600.0  # nobody takes so long from writing aside to renaming
 _ASIDE: Final = ".teamd-*.tmp"
 
@@ -46,6 +45,7 @@ def remove_placeholder(path: Path) -> None:
 def list_files(folder: Path, pattern: str) -> list[Path]:
     """Return what matches in a folder, sorted; nothing where there is none."""
     with translate_os_errors(folder):
+        check_folder(folder)
         return sorted(folder.glob(pattern))
 
 
@@ -53,9 +53,28 @@ def make_private_directory(directory: Path) -> None:
     """Make a directory that only its owner can look into, with its parents, unless it is there.
 
     Whether it was made now or found half made, its name is not safe yet: see `make_safe_directory`.
+
+    Raises:
+        StrangeFile: a symbolic link stands in its place.
+        StoreError: it cannot be made.
     """
     with translate_os_errors(directory):
-        directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        with private_umask():
+            directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        check_folder(directory)
+
+
+def protect_directory(directory: Path) -> None:
+    """Make a directory private, and one that is there already private again.
+
+    Raises:
+        StoreError: it belongs to another user, or cannot be made.
+    """
+    make_private_directory(directory)
+    check_owner(directory)
+    with translate_os_errors(directory):
+        if stat.S_IMODE(directory.stat().st_mode) != PRIVATE_DIRECTORY:
+            directory.chmod(PRIVATE_DIRECTORY)
 
 
 def make_safe_directory(directory: Path) -> None:
@@ -107,14 +126,23 @@ def check_owner(path: Path) -> None:
         )
 
 
-def check_regular(fd: int) -> None:
-    """Refuse a folder or a FIFO, which would let its reader wait for ever.
+def find_strange(paths: TeamPaths) -> Iterator[StrangeFile]:
+    """Yield what is in a team directory and would be refused where it is opened: links, say."""
+    with translate_os_errors(paths.root):
+        for folder in (*paths.folders, paths.subagents, *paths.all_jobs.glob("*/")):
+            try:
+                found = list_files(folder, "*")
+            except StrangeFile as error:
+                yield error
+            else:
+                yield from filter(None, map(_fault, found))
+        yield from filter(None, map(_fault, paths.own_files))
 
-    Raises:
-        OSError: it is one.
-    """
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
+
+def _fault(path: Path) -> StrangeFile | None:
+    with suppress(FileNotFoundError):
+        return None if path.is_dir() else find_fault(path, path.lstat())
+    return None
 
 
 def aside(paths: TeamPaths) -> list[Path]:

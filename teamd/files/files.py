@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import Unsynced, translate_os_errors
 from teamd.files import locks
-from teamd.files.directories import check_regular, sync_directory
+from teamd.files.directories import sync_directory
+from teamd.files.safe_open import PRIVATE_FILE, check_folder, safe_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-PRIVATE_FILE: Final = 0o600
 DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside
 _CHUNK: Final = 1 << 20
 
@@ -131,6 +131,7 @@ def put_aside(path: Path) -> Path:
     """
     kept = name_aside(path)
     with translate_os_errors(path):
+        check_folder(path.parent)
         path.rename(kept)
     return kept
 
@@ -145,8 +146,7 @@ def opened(path: Path) -> Iterator[int | None]:
     """Open a file to be read, for as long as the block lasts; `None` where there is none."""
     with translate_os_errors(path):
         try:
-            # A FIFO would let us wait for a writer for ever.
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            fd = safe_open(path, os.O_RDONLY)
         except FileNotFoundError:
             yield None
             return
@@ -159,10 +159,7 @@ def opened(path: Path) -> Iterator[int | None]:
 def read(path: Path) -> bytes | None:
     """Return the whole file, or `None` where there is none."""
     with opened(path) as fd:
-        if fd is None:
-            return None
-        check_regular(fd)
-        return read_descriptor(fd)
+        return None if fd is None else read_descriptor(fd)
 
 
 def read_descriptor(fd: int, offset: int = 0) -> bytes:
@@ -203,9 +200,11 @@ def replace_by_parts(
 
 
 def exists(path: Path) -> bool:
-    """Whether there is anything under that name."""
-    with translate_os_errors(path):
-        return path.exists()
+    """Whether there is anything under that name, be it a link that leads nowhere."""
+    with translate_os_errors(path), suppress(FileNotFoundError, NotADirectoryError):
+        path.lstat()
+        return True
+    return False
 
 
 def size(path: Path) -> int:
@@ -219,6 +218,7 @@ def size(path: Path) -> int:
 def remove(path: Path) -> None:
     """Remove a file if it is there."""
     with translate_os_errors(path):
+        check_folder(path.parent)
         path.unlink(missing_ok=True)
 
 

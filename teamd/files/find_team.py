@@ -8,6 +8,7 @@ from pathlib import Path
 from teamd.errors import NoTeam, translate_os_errors
 from teamd.files import directories, files
 from teamd.files.paths import TeamPaths
+from teamd.files.safe_open import check_folder
 from teamd.messages import TEAM_FOLDER, TEAMS_FOLDER, check_team_name
 
 
@@ -48,10 +49,9 @@ def discover(start: Path) -> TeamPaths | None:
     for folder in (start, *start.parents):
         candidate = folder / TEAM_FOLDER
         if directories.is_directory(candidate):
-            directories.check_owner(candidate)
-            if not directories.holds_anything(candidate):
-                continue
-            return TeamPaths(candidate)
+            found = _own(TeamPaths(candidate))
+            if directories.holds_anything(candidate):
+                return found
     return None
 
 
@@ -72,8 +72,21 @@ def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
         if team is not None:
             raise NoTeam(f"there is no team {team!r} in {chosen.home}; `teamctl create {team}`")
         raise NoTeam(f"there is no team directory {chosen.root}; `teamd start` makes it")
-    directories.check_owner(chosen.root)
-    return finish(chosen)
+    return finish(_own(chosen))
+
+
+def _own(found: TeamPaths) -> TeamPaths:
+    """Return a team of this user's that stands where it is said to stand.
+
+    A link that a person names is followed, see `named`; one that is found may come with a folder
+    that somebody else made, and lead to anything.
+
+    Raises:
+        StoreError: it is a link, or belongs to another user.
+    """
+    check_folder(found.root, "name the folder that it leads to, with --team-dir or TEAMD_DIR")
+    directories.check_owner(found.root)
+    return found
 
 
 def finish(found: TeamPaths) -> TeamPaths:
@@ -100,7 +113,8 @@ def all_teams(folder: Path) -> list[TeamPaths]:
     first = TeamPaths(folder / TEAM_FOLDER)
     with translate_os_errors(folder / TEAMS_FOLDER):
         others = (TeamPaths(root) for root in sorted((folder / TEAMS_FOLDER).glob("[!.]*/")))
-        return [team for team in (first, *others) if team.root.is_dir()]
+        there = (team for team in (first, *others) if team.root.is_dir())
+        return [team for team in there if not team.root.is_symlink()]
 
 
 def _by_name(folder: Path, name: str) -> TeamPaths:

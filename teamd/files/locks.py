@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import LockTimeout, StoreError, translate_os_errors
-from teamd.files.directories import PRIVATE_DIRECTORY, check_regular
+from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
 
 # Importing portalocker asks for a folder for temporary files, which on a full disk there is none.
 try:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_SECONDS: Final = 10.0
-_PRIVATE_FILE: Final = 0o600
 _EXCLUSIVE: Final = portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING
 _FIRST_PAUSE_SECONDS: Final = 0.0002
 _LONGEST_PAUSE_SECONDS: Final = 0.005
@@ -63,9 +62,8 @@ def hold(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> int:
     deadline = time.monotonic() + timeout_seconds
     with translate_os_errors(path):
         while True:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
+            fd = safe_open(path, os.O_RDWR | os.O_CREAT)
             try:
-                check_regular(fd)
                 _acquire(fd, path, deadline, timeout_seconds)
                 if stands_under(fd, path):
                     return fd
@@ -82,7 +80,7 @@ def try_lock(path: Path) -> int | None:
         The descriptor, or `None` while somebody else has the lock.
     """
     with translate_os_errors(path):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
+        fd = safe_open(path, os.O_RDWR | os.O_CREAT)
     taken = False
     try:
         taken = _take(fd, path)
@@ -101,7 +99,7 @@ def release(fd: int) -> None:
 def stands_under(fd: int, path: Path) -> bool:
     """Whether an open file is what stands under that name."""
     with translate_os_errors(path), suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(fd), path.stat())
+        return os.path.samestat(os.fstat(fd), path.lstat())
     return False
 
 
@@ -147,7 +145,7 @@ class InstanceLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with translate_os_errors(path.parent):
+        with translate_os_errors(path.parent), private_umask():
             path.parent.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
         self._lock = hold(path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import translate_os_errors
+from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files
 from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, addressed
 
@@ -58,6 +58,7 @@ class TeamPaths:
     logs = _Place("logs")  # the folder of the logs
     homes = _Place("homes")  # the folder of the homes that teammates' commands have
     removed = _Place("removed")  # what commands put into protected places
+    last_words = _Place("logs/teamd.stderr")  # what Python prints when all else fails
 
     @property
     def home(self) -> Path:
@@ -78,6 +79,18 @@ class TeamPaths:
         folders = {self.home, workspace}
         names = (TEAM_FOLDER, TEAMS_FOLDER)
         return [self.root, *(folder / name for folder in folders for name in names)]
+
+    @property
+    def own_files(self) -> tuple[Path, ...]:
+        """The files that stand in a team directory itself, of which some are made at need."""
+        read = (self.config, self.ledger, self.supervisor, self.chat_history, self.chat_mark)
+        return (*read, self.config_lock, self.requests_lock)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders that every team directory has."""
+        kept = (self.inboxes, self.transcripts, self.tasks, self.replies, self.requests)
+        return (*kept, self.call_slots, self.lives, self.logs)
 
     def addressed(self, text: str) -> str:
         """A sentence of ours about this team, with the commands that it names reaching it."""
@@ -164,15 +177,22 @@ class TeamPaths:
         Raises:
             StoreError: the place belongs to another user, is read-only, full, …
         """
-        directories.make_private_directory(self.root)
-        directories.check_owner(self.root)
-        kept = (self.inboxes, self.transcripts, self.tasks, self.replies, self.requests)
-        for folder in (*kept, self.call_slots, self.lives, self.logs):
-            directories.make_private_directory(folder)
+        self._refuse_other_folders()
+        for folder in (self.root, *self.folders):
+            directories.protect_directory(folder)
         files.ignore(self.root)
         for name in (LEAD, USER):  # before a program of others makes them
             files.append(self.inbox(name), b"", durable=False)
         self.make_durable()
+
+    def _refuse_other_folders(self) -> None:
+        """Refuse a folder that somebody named by mistake: all in it would become its owner's."""
+        of_teams = self.root.name == TEAM_FOLDER or self.own_name is not None
+        there = directories.is_directory(self.inboxes)
+        if not of_teams and not there and directories.holds_anything(self.root):
+            raise StoreError(
+                f"{self.root} holds other things than a team; name a folder that is new or empty"
+            )
 
     def make_durable(self) -> None:
         """Make the names in a team directory safe: of its folders, and of the files in them.

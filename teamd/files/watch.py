@@ -173,12 +173,12 @@ class KqueueWatch(_FolderWatch):
         there = {entry.name for entry in os.scandir(self._folder)}
         new = there - set(self._names.values())
         for name in new:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # gone meanwhile; or a link, of which nobody reads
                 self._open(self._folder / name, name, self._files | self._away)
         return new
 
     def _open(self, path: Path, name: str, notes: int) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         self._names[fd] = name
         api: Any = select
         flags = api.KQ_EV_ADD | api.KQ_EV_CLEAR

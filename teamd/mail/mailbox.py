@@ -11,11 +11,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import NotAMessage, Unsynced, translate_os_errors
+from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.mail import lines
 from teamd.mail.spool import NO_LIMIT, Intake, Spool
-from teamd.messages import MAX_MESSAGE_BYTES, Message
+from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from teamd.mail.poison import Position
     from teamd.mail.spool import BatchLimit
 
+MOST_SHOWN: Final = 10_000  # messages of one look: a flood must not fill the memory
 _BLAME_SECONDS: Final = 0.5
 
 
@@ -54,6 +55,7 @@ class Mailbox:
         owner: whose mail it is.
         durable: whether `put` and `take` wait for the disk itself.
         max_bytes: a longer line is no message.
+        max_inbox_bytes: how much mail may wait for `put` to add more; one message always may.
         patience_seconds: how long `put` waits for a lock.
         granted: asked of a longer one, for what senders may have been granted since.
         tell: hears of each line that is rejected, and why.
@@ -65,6 +67,7 @@ class Mailbox:
     _: KW_ONLY
     durable: bool = True
     max_bytes: int = MAX_MESSAGE_BYTES
+    max_inbox_bytes: int = MAX_INBOX_BYTES
     patience_seconds: float = locks.TIMEOUT_SECONDS
     granted: Callable[[], int] = lambda: 0
     tell: Callable[[str], None] = lambda _: None
@@ -90,6 +93,7 @@ class Mailbox:
 
         Raises:
             NotAMessage: one is too long or holds a NUL.
+            InboxFull: too much mail waits already.
             Unsynced: the disk failed; they may arrive or not.
             StoreError: the file cannot be written; it is as it was.
         """
@@ -101,6 +105,9 @@ class Mailbox:
                     "put the text into a file and send its path"
                 )
         content, patience = b"".join(encoded), self.patience_seconds
+        waiting = files.size(self._inbox)  # without the lock: it need not be exact
+        if waiting and waiting + len(content) > self.max_inbox_bytes:
+            raise InboxFull(self.owner, self.max_inbox_bytes)
         try:
             files.append(self._inbox, content, durable=self.durable, patience_seconds=patience)
         except Unsynced as error:
@@ -126,8 +133,8 @@ class Mailbox:
             if before is not None and before.batch == batch.id and before.at <= batch.end:
                 self._intake.advance(fd, before, batch.end, batch.rejected)
 
-    def peek(self, most: int | None = None) -> list[Message]:
-        """The mail that is under way to its owner, oldest first; nothing is changed."""
+    def peek(self, most: int = MOST_SHOWN) -> list[Message]:
+        """The mail that is under way to its owner, the oldest first; nothing is changed."""
         if not files.exists(self._inbox):
             return []
         with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
@@ -135,7 +142,7 @@ class Mailbox:
             old = [] if before is None else list(self._spool.messages(before, most))
             start = 0 if before is None else lines.behind_marker(fd, before.batch) or 0
             waiting = lines.read(fd, start, max(self.max_bytes, MAX_MESSAGE_BYTES))
-            fresh = list(islice(waiting, None if most is None else max(0, most - len(old))))
+            fresh = list(islice(waiting, max(0, most - len(old))))
         longest = self._spool.limit
         found = [lines.sort(line, to=self.owner, max_bytes=longest(line)) for line in fresh]
         return [*old, *(message for message in found if isinstance(message, Message))]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import BadName, UnknownTeam, UnknownTeammate
+from teamd.errors import BadName, InboxFull, StoreError, UnknownTeam, UnknownTeammate
 from teamd.files import locks
 from teamd.files.find_team import all_teams, finish
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import ALL, LEAD, MAX_MESSAGE_BYTES, TEAMD, USER, Message
+from teamd.messages import ALL, LEAD, MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.team.roster import Roster
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from teamd.team.roster import Team
 
 _NOTICE_SECONDS: Final = 0.5
+RESERVE: Final = 2  # times what others may fill of an inbox, the program's own lines may
 _WARNINGS = {
     Status.SHUTDOWN: "is shut down; the message waits until it is spawned again",
     Status.FAILED: "has failed; the message waits until it is spawned again",
@@ -46,6 +47,7 @@ class Post:
         paths: the senders' team.
         durable: whether mail is on disk when a call returns.
         max_bytes: of one message.
+        max_inbox_bytes: of all that waits for one receiver.
         patience_seconds: how long to wait for the lock of an inbox.
     """
 
@@ -53,6 +55,7 @@ class Post:
     _: KW_ONLY
     durable: bool
     max_bytes: int
+    max_inbox_bytes: int = MAX_INBOX_BYTES
     patience_seconds: float = locks.TIMEOUT_SECONDS
 
     def send(self, message: Message) -> Sent:
@@ -63,6 +66,7 @@ class Post:
             UnknownTeam: no team here has the name behind the `@`.
             BadName: the supervisor's own inbox takes no mail.
             NotAMessage: too long, or with a NUL.
+            InboxFull: too much waits for the receiver already.
             StoreError: it could not be written.
         """
         there, sent = self._way(message.to)
@@ -75,15 +79,20 @@ class Post:
         return sent
 
     def notify(self, message: Message) -> Sent:
-        """Send a line of teamd's own: the settings' limit is for what others write.
+        """Send a line of teamd's own: the settings' limits are for what others write.
 
         Whoever sends it has others to look after: it does not wait for long.
 
         Raises:
             TeamError: as for `send`.
         """
-        longest = max(self.max_bytes, MAX_MESSAGE_BYTES)
-        return replace(self, max_bytes=longest, patience_seconds=_NOTICE_SECONDS).send(message)
+        own = replace(
+            self,
+            max_bytes=max(self.max_bytes, MAX_MESSAGE_BYTES),
+            max_inbox_bytes=RESERVE * self.max_inbox_bytes,
+            patience_seconds=_NOTICE_SECONDS,
+        )
+        return own.send(message)
 
     def at(self, address: str) -> tuple[Post, str]:
         """The post of the receiver's team, and the receiver's name there.
@@ -116,15 +125,25 @@ class Post:
             return LEAD  # the other team is gone
 
     def broadcast(self, message: Message) -> list[Sent]:
-        """Send to every member but the sender and those that are shut down."""
+        """Send to every member but the sender and those that are shut down.
+
+        Raises:
+            StoreError: an inbox is full, and the others have it; or it could not be written.
+        """
         receivers = [
             member
             for member in self._team().members
             if member.status is not Status.SHUTDOWN
             and member.name.lower() != message.sender.lower()
         ]
+        full = []
         for member in receivers:
-            self.mailbox(member.name).put(replace(message, to=member.name))
+            try:
+                self.mailbox(member.name).put(replace(message, to=member.name))
+            except InboxFull as error:
+                full.append(str(error))
+        if full:
+            raise StoreError(f"{'; '.join(full)}; the other receivers have the message")
         return [Sent(member.name) for member in receivers]
 
     def person(self) -> str:
@@ -161,6 +180,7 @@ class Post:
             name,
             durable=self.durable,
             max_bytes=self.max_bytes,
+            max_inbox_bytes=self.max_inbox_bytes,
             patience_seconds=self.patience_seconds,
             granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
         )

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files
+from teamd.files.safe_open import safe_open
 from teamd.mail import lines
 from teamd.mail.poison import Position, first_position
 from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of, new_id
@@ -141,7 +142,7 @@ class Spool:
     def move(self, position: Position) -> None:
         """Write another position, in place."""
         with translate_os_errors(self.path):
-            fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+            fd = safe_open(self.path, os.O_WRONLY)
             try:
                 os.pwrite(fd, position.header(), 0)
             finally:

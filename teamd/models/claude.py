@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 10.0
 # A model may think for long before its next word, and its server pings meanwhile, but not for ever.
 _PINGS_ONLY: Final = 3  # times the silence that is borne
+_MOST_BYTES: Final = 1 << 24  # of one reply, far beyond any model's; some server may never end it
+_EVENT_BYTES: Final = 64  # what one takes besides its text
+_ENDLESS: Final = f"the model's server sent more than {_MOST_BYTES} bytes as one reply"
 _BREAKPOINT: Final = {"type": "ephemeral"}
 _CACHEABLE: Final = frozenset({"text", "tool_use", "tool_result"})
 _PARTS: Final[Mapping[str, Mapping[str, type]]] = {
@@ -109,12 +112,16 @@ class Claude:
         The SDK passes over pings: they keep the connection, and prolong nothing else.
         """
         inputs: defaultdict[int, str] = defaultdict(str)
+        left = _MOST_BYTES
         most = _PINGS_ONLY * self.timeout_seconds
         clock = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(most) as silence:
                 async for event in stream:
                     silence.reschedule(clock() + most)
+                    left -= _size(event)
+                    if left < 0:
+                        raise TransientError(_ENDLESS)
                     if event.type == "content_block_delta":
                         if event.delta.type == "input_json_delta":
                             inputs[event.index] += event.delta.partial_json
@@ -176,6 +183,13 @@ def with_breakpoints(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
             content[-1]["cache_control"] = _BREAKPOINT
         marked[number] = {**messages[number], "content": content}
     return marked
+
+
+def _size(event: object) -> int:
+    """Return about how much of the memory an event of a stream takes, for good."""
+    said = getattr(event, "delta", None) or getattr(event, "content_block", None)
+    parts = vars(said).values() if hasattr(said, "__dict__") else ()
+    return _EVENT_BYTES + sum(len(part) for part in parts if isinstance(part, str))
 
 
 def _whole(message: Message, inputs: Mapping[int, str]) -> Reply:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from teamd.messages import MAX_MESSAGE_BYTES
+from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES
 from teamd.settings import kinds
 from teamd.settings.kinds import FLAG, SECONDS, SECONDS_OR_ZERO, SHARE, TEXT, USD, WHOLE, Kind
 
@@ -129,6 +129,7 @@ class Mail:
         "disk", kinds.DURABILITY, '"disk" outlives a power cut; "os", faster, only a crash'
     )
     max_message_bytes: int = setting(MAX_MESSAGE_BYTES, WHOLE, "the largest message, in bytes")
+    max_inbox_bytes: int = setting(MAX_INBOX_BYTES, WHOLE, "the most unread mail of one receiver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

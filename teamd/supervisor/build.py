@@ -14,7 +14,7 @@ from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
 from teamd.files.watch import watch
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import RESERVE, Post
 from teamd.messages import TEAMD
 from teamd.models.prices import Prices
 from teamd.supervisor import orphans
@@ -52,8 +52,9 @@ def build_supervisor(
     ledger = Ledger(paths.ledger)
     ledger.agree(Terms.of(settings.now))
     inboxes, board = watch(paths.inboxes), watch(paths.tasks)
-    max_bytes = settings.now.mail.max_message_bytes
-    post = Post(paths, durable=settings.durable, max_bytes=max_bytes)
+    limits = settings.now.mail
+    max_bytes, room = limits.max_message_bytes, RESERVE * limits.max_inbox_bytes
+    post = Post(paths, durable=settings.durable, max_bytes=max_bytes, max_inbox_bytes=room)
     roster = _start_roster(settings, post, journal)
     if repaired:
         roster.tell_lead(repaired)

@@ -9,6 +9,7 @@ from teamd import control
 from teamd.clocks import Deadline
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
+from teamd.mail.spool import BatchLimit
 from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
 from teamd.states import Status
 from teamd.supervisor import requests
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from teamd.supervisor.orphans import OrphanedTasks
 
 _RETRY_SECONDS: Final = 1.0
+_AT_ONCE_SECONDS: Final = 0.001
+_BATCH: Final = BatchLimit(messages=1000, bytes=1 << 24)  # a flood holds up nobody's teammate
 _REMEMBERED: Final = 1000  # replies, for a sender that asks again under the same id
 _COUNTS: Final = ("turns", "input_tokens", "output_tokens")
 
@@ -40,10 +43,13 @@ class ControlInbox:
     _given: dict[str, ControlReply] = field(default_factory=dict)
     _owed: dict[str, ControlReply] = field(default_factory=dict)
     _behind: bool = False
+    _more: bool = False
 
     @property
     def retry_seconds(self) -> float | None:
-        """The seconds until what failed is to be tried again; `None` where nothing has."""
+        """The seconds until what failed or was left is to be tried again; `None` for nothing."""
+        if self._more and self._blocked.left <= 0:
+            return _AT_ONCE_SECONDS
         waits = (self._blocked.left, _RETRY_SECONDS if self._behind else 0.0)
         return min((seconds for seconds in waits if seconds > 0), default=None)
 
@@ -65,8 +71,9 @@ class ControlInbox:
         try:
             if not self.mailbox.waiting():
                 return
-            batch = self.mailbox.take()
+            batch = self.mailbox.take(_BATCH)
             self.mailbox.done(batch)  # first, so that no request runs twice, whatever comes
+            self._more = self.mailbox.waiting()
         except StoreError as error:  # a full disk, say: all stays where it is until there is space
             self.context.journal.error("control inbox not read", error)
             self._blocked = Deadline.after(_RETRY_SECONDS)  # the try itself is a hint: no spin
@@ -177,7 +184,9 @@ class ControlInbox:
         try:
             values: dict[str, Any] = {key: int(reported[key]) for key in _COUNTS}
             values["status"] = Status(str(reported["status"]))
+            reason = reported.get("reason")
+            values["reason"] = None if reason is None else str(reason)
         except (KeyError, ValueError, TypeError):
             self.context.journal.warn("unreadable report", name=message.sender)
             return
-        self.context.roster.change(message.sender, **values, reason=reported.get("reason"))
+        self.context.roster.change(message.sender, **values)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from teamd.messages import new_id
+from teamd.tools.output import clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
+
+# Of one result, however long a list or a name in it is; [tools] output_bytes mostly is far less.
+_MOST_BYTES: Final = 1 << 22
 
 
 class ToolError(Exception):
@@ -83,7 +87,7 @@ class _Untitled(GenerateJsonSchema):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The result of a call; `text` is never empty nor only white space."""
+    """The result of a call; `text` is never empty nor only white space, and not of any length."""
 
     text: str
     is_error: bool = False
@@ -158,8 +162,8 @@ def _describe(tool: Tool[Any]) -> dict[str, Any]:
 
 
 def _clean(text: str) -> str:
-    """Replace what no request can carry: NULs and lone surrogates, such as from a file's name."""
-    return text.encode(errors="replace").decode().replace("\0", "\ufffd")
+    """Replace what no request can carry: NULs, half surrogate pairs, and text without end."""
+    return clip(text.encode(errors="replace"), _MOST_BYTES)
 
 
 def _explain(tool: Tool[Any], error: ValidationError) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
@@ -20,10 +20,17 @@ if TYPE_CHECKING:
     from teamd.approvals.store import Approvals
 
 
+_LONGEST_PLAN: Final = 100_000  # characters: however they are encoded, it fits into a message
+
+
 class SubmitPlanInput(Input):
     """What `submit_plan` takes."""
 
-    plan: str = Field(min_length=1, description="the whole plan, for one who decides by it alone")
+    plan: str = Field(
+        min_length=1,
+        max_length=_LONGEST_PLAN,
+        description="the whole plan, for one who decides by it alone",
+    )
 
 
 @dataclass
@@ -32,12 +39,14 @@ class SubmitPlan(RepeatableTool[SubmitPlanInput]):
 
     Attributes:
         task: names the task at hand.
+        secret: returns that of the conversation, see `id_of`.
         lead: the address of whoever approves.
     """
 
     approvals: Approvals
     asker: str
     task: Callable[[], str]
+    secret: Callable[[], str]
     lead: Callable[[], str] = lambda: LEAD
 
     name = "submit_plan"
@@ -53,7 +62,7 @@ class SubmitPlan(RepeatableTool[SubmitPlanInput]):
             raise ToolError("a plan is needed; this one is empty")
         asked = self.approvals.ask(
             Approval(
-                id=id_of(key),
+                id=id_of(key, self.secret()),
                 type=Kind.PLAN,
                 asker=self.asker,
                 to=self.lead(),

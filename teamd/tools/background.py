@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from teamd.errors import StoreError
+from teamd.errors import StoreError, StrangeFile
 from teamd.files import directories, files
 from teamd.messages import is_moment
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
@@ -185,10 +186,16 @@ class Jobs:
             files.remove(self._output(job.id))
 
     def _read(self) -> Iterator[Job]:
-        for path in self._folder.glob("*.json"):
+        for path in directories.list_files(self._folder, "*.json"):
             # What others put there is none; `isdecimal` alone takes digits of other scripts.
             if path.stem.isascii() and path.stem.isdecimal():
-                yield Job.decode(files.read(path) or b"", number=int(path.stem))
+                yield Job.decode(self._content(path), number=int(path.stem))
+
+    @staticmethod
+    def _content(path: Path) -> bytes:
+        with suppress(StrangeFile):  # put there by somebody: such a job is not known any more
+            return files.read(path) or b""
+        return b""
 
     def _output(self, job_id: str) -> Path:
         return self._folder / f"{job_id}.out"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from teamd.errors import translate_os_errors
-from teamd.files.files import PRIVATE_FILE
+from teamd.files.safe_open import safe_open
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,9 +69,8 @@ class Spool:
     """
 
     def __init__(self, path: Path, limit: int) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         with translate_os_errors(path):
-            self._fd = os.open(path, flags, PRIVATE_FILE)
+            self._fd = safe_open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self._limit = limit
         self._size = 0
 

@@ -60,7 +60,8 @@ class Opened(_Record):
 
     Attributes:
         system: the system prompt.
-        nonce: tells this conversation from others.
+        nonce: tells this conversation from others; it stands in the ids of what it sends.
+        secret: known to nobody else, for ids that nobody can guess.
         name: the teammate's; empty for a subagent, like `role` and `team`.
         model: the one that the role asks for; `None` for that of the team.
         tools: those of the workspace that it may use; `None` for all.
@@ -69,9 +70,12 @@ class Opened(_Record):
     """
 
     kind: ClassVar[str] = "opened"
-    optional: ClassVar[frozenset[str]] = frozenset({"name", "role", "team", "plan", "spawned_by"})
+    optional: ClassVar[frozenset[str]] = frozenset(
+        {"secret", "name", "role", "team", "plan", "spawned_by"}
+    )
     format: int = FORMAT
     nonce: str = ""
+    secret: str = ""
     system: str = ""
     name: str = ""
     role: str = ""

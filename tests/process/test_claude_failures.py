@@ -18,6 +18,7 @@ from teamd.models.claude import Claude
 from teamd.models.retry import Retrying, RetryPolicy
 from tests.strict.faults import (
     Cut,
+    Endless,
     ErrorEvent,
     Fault,
     Malformed,
@@ -247,6 +248,14 @@ def test_a_cancellation_does_not_wait_for_the_server(after: int | None) -> None:
     with StrictServer(by_name({})) as server:
         server.faults.push(stall)
         asyncio.run(scenario(server.url))
+
+
+def test_a_reply_without_end_is_broken_off() -> None:
+    """A hostile server would fill the memory of whoever reads it, or keep it for ever."""
+    with StrictServer(by_name({})) as server:
+        server.faults.push(Endless())
+        with pytest.raises(TransientError, match="sent more than 16777216 bytes as one reply"):
+            run(reply_of(claude(server.url)))
 
 
 def test_a_server_that_has_gone_is_tried_again_and_named() -> None:

@@ -212,6 +212,18 @@ class Pings:
         wire.reset()
 
 
+@dataclass(frozen=True, slots=True)
+class Endless:
+    """An answer that never ends, as fast as its reader takes it, until that goes."""
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:
+        """Begin the answer, and go on with it."""
+        _begin(wire, exchange.events(SPOILT), 2)
+        delta = {"type": "text_delta", "text": "x" * 1_000_000}
+        while not exchange.closing:
+            wire.send(event("content_block_delta", index=0, delta=delta))
+
+
 def _begin(wire: Wire, events: list[bytes], after: int) -> int:
     # `message_delta` and `message_stop` would make the answer whole.
     sent = min(after, len(events) - 2)

@@ -293,7 +293,7 @@ class Life:
         tools: list[Tool[Any]] = [
             self.do,
             *self.more,
-            SubmitPlan(env.approvals, "alice", lambda: env.conversation.task),
+            SubmitPlan(env.approvals, "alice", lambda: env.conversation.task, str),
             ShutdownResponse(env.approvals, "alice", env.reporter.report_answer),
         ]
         return Loop(

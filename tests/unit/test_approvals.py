@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import string
 import time
 from typing import TYPE_CHECKING, Any
@@ -176,8 +177,8 @@ def test_a_question_that_is_asked_again_under_its_id_is_the_first(
     approvals: Approvals, post: Post
 ) -> None:
     """A call that is repeated after a crash asks once."""
-    first = asked(approvals, id=id_of("k"))
-    assert asked(approvals, id=id_of("k")) == first
+    first = asked(approvals, id=id_of("k", "s"))
+    assert asked(approvals, id=id_of("k", "s")) == first
     assert len(mail(post, "lead")) == 1
 
 
@@ -315,3 +316,11 @@ def test_only_ended_handshakes_are_swept(approvals: Approvals, paths: TeamPaths)
             path.write_text(json.dumps(document))
     approvals.sweep()
     assert {question.id for question in approvals.all()} == {under_way.id, plan.id}
+
+
+def test_the_id_of_a_plan_cannot_be_told_from_what_others_know() -> None:
+    """The call's key stands in the ids of mail; the secret of the conversation nowhere else."""
+    one = id_of("k", "secret")
+    assert one == id_of("k", "secret"), "a call that is repeated after a crash asks once"
+    assert one not in (id_of("k", "other"), id_of("l", "secret"), id_of("k", ""))
+    assert re.fullmatch(r"[0-9a-f]{12}", one)

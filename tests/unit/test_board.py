@@ -172,7 +172,7 @@ def test_a_folder_in_the_place_of_a_task_is_told_and_hides_no_other(hall: Hall) 
     hall.paths.task("2").mkdir()
     tasks = board.read()
     assert list(tasks.by_id) == ["1"]
-    assert "tasks/2.json: not a regular file" in tasks.damaged["2"]
+    assert "tasks/2.json is not a regular file" in tasks.damaged["2"]
     assert board.add("y").id == "3"
 
 

@@ -153,3 +153,17 @@ def test_half_a_surrogate_pair_is_replaced_for_writer_and_reader(
     assert talk.context.messages() == again.context.messages()
     assert talk.opened.system == again.opened.system == "You are 'alice', role: tester of ?."
     json.dumps(talk.context.messages(), ensure_ascii=False).encode()
+
+
+def test_a_conversation_has_a_secret_that_is_in_no_id(tmp_path: Path) -> None:
+    """Whoever sees the ids of its mail must not be able to tell that of its next request."""
+    path = tmp_path / "alice.jsonl"
+    talk = written(path)
+    talk.open(Opened(system=SYSTEM))
+    talk.add_reply(replied(use(DO)))
+    secret = talk.opened.secret
+    assert len(secret) == 32
+    assert secret not in talk.begin_call(talk.unanswered[0])
+    assert written(path).opened.secret == secret, "the next process makes the same ids"
+    talk.open(Opened(system=SYSTEM))
+    assert talk.opened.secret != secret

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from teamd.errors import InboxFull
 from teamd.files.paths import TeamPaths
-from teamd.mail.mailbox import EMPTY, Mailbox
+from teamd.mail.mailbox import EMPTY, MOST_SHOWN, Mailbox
 from teamd.mail.spool import BatchLimit
 from teamd.messages import Message
 
@@ -205,3 +206,31 @@ def test_what_senders_were_granted_meanwhile_is_a_message(paths: TeamPaths) -> N
     fill(paths, "d" * 300)
     assert taken(box, WARY) == ["d" * 300]
     assert box.rejected() == 1
+
+
+def test_a_full_inbox_takes_no_mail_until_some_was_read(paths: TeamPaths) -> None:
+    """A flood would fill the disk, and keep its receiver busy for ever."""
+    box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=1200)
+    message = Message(sender="lead", to="bob", content="x" * 200)
+    for _ in range(3):
+        box.put(message)
+    with pytest.raises(InboxFull) as caught:
+        box.put(message)
+    assert str(caught.value) == (
+        "the inbox of bob is full: [mail] max_inbox_bytes, 1200, are reached; "
+        "send it again once bob has read its mail"
+    )
+    assert len(taken(box, BatchLimit())) == 3
+    box.put(message)
+
+
+def test_an_empty_inbox_takes_a_message_of_any_permitted_size(paths: TeamPaths) -> None:
+    """Otherwise two limits that do not fit would keep somebody from ever getting it."""
+    box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=10)
+    box.put(Message(sender="lead", to="bob", content="x" * 200))
+    assert len(box.peek()) == 1
+
+
+def test_a_look_at_a_flood_is_bounded(paths: TeamPaths) -> None:
+    paths.inbox("bob").write_bytes(b'{"content": "x"}\n' * (MOST_SHOWN + 10))
+    assert len(Mailbox(paths, "bob").peek()) == MOST_SHOWN

@@ -13,6 +13,7 @@ import pytest
 
 import teamd.tools
 from teamd.approvals.approval import Kind, Verdict
+from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from teamd.states import Status
 from teamd.team.roster import Member, Roster, Team
@@ -291,3 +292,15 @@ def test_the_roster_keeps_who_works_by_plan(life: Life) -> None:
     assert team.get("alice").plan is True
     bob = partial(Member, name="bob", agent_id="bob@default", role="x", status=Status.IDLE)
     assert bob().plan is False
+
+
+def test_a_plan_that_would_fit_no_message_is_refused_and_a_long_one_arrives(life: Life) -> None:
+    """It could never be delivered, and whoever submitted it would wait for ever."""
+    for plan in ("\1" * 100_001, "\1" * 100_000):
+        life.send("Go on.")
+        lives(life, use(("submit_plan", {"plan": plan})), say("I wait."), calls=2)
+    (asked,) = (q for q in life.approvals.all() if q.type == Kind.PLAN)
+    assert (asked.content, asked.sent) == ("\1" * 100_000, True)
+    (mail,) = (m for m in Mailbox(life.paths, "lead").peek() if m.type == Kind.PLAN)
+    assert mail.content == asked.content
+    assert "should have at most 100000 characters" in life.paths.transcript("alice").read_text()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.errors import BadName, UnknownTeammate
+from teamd.errors import BadName, InboxFull, StoreError, UnknownTeammate
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post, Sent
 from teamd.messages import Message
@@ -118,3 +118,28 @@ def test_what_an_agent_that_leads_no_more_left_is_the_persons_too(
         lead = Member(name="lead", agent_id="lead@default", role="lead", status=leader)
         Roster(paths).update(lambda team: team.with_member(lead))
     assert [box.owner for box in post.persons()] == boxes
+
+
+def fill(paths: TeamPaths, *names: str) -> None:
+    for name in names:
+        paths.inbox(name).write_bytes(b'{"content": "x"}\n' * 50)
+
+
+def test_a_full_inbox_holds_up_no_other_receiver(paths: TeamPaths) -> None:
+    fill(paths, "bob")
+    post = Post(paths, durable=False, max_bytes=1000, max_inbox_bytes=500)
+    with pytest.raises(InboxFull, match="the inbox of bob is full"):
+        post.send(to("bob"))
+    with pytest.raises(StoreError, match=r"the inbox of bob is full.*; the other receivers have"):
+        post.broadcast(to("all", sender="Alice"))
+    assert [len(post.mailbox(name).peek()) for name in ("bob", "broken", "resting")] == [50, 1, 1]
+
+
+def test_the_programs_own_lines_reach_a_full_inbox_up_to_a_limit_of_their_own(
+    paths: TeamPaths,
+) -> None:
+    """A request to shut down must reach who is flooded; and no agent may flood by plans."""
+    fill(paths, "bob")
+    Post(paths, durable=False, max_bytes=1000, max_inbox_bytes=800).notify(to("bob"))
+    with pytest.raises(InboxFull):
+        Post(paths, durable=False, max_bytes=1000, max_inbox_bytes=400).notify(to("bob"))

@@ -90,7 +90,9 @@ def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
     assert settings.model.headers == {}
     assert (settings.limits.calls_per_wake, settings.supervision.stop_seconds) == (50, 10)
     assert (settings.supervision.stuck_seconds, settings.supervision.stuck_restart) == (300, False)
-    assert settings.mail == Mail(durability="disk", max_message_bytes=1048576)
+    assert settings.mail == Mail(
+        durability="disk", max_message_bytes=1048576, max_inbox_bytes=67108864
+    )
     assert (settings.tools.bash_timeout_seconds, settings.tools.output_bytes) == (120, 50000)
     assert settings.tools.env == ("PATH", "LANG", "TERM")
     assert settings.teammates == ()
@@ -135,6 +137,7 @@ def test_every_setting_is_read(file: Path) -> None:
         [mail]
         durability = "os"
         max_message_bytes = 5
+        max_inbox_bytes = 6
         [tasks]
         auto_claim = true
         [tools]
@@ -195,7 +198,7 @@ def test_every_setting_is_read(file: Path) -> None:
         supervision=Supervision(
             crashes=1, within_seconds=2, stop_seconds=4, stuck_seconds=60, stuck_restart=True
         ),
-        mail=Mail(durability="os", max_message_bytes=5),
+        mail=Mail(durability="os", max_message_bytes=5, max_inbox_bytes=6),
         tasks=Tasks(auto_claim=True),
         tools=Tools(
             sandbox="off",

@@ -167,7 +167,10 @@ def test_a_path_that_no_system_takes_is_a_mistake(path: str, file: Path) -> None
         ("[limits]\nmax_tokens = 5", "limits.max_tokens {no}; did you mean model.max_tokens?"),
         ('name = "red"', "name {no}; did you mean team.name or model.name?"),
         ("[limits]\nqqq = 5", "limits.qqq {no}; there are: {limits}"),
-        ("[mail]\nqqq = 5", "mail.qqq {no}; there are: durability, max_message_bytes"),
+        (
+            "[mail]\nqqq = 5",
+            "mail.qqq {no}; there are: durability, max_message_bytes, max_inbox_bytes",
+        ),
         ('[limits]\n"a\\u001b" = 5', 'limits."a\\u001b" {no}; there are: {limits}'),
         ("limits = 5", "limits must be a table, [limits], not 5"),
         ("[[limits]]", "limits must be a table, [limits], not a list"),

@@ -57,3 +57,19 @@ def test_the_last_lines_are_the_last(
     log.write_text("".join(f"{text}\n" for text in texts))
     expected = [text.encode() for text in texts][len(texts) - min(last, len(texts)) :]
     assert list(lines(log, last=last, follow=False)) == expected
+
+
+@pytest.mark.timeout(20)  # a copy of all for every part of it would take minutes
+def test_a_line_that_is_long_is_read_in_a_time_that_grows_with_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"short\n" + b"x" * 50_000_000)
+    growing = GrowingFile(log)
+    assert list(growing.lines()) == [b"short"]
+    with log.open("ab") as file:
+        file.write(b"y\nlast\n")
+    long, last = growing.lines()
+    assert (len(long), long[-2:], last) == (50_000_001, b"xy", b"last")
+    with log.open("ab") as file:
+        file.write(b"more\n")
+    assert list(growing.lines()) == [b"more"]
+    growing.close()

@@ -120,3 +120,10 @@ def test_a_schema_holds_no_derived_titles() -> None:
         "required": ["words"],
         "additionalProperties": False,
     }
+
+
+def test_a_result_of_any_length_is_cut_and_says_so() -> None:
+    """A list of the whole board, say, or a name that is quoted: one line of a transcript."""
+    result = run({"words": "x" * 1_000_000, "times": 9})
+    assert len(result.text) < 4_200_000
+    assert "bytes cut …]" in result.text

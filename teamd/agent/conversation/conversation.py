@@ -36,7 +36,8 @@ class Conversation(ConversationState):
 
     def open(self, opened: records.Opened) -> None:
         """Begin anew; what was before stays on disk only."""
-        self.record(replace(opened, nonce=os.urandom(8).hex()))
+        nonce, secret = os.urandom(8).hex(), os.urandom(16).hex()
+        self.record(replace(opened, nonce=nonce, secret=secret))
 
     def deliver(
         self, messages: Iterable[Message], *, taken: float | None = None, new_task: bool = False

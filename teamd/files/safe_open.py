@@ -1,0 +1,106 @@
+"""Opening a file of a team: one of this user's own, under no other name, and through no link.
+
+Whoever may write into a team directory, or gave it away, could otherwise have a command read or
+write any file of the person's, or wait for ever at a FIFO. All that is asked of a file is asked of
+the open descriptor. Folders are looked at just before: only this user can change them meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import StrangeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PRIVATE_DIRECTORY: Final = 0o700
+PRIVATE_FILE: Final = 0o600
+_PRIVATE_UMASK: Final = 0o077
+_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO would have us wait for ever
+_LINK: Final = "a symbolic link, which is not followed in a team directory"
+
+
+def safe_open(path: Path, flags: int) -> int:
+    """Open a file of a team; one that is made is private, whatever the umask.
+
+    Raises:
+        StrangeFile: it is a link, no regular file or another user's, or its folder is a link.
+        OSError: it cannot be opened.
+    """
+    check_folder(path.parent)
+    fd = _open(path, flags & ~os.O_TRUNC)
+    try:
+        _check(fd, path)
+        if flags & os.O_TRUNC:
+            os.ftruncate(fd, 0)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def check_folder(folder: Path, remedy: str = "put the folder itself in its place") -> None:
+    """Refuse a folder that is a symbolic link, or that is in one.
+
+    A team directory's own path holds no links, and no file in it lies deeper than two folders.
+
+    Raises:
+        StrangeFile: it is, or is in one.
+    """
+    for level in (folder, folder.parent):
+        if level.is_symlink():
+            raise StrangeFile(level, _LINK, remedy) from OSError(errno.ELOOP, _LINK)
+
+
+def find_fault(path: Path, found: os.stat_result) -> StrangeFile | None:
+    """Return why a file is none that a team may have; `None` where it may be one."""
+    if stat.S_ISLNK(found.st_mode):
+        return StrangeFile(path, _LINK, "put the file itself in its place")
+    if not stat.S_ISREG(found.st_mode):
+        return StrangeFile(path, "not a regular file", "move it away and try again")
+    if found.st_uid != os.geteuid():
+        whose = f"another user's (uid {found.st_uid})"
+        return StrangeFile(path, whose, "move it away, or put a copy of your own in its place")
+    if found.st_nlink > 1:
+        shared = "a hard link: the same file has another name as well"
+        return StrangeFile(path, shared, "put a copy in its place, with `cp` and `mv`")
+    return None
+
+
+@contextmanager
+def private_umask() -> Iterator[None]:
+    """Make what is made inside the block its owner's alone, with all that its mode gives him.
+
+    A mode that is set afterwards would come too late for a process that is killed in between.
+    """
+    before = os.umask(_PRIVATE_UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _check(fd: int, path: Path) -> None:
+    if (strange := find_fault(path, os.fstat(fd))) is not None:
+        raise strange from OSError(errno.EINVAL, str(strange))
+
+
+def _open(path: Path, flags: int) -> int:
+    try:
+        if not flags & os.O_CREAT:
+            return os.open(path, flags | _FLAGS)
+        with private_umask():
+            return os.open(path, flags | _FLAGS, PRIVATE_FILE)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link; a FIFO or a socket
+            raise
+        strange = find_fault(path, path.lstat())
+        if strange is None:  # it is another one by now
+            raise
+        raise strange from error

@@ -1,0 +1,42 @@
+"""Text from elsewhere, as a terminal and a program that reads JSON may be given it.
+
+A terminal obeys control characters: they move its cursor, set its title, fill its clipboard. Format
+characters hide words, or turn their order round.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+_UNUSUAL: Final = re.compile(r"[^\n\t -~]")
+_KINDS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control, format, half a pair, breaks
+_LAST_BYTE: Final = 0xFF
+
+
+def plain(text: str) -> str:
+    r"""Return text with control characters shown, such as `\x1b`; newlines and tabs stay."""
+    return _UNUSUAL.sub(_shown, text)
+
+
+def escape_json(document: str) -> str:
+    """Return a JSON document with such characters escaped; it means the same."""
+    return _UNUSUAL.sub(_escaped, document)
+
+
+def _shown(found: re.Match[str]) -> str:
+    character = found[0]
+    if unicodedata.category(character) not in _KINDS:
+        return character
+    number = ord(character)
+    return f"\\x{number:02x}" if number <= _LAST_BYTE else f"\\u{number:04x}"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    if unicodedata.category(character) not in _KINDS:
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    pairs = zip(units[::2], units[1::2], strict=True)
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs)

@@ -1,0 +1,139 @@
+"""No name, id or address leads out of the team's folders, in whatever command it is given."""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from teamctl.main import cli
+from teamd.cli import Choice
+from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from teamd.messages import NAME
+from teamd.states import Status
+from teamd.team.roster import Roster
+from teamd.tools import ToolError
+from teamd.tools.background import Jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CANARY: Final = "the canary sings"
+# Where a name is a part of a path, each of these leads to a file that holds the canary.
+ENDINGS: Final = (".json", ".jsonl", ".log", ".lock", ".md", "")
+PLACES: Final = {
+    "spawn": ("spawn", "{}", "coder", "x"),
+    "role": ("spawn", "zoe", "{}", "x"),
+    "send": ("send", "{}", "x"),
+    "team of an address": ("send", "bob@{}", "x"),
+    "inbox": ("inbox", "{}"),
+    "logs": ("logs", "{}"),
+    "transcript": ("transcript", "{}"),
+    "shutdown": ("shutdown", "{}"),
+    "resume": ("resume", "{}"),
+    "task show": ("task", "show", "{}"),
+    "task update": ("task", "update", "{}", "--subject", "x"),
+    "task claim": ("task", "claim", "{}"),
+    "owner": ("task", "claim", "1", "--owner", "{}"),
+    "blocked by": ("task", "add", "x", "--blocked-by", "{}"),
+    "approve": ("approve", "{}"),
+    "reject": ("reject", "{}"),
+    "trace": ("trace", "{}"),
+    "--team": ("--team", "{}", "inbox", "bob"),
+    "create": ("create", "{}"),
+    "delete": ("delete", "{}", "--force"),
+}
+# These may be any text, and name no file.
+FREE: Final = {
+    "--id": ("send", "bob", "x", "--id", "{}"),
+    "--from": ("send", "bob", "x", "--from", "{}"),
+    "--type": ("send", "bob", "x", "--type", "{}"),
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A team two folders down, and the canary wherever a way up may lead."""
+    base = tmp_path_factory.mktemp("base")
+    paths = TeamPaths(base / "project" / ".team")
+    paths.create()
+    Roster(paths).update(lambda team: team.with_new("bob", role="coder", status=Status.IDLE))
+    for folder in (base, base / "project", paths.root):
+        for ending in ENDINGS:
+            (folder / f"evil{ending}").write_text(f'{{"content": "{CANARY}"}}\n')
+    before = Path.cwd()
+    os.chdir(base / "project")
+    yield base
+    os.chdir(before)
+
+
+def words(base: Path) -> st.SearchStrategy[str]:
+    ups = st.integers(0, 5).map(lambda number: "../" * number + "evil")
+    parts = st.lists(st.sampled_from(["..", ".", "evil", "", "/", "\0", "\\", "~", "%2e%2e"]))
+    absolute = st.just(str(base / "evil"))
+    return ups | absolute | parts.map("/".join) | st.text() | ups.map(lambda up: f"tasks/{up}")
+
+
+def call(*argv: str) -> str:
+    """Run a command in this process; return all that it said."""
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        try:
+            cli.main([*argv], prog_name="teamctl", standalone_mode=False, obj=Choice())
+        except (TeamError, click.ClickException) as error:
+            said.write(str(error))
+    return said.getvalue()
+
+
+def contents(base: Path) -> dict[Path, bytes]:
+    """All files but the locks that are made at need, which hold nothing."""
+    there = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
+    return {path: content for path, content in there.items() if path.suffix != ".lock" or content}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_name_leads_out_of_the_team(place: str, base: Path) -> None:
+    before = contents(base)
+
+    @settings(max_examples=25)
+    @given(words(base).filter(lambda word: not NAME.fullmatch(word)))
+    def lead_out(word: str) -> None:
+        assert CANARY not in call(*(part.format(word) for part in PLACES[place]))
+        assert contents(base) == before
+
+    lead_out()
+
+
+@pytest.mark.parametrize("place", FREE)
+def test_what_may_be_any_text_names_no_file(place: str, base: Path) -> None:
+    inbox = TeamPaths(base / "project" / ".team").inbox("bob")
+    before = contents(base)
+
+    @settings(max_examples=25)
+    @given(words(base))
+    def lead_out(word: str) -> None:
+        call(*(part.format(word) for part in FREE[place]))
+        assert {path: c for path, c in contents(base).items() if path != inbox} == before
+
+    lead_out()
+    inbox.unlink(missing_ok=True)
+
+
+def test_no_job_id_leads_out_of_the_jobs(base: Path) -> None:
+    jobs = Jobs(TeamPaths(base / "project" / ".team").jobs("bob"), ring=print)
+
+    @settings(max_examples=25)
+    @given(words(base))
+    def lead_out(word: str) -> None:
+        with suppress(ToolError):
+            pytest.fail(f"there is a job {jobs.get(word)}")
+
+    lead_out()
