@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import NoteAdded
+from tests.children import child, holding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +68,22 @@ def test_another_team_s_conversation_is_not_written(
     with pytest.raises(StoreError, match="was moved or replaced"):
         transcript.append(NoteAdded())
     assert not paths.transcript("alice").exists()
+
+
+def test_who_holds_a_lock_is_known_by_the_kernel_alone(paths: TeamPaths) -> None:
+    """Whose descriptors it has open cannot be seen: its processes show nothing of themselves."""
+    lock = paths.life("bob")
+    lock.parent.mkdir(exist_ok=True)
+    assert not locks.is_held_by(os.getpid(), lock)
+    lock.touch()
+    assert not locks.is_held_by(os.getpid(), lock)
+    with holding(lock) as holder, child("input()", lock) as stranger:
+        assert locks.is_held_by(holder.pid, lock)
+        assert not locks.is_held_by(stranger.pid, lock)
+        assert not locks.is_held_by(os.getpid(), lock)
+        assert locks._is_held(lock), "as far as it can be told without /proc/locks"
+    assert not locks.is_held_by(holder.pid, lock)
+    assert not locks._is_held(lock)
 
 
 def test_a_team_directory_that_has_gone_is_not_made_for_a_lock(paths: TeamPaths) -> None:
