@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -13,7 +14,9 @@ from teamd.cli import Choice, Seconds
 from teamd.errors import TeamError
 from teamd.files import find_team
 from teamd.mail.routing import Post
+from teamd.masking import Mask
 from teamd.messages import LEAD, TEAMD
+from teamd.secret_environment import secrets_in
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -35,10 +38,10 @@ grace_option = partial(
 
 
 def text_or_stdin(argument: str) -> str:
-    """The argument itself, or all of standard input where it is `-`."""
-    if argument != "-":
-        return argument
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    """The argument itself, or all of standard input where it is `-`; without known secrets."""
+    if argument == "-":
+        argument = sys.stdin.buffer.read().decode("utf-8", "replace")
+    return Mask(*secrets_in(os.environ)).text(argument)
 
 
 def team_post(choice: Choice) -> Post:

@@ -57,7 +57,7 @@ def build_loop(env: Environment) -> Loop:
         compaction=Compaction(
             conversation=env.conversation,
             model=tools.models.make(known, live=env.leads),
-            toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
+            toolbox=Toolbox(tools.all(), gate=env.plans.refusal, mask=env.mask),
             settings=env.settings.model,
             model_name=partial(_model_name, env),
             asker=env.name,
@@ -107,7 +107,8 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         opened, workspace=folder, above=above, instructions=role.instructions, skills=found
     )
     workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
-    return replace(opened, system=prompt + read_project_instructions(workspace))
+    system = env.mask.text(prompt + read_project_instructions(workspace))
+    return replace(opened, system=system)
 
 
 def read_project_instructions(workspace: Workspace) -> str:
@@ -193,7 +194,7 @@ class _Tools:
         compaction = Compaction(
             conversation=conversation,
             model=self.models.make(),
-            toolbox=Toolbox([*self._workspace_tools, self._load_skill]),
+            toolbox=Toolbox([*self._workspace_tools, self._load_skill], mask=env.mask),
             settings=env.settings.model,
             model_name=lambda _: env.settings.model.name,
         )
@@ -225,6 +226,7 @@ class _Tools:
             environment={key: os.environ[key] for key in settings.tools.env if key in os.environ},
             timeout_seconds=settings.tools.bash_timeout_seconds,
             output_bytes=settings.tools.output_bytes,
+            mask=self.env.mask,
         )
 
     @cached_property
@@ -233,7 +235,8 @@ class _Tools:
 
     @cached_property
     def _jobs(self) -> Jobs:
-        return Jobs(self.env.paths.jobs(self.env.name), ring=self.env.wakeup.wake)
+        env = self.env
+        return Jobs(env.paths.jobs(env.name), ring=env.wakeup.wake, mask=env.mask)
 
     def _lead_tools(self) -> Iterator[Tool[Any]]:
         env = self.env

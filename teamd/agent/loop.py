@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation import prompts
@@ -77,7 +77,7 @@ class Loop:
     def _deliver(self) -> None:
         """Take mail and put it into the conversation, each message once; then what is news."""
         batch = self.env.mailbox.take(BATCH_LIMIT)
-        fresh = self._select_fresh(batch.messages)
+        fresh = self._select_fresh(map(self._masked, batch.messages))
         if fresh:
             self._put(fresh, taken=moment_of(batch.id))
         self.env.mailbox.done(batch)
@@ -86,6 +86,11 @@ class Loop:
                 self.env.conversation.record(news)
         if any(message.type == COMPACT_TYPE for message in fresh):
             self.compaction.request()
+
+    def _masked(self, message: Message) -> Message:
+        mask = self.env.mask
+        content, extra = mask.text(message.content), mask.value(dict(message.extra))
+        return replace(message, content=content, extra=extra)
 
     def _select_fresh(self, messages: Iterable[Message]) -> list[Message]:
         fresh: list[Message] = []

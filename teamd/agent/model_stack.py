@@ -79,6 +79,7 @@ class ModelStack:
             headers=settings.headers,
             timeout_seconds=settings.timeout_seconds,
             cache=settings.cache,
+            mask=self._env.mask,
         )
 
     @property

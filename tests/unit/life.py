@@ -23,6 +23,7 @@ from teamd.heartbeat import Heartbeat
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
+from teamd.masking import Mask
 from teamd.messages import STATE_TYPE, TEAMD, Message
 from teamd.models import Ask, Reply
 from teamd.settings import Settings
@@ -191,6 +192,7 @@ class Life:
         self.more: list[Tool[Any]] = []
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
+        self.mask = Mask()
         self._task: asyncio.Task[None] | None = None
 
     def plans(self, conversation: Conversation) -> Plans:
@@ -284,6 +286,7 @@ class Life:
             wakeup=Wakeup(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             check=lambda: None,
             granted_bytes=lambda: 0,
+            mask=self.mask,
         )
 
     def _loop(self, env: Environment) -> Loop:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.journal import KEPT_FILES, MAX_BYTES, Journal
+from teamd.masking import MASK, Mask
 from tests.children import said
 
 if TYPE_CHECKING:
@@ -183,3 +184,15 @@ def test_two_processes_that_rotate_one_log_lose_no_line(log: Path) -> None:
     for event in ("one", "other"):
         assert sorted(line["number"] for line in found if line["event"] == event) == [*range(60)]
     assert all(path.stat().st_size <= MAX_BYTES for path in log.parent.iterdir())
+
+
+def test_no_secret_is_written_not_even_in_a_traceback(log: Path) -> None:
+    """What others say, such as a model's server, may repeat it; a number that is like it stays."""
+    journal = Journal(log, "a", Mask("12345678", 'quo"te-key'))
+    error = ValueError("the password 12345678")
+    journal.error("refused 12345678", error, tokens=12345678, said=['quo"te-key'])
+    journal.close()
+    (line,) = lines(log)
+    assert line["event"] == f"refused {MASK}"
+    assert line["traceback"].endswith(f"ValueError: the password {MASK}")
+    assert (line["tokens"], line["said"]) == (12345678, [MASK])
