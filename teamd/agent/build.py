@@ -67,6 +67,7 @@ def build_loop(env: Environment) -> Loop:
         news=tools.news,
         claim=_claim(env, tools.board),
         calls=tools.calls,
+        learn_key=tools.models.learn_key,
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -99,6 +100,11 @@ class Claude:
             if failure is error:
                 raise
             raise failure from error
+
+    async def learn_key(self) -> None:
+        """Find the key before the first request; where there is none, that tells what to mend."""
+        with suppress(UnusableError):
+            self._client = self._client or await self._connect()
 
     async def close(self) -> None:
         """Give back connections."""

@@ -284,3 +284,11 @@ def test_each_key_that_is_sent_is_masked_from_then_on(
     with StrictServer(by_name({"alice": [say("Hi.")]}), keys=("key-of-environment",)) as server:
         ask(server.url, mask=mask, **given)
     assert mask.text("key-of-environment") == MASK
+
+
+def test_a_command_s_key_is_masked_before_the_first_request() -> None:
+    """And one that fails is told by the request."""
+    mask = Mask()
+    asyncio.run(claude(None, key_command="echo key-of-command", mask=mask).learn_key())
+    assert mask.text("key-of-command") == MASK
+    asyncio.run(claude(None, key_command="false").learn_key())

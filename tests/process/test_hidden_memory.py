@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from teamd.masking import MASK
+from tests.children import said
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -58,6 +61,25 @@ resource.setrlimit(resource.RLIMIT_CORE, (most, most))
 os.kill(os.getpid(), signal.SIGSEGV)
 """
 
+# Serves a team whose ann fails in a way that only Python itself reports.
+FAILS: Final = """
+import os, signal, sys
+from pathlib import Path
+from teamd import daemon
+from teamd.files.paths import TeamPaths
+from teamd.supervisor.fork import ChildProgram
+paths = TeamPaths(Path(sys.argv[1]) / ".team")
+os.environ["ANTHROPIC_API_KEY"] = sys.argv[2]
+supervisor = os.getpid()
+
+def run(name, bell, heartbeat):
+    os.kill(supervisor, signal.SIGTERM)
+    raise KeyboardInterrupt(sys.argv[2])
+
+program = ChildProgram(run=run, load=lambda: None, warning=lambda: None, check_role=lambda _: None)
+daemon.serve(paths, paths.settings, ready=lambda: None, prepare=lambda _: program)
+"""
+
 
 def python(code: str, argument: object) -> list[str]:
     return [sys.executable, "-c", ORDINARY + code, str(argument)]
@@ -100,3 +122,14 @@ def test_there_is_no_core_file_of_it(tmp_path: Path) -> None:
     done = subprocess.run(python(CRASHES, ""), cwd=tmp_path, check=False)
     assert done.returncode == -signal.SIGSEGV
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_python_prints_when_all_else_fails_holds_no_key(tmp_path: Path) -> None:
+    """It goes into a file of the team's."""
+    (tmp_path / "team.toml").write_text(
+        '[[teammate]]\nname = "ann"\nrole = "clerk"\nprompt = "Go."\n'
+    )
+    said(FAILS, tmp_path, "sk-canary-1")
+    words = (tmp_path / ".team" / "logs" / "teamd.stderr").read_text()
+    assert words.endswith(f"KeyboardInterrupt: {MASK}\n")
+    assert "sk-canary-1" not in words

@@ -193,6 +193,7 @@ class Life:
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
         self.mask = Mask()
+        self.learn_key: Callable[[], Awaitable[None]] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def plans(self, conversation: Conversation) -> Plans:
@@ -312,4 +313,5 @@ class Life:
             news=lambda: self.news,
             claim=self.fetch,
             calls=self.allowance,
+            learn_key=self.learn_key,
         )

@@ -59,6 +59,25 @@ def test_mail_is_delivered_without_secrets_and_is_the_same_mail_when_it_comes_ag
     assert "sk-12345" not in life.paths.transcript("alice").read_text()
 
 
+def test_a_key_that_a_command_tells_is_known_before_mail_is_read(tmp_path: Path) -> None:
+    """And nobody is asked to unlock it for a teammate that has nothing to do."""
+    life = Life(tmp_path, say("Done."), say("Done."))
+    asked: list[str] = []
+
+    async def learn_key() -> None:
+        asked.append("key")
+        life.mask.learn("sk-12345")
+
+    life.learn_key = learn_key
+    life.live(calls=0)
+    assert asked == []
+    life.send("sk-12345")
+    life.send("and again")
+    life.live(calls=1)
+    assert asked == ["key"]
+    assert "sk-12345" not in life.paths.transcript("alice").read_text()
+
+
 def test_an_idle_loop_asks_nothing_and_reports_once(tmp_path: Path) -> None:
     """Idle teammates must not cost tokens, nor fill the supervisor's inbox."""
     life = Life(tmp_path)

@@ -50,6 +50,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     root = tmp_path_factory.mktemp("secrets")
     with opened(root, keys=(KEY,)) as project:
         project.write("key.txt", f"the key is {KEY}\n")
+        project.write("AGENTS.md", f"Use the key {KEY}.\n")
         project.do("teamd", "start")
         yield project
 
@@ -76,7 +77,7 @@ def written(team: Project) -> dict[Path, str]:
     """All that files of the project hold, but for what a model said and for the test's own."""
     found = {}
     for path in team.root.rglob("*"):
-        if path.is_file() and path.name != "key.txt":
+        if path.is_file() and path.name not in ("key.txt", "AGENTS.md"):
             text = path.read_bytes().decode(errors="replace")
             lines = [line for line in text.split("\n") if '{"record": "reply"' not in line]
             found[path] = "\n".join(lines)
@@ -101,7 +102,8 @@ def test_the_key_stands_in_no_environment_and_no_command_line(team: Project) -> 
     shown_by = processes(team)
     assert team.member("alice")["pid"] in shown_by
     assert [pid for pid, text in shown_by.items() if KEY.encode() in text] == []
-    assert b"ANTHROPIC_BASE_URL" in shown_by[team.supervisor], "the rest of it is there"
+    if os.geteuid() == 0:  # nobody else sees anything
+        assert b"ANTHROPIC_BASE_URL" in shown_by[team.supervisor], "the rest of it is there"
 
 
 def test_no_prompt_stands_in_a_command_line(team: Project) -> None:
@@ -148,17 +150,20 @@ def test_what_tools_print_of_the_key_is_masked(team: Project) -> None:
 
 
 def test_mail_with_the_key_reaches_no_model(team: Project) -> None:
-    """From a person's command, and from a program that writes into the inbox itself."""
+    """From a person's command, and from those whose environment does not tell it."""
     team.stage.play("eve", say("Ready."), say("Read."))
     team.do("teamctl", "spawn", "eve", "clerk", "Wait.", "--wait")
     line = json.dumps({"content": f"foreign {KEY}", "from": "script", "summary": KEY})
     with team.paths.inbox("eve").open("a") as inbox:
         inbox.write(f"{line}\n")
-    assert "delivered" in team.do("teamctl", "send", "eve", f"personal {KEY}", "--wait")
+    send = ("teamctl", "send", "eve", f"personal {KEY}", "--wait")
+    assert "delivered" in team.do(*send)
+    assert "delivered" in team.run(*send, env={"ANTHROPIC_API_KEY": ""}).stdout
     team.wait_for("eve", "idle", turns=2)
     asked = json.dumps(team.asked("eve", least=2)[-1].body)
-    assert f"personal {MASK}" in asked
+    assert asked.count(f"personal {MASK}") == 2
     assert f"foreign {MASK}" in asked
+    assert f"Use the key {MASK}." in asked
     assert not holds_key(asked)
 
 
@@ -210,10 +215,11 @@ def test_a_service_manager_s_teamd_starts_anew_without_the_key_in_its_environmen
     serving = project.begin("teamd", "start", "--foreground")
     wait_until(lambda: project.log("teamd", "ready"), what="it is ready")
     assert project.supervisor == serving.pid
-    environment = Path(f"/proc/{serving.pid}/environ").read_bytes()
-    assert b"PLAIN=seen" in environment
-    assert b"ANTHROPIC_API_KEY" not in environment
-    assert KEY.encode() not in environment + Path(f"/proc/{serving.pid}/cmdline").read_bytes()
+    shown = processes(project)[serving.pid]
+    assert b"ANTHROPIC_API_KEY" not in shown
+    assert KEY.encode() not in shown
+    if os.geteuid() == 0:
+        assert b"PLAIN=seen" in shown
 
 
 def _content(path: Path) -> bytes:
