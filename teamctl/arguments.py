@@ -41,7 +41,12 @@ def text_or_stdin(argument: str) -> str:
     """The argument itself, or all of standard input where it is `-`; without known secrets."""
     if argument == "-":
         argument = sys.stdin.buffer.read().decode("utf-8", "replace")
-    return Mask(*secrets_in(os.environ)).text(argument)
+    return without_secrets(argument)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text of the person's without the secrets that its environment holds."""
+    return Mask(*secrets_in(os.environ)).text(text)
 
 
 def team_post(choice: Choice) -> Post:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
+
+from teamd.errors import TeamError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,31 +81,34 @@ def handed_over(environment: Mapping[str, str]) -> Iterator[int]:
     """Yield a descriptor from which `receive` reads the secret variables, for a child to inherit.
 
     Raises:
-        OSError: there are no descriptors left, or the variables are too long for a pipe.
+        TeamError: they are too long for a pipe.
+        OSError: there are no descriptors left.
     """
-    fd = _written(json.dumps(split(environment)[1]).encode())
+    data = json.dumps(split(environment)[1]).encode()
+    reader, writer = os.pipe()
     try:
-        yield fd
+        os.set_blocking(writer, False)  # nobody reads yet
+        with os.fdopen(writer, "wb", buffering=0) as file:
+            if file.write(data) != len(data):
+                size = f"{len(data)} bytes"
+                raise TeamError(
+                    f"the secrets in the environment are too long to be handed over ({size}); "
+                    "unset those that teamd does not need"
+                )
+        yield reader
     finally:
-        os.close(fd)
+        os.close(reader)
 
 
 def receive(fd: int) -> dict[str, str]:
-    """Read the variables that were handed over, and close the descriptor."""
-    with os.fdopen(fd, "rb") as file:
-        found: dict[str, str] = json.loads(file.read())
+    """Read the variables that were handed over, and close the descriptor.
+
+    Raises:
+        TeamError: nothing was handed over there.
+    """
+    try:
+        with os.fdopen(fd, "rb") as file:
+            found: dict[str, str] = json.loads(file.read())
+    except (OSError, ValueError) as error:
+        raise TeamError(f"{OPTION} is an option of teamd's own; leave it out") from error
     return found
-
-
-def _written(data: bytes) -> int:
-    """Return a descriptor to read bytes from, which stand in memory only."""
-    if sys.platform != "linux":
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        with os.fdopen(writer, "wb", buffering=0) as file:
-            file.write(data)
-        return reader
-    fd = os.memfd_create("teamd", os.MFD_CLOEXEC)
-    os.write(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd

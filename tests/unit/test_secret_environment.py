@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamd.errors import TeamError
 from teamd.secret_environment import (
     handed_over,
     receive,
@@ -16,6 +18,9 @@ from teamd.secret_environment import (
     secrets_of,
     split,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMES = st.sampled_from(["PATH", "ANTHROPIC_API_KEY", "GITHUB_TOKEN", "HTTP_PROXY", "HOME"])
 # What an environment can hold: any bytes but NUL, which Python shows as surrogates.
@@ -74,3 +79,20 @@ def test_what_is_handed_over_arrives_and_stands_nowhere_else(environment: dict[s
     assert {**plain, **secret} == environment
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(given_on)
+
+
+def test_what_no_pipe_holds_is_refused_with_what_to_do() -> None:
+    """A start would wait for ever for somebody to read."""
+    sentence = r"too long to be handed over \(\d+ bytes\); unset those that teamd does not need$"
+    with pytest.raises(TeamError, match=sentence) as caught, handed_over({"A_TOKEN": "x" * 99_999}):
+        pass
+    assert caught.value.exit_code == 1
+
+
+def test_a_descriptor_that_nobody_handed_over_is_refused(tmp_path: Path) -> None:
+    """The option is hidden, and no secret."""
+    file = tmp_path / "file"
+    file.write_text("{")
+    for fd in (os.open(file, os.O_RDONLY), os.open(tmp_path, os.O_RDONLY), 9999):
+        with pytest.raises(TeamError, match=r"--secrets-fd is an option of teamd's own; leave it"):
+            receive(fd)
