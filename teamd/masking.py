@@ -150,7 +150,8 @@ def _forms(secret: str) -> Iterator[str]:
 
 def _common(data: bytes, form: bytes) -> int:
     """Return the length of the longest part that ends the one and begins the other."""
-    for size in range(min(len(data), len(form) - 1), 0, -1):
-        if data.endswith(form[:size]):
-            return size
-    return 0
+    tail = data[-(len(form) - 1) :]
+    at = tail.find(form[:1])
+    while at >= 0 and not form.startswith(tail[at:]):
+        at = tail.find(form[:1], at + 1)
+    return len(tail) - at if at >= 0 else 0

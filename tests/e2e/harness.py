@@ -14,7 +14,6 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import secret_environment
-from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.service import READY
 from teamd.team import teams
@@ -301,9 +300,8 @@ class Project:
                 begun.kill()
         for serving in self._serving:
             serving.close()
-        # To an ordinary user processes of ours show no environment.
-        runs = self.survivors() or pidfile.supervisor(self.paths)
-        stopped = self.run("teamd", "stop") if runs else None
+        blind = os.geteuid() != 0  # to an ordinary user processes of ours show no environment
+        stopped = self.run("teamd", "stop") if blind or self.survivors() else None
         left = self.survivors()
         for pid in left:
             with suppress(ProcessLookupError):

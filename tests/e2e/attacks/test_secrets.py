@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import signal
+import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -209,11 +210,16 @@ def test_the_key_outlives_a_reload_and_the_masks_follow_the_settings(team: Proje
 def test_a_service_manager_s_teamd_starts_anew_without_the_key_in_its_environment(
     project: Project,
 ) -> None:
-    """With its pid, so that who has started it still knows it."""
-    project.environment |= {"HTTPS_PROXY": f"http://me:{KEY}@127.0.0.1:9", "PLAIN": "seen"}
+    """With its pid, so that who has started it still knows it, and is told when it is ready."""
+    address = str(project.root / "manager")
+    secret = {"HTTPS_PROXY": f"http://me:{KEY}@127.0.0.1:9", "NOTIFY_SOCKET": address}
+    project.environment |= {**secret, "PLAIN": "seen"}
     project.ask_no_service()
-    serving = project.begin("teamd", "start", "--foreground")
-    wait_until(lambda: project.log("teamd", "ready"), what="it is ready")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(30)
+        serving = project.begin("teamd", "start", "--foreground")
+        assert manager.recv(99) == b"READY=1"
     assert project.supervisor == serving.pid
     shown = processes(project)[serving.pid]
     assert b"ANTHROPIC_API_KEY" not in shown
