@@ -125,11 +125,14 @@ def test_there_is_no_core_file_of_it(tmp_path: Path) -> None:
 
 
 def test_what_python_prints_when_all_else_fails_holds_no_key(tmp_path: Path) -> None:
-    """It goes into a file of the team's."""
-    (tmp_path / "team.toml").write_text(
-        '[[teammate]]\nname = "ann"\nrole = "clerk"\nprompt = "Go."\n'
-    )
-    said(FAILS, tmp_path, "sk-canary-1")
-    words = (tmp_path / ".team" / "logs" / "teamd.stderr").read_text()
+    """It goes into a file of the team's; and so does the log, of a folder with an odd name here."""
+    folder = tmp_path / "sk-canary-1"
+    folder.mkdir()
+    declared = '[[teammate]]\nname = "ann"\nrole = "clerk"\nprompt = "Go."\n'
+    (folder / "team.toml").write_text(declared)
+    said(FAILS, folder, "sk-canary-1")
+    words = (folder / ".team" / "logs" / "teamd.stderr").read_text()
+    log = (folder / ".team" / "logs" / "teamd.log").read_text()
     assert words.endswith(f"KeyboardInterrupt: {MASK}\n")
-    assert "sk-canary-1" not in words
+    assert f"{MASK}/.team" in log
+    assert "sk-canary-1" not in words + log
