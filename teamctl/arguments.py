@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -13,7 +14,9 @@ from teamd.cli import Choice, Seconds
 from teamd.errors import TeamError
 from teamd.files import find_team
 from teamd.mail.routing import Post
+from teamd.masking import Mask
 from teamd.messages import LEAD, TEAMD
+from teamd.secret_environment import secrets_in
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -36,18 +39,23 @@ grace_option = partial(
 
 
 def text_or_stdin(argument: str) -> str:
-    """The argument itself, or all of standard input where it is `-`.
+    """The argument itself, or all of standard input where it is `-`; without known secrets.
 
     Raises:
         TeamError: that is far too much.
     """
     if argument != "-":
-        return argument
+        return without_secrets(argument)
     found = sys.stdin.buffer.read(_MOST_BYTES + 1)
     if len(found) > _MOST_BYTES:
         what = f"standard input holds more than {_MOST_BYTES} bytes"
         raise TeamError(f"{what}; put the text into a file and send its path")
-    return found.decode("utf-8", "replace")
+    return without_secrets(found.decode("utf-8", "replace"))
+
+
+def without_secrets(text: str) -> str:
+    """Return a text of the person's without the secrets that its environment holds."""
+    return Mask(*secrets_in(os.environ)).text(text)
 
 
 def team_post(choice: Choice) -> Post:

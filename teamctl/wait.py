@@ -17,6 +17,7 @@ from teamd.cli import Seconds
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
 from teamd.files.watch import wait_for
+from teamd.masking import may_be_masked
 from teamd.messages import Message
 from teamd.states import Status
 from teamd.team.roster import Member, Roster
@@ -108,7 +109,7 @@ class Receipt:
 
     def _is_it(self, mail: Message) -> bool:
         sent = self._message
-        if (mail.id, mail.content) != (sent.id, sent.content):
+        if mail.id != sent.id or not may_be_masked(sent.content, mail.content):
             return False
         # From another team, its name.
         return mail.sender == sent.sender or mail.sender.startswith(f"{sent.sender}@")

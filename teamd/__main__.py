@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from teamd import control
+from teamd import control, secret_environment
 from teamd.cli import Choice, Seconds, run, team_options, version_option
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import directories, pidfile
 from teamd.sandbox import SANDBOXED
-from teamd.service import READY, leave_terminal, notify, start_in_background
+from teamd.service import READY, leave_terminal, notify, start_anew, start_in_background
 from teamd.service import stop as stop_service
+from teamd.supervisor.fork import hide_memory
 from teamd.team.roster import Roster, Team
 from teamd.terminal import plain
 
@@ -44,9 +45,14 @@ def cli(_: Choice) -> None:
 @cli.command()
 @click.option("--foreground", is_flag=True, help="Stay in the foreground, for service managers.")
 @click.option("--ready-fd", type=int, hidden=True)
+@click.option(secret_environment.OPTION, type=int, hidden=True)
 @team_options
-def start(choice: Choice, foreground: bool, ready_fd: int | None) -> int:  # noqa: FBT001 -- click's
+def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd: int | None) -> int:
     """Start the supervisor, and return once it serves requests."""
+    if foreground:
+        _hide_secrets(handed_over=secrets_fd is not None)
+    if secrets_fd is not None:
+        os.environ.update(secret_environment.receive(secrets_fd))  # in memory only
     team = choice.existing_or_here()
     if not foreground:
         return _start_in_background(choice, team)
@@ -104,6 +110,16 @@ def reload(choice: Choice) -> int:
     reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
     click.echo(plain(reply.raise_unless_done().text))
     return ExitCode.DONE
+
+
+def _hide_secrets(*, handed_over: bool) -> None:
+    """See that no other process can read the secrets of this one, which may come next.
+
+    An environment that this process was started with can always be read, so it starts anew then.
+    """
+    if not handed_over and secret_environment.split(os.environ)[1]:
+        start_anew()
+    hide_memory()
 
 
 def _start_in_background(choice: Choice, team: TeamPaths) -> int:

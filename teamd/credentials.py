@@ -10,10 +10,11 @@ from typing import Final
 
 from teamd.errors import TeamError
 from teamd.programs import capture
+from teamd.secret_environment import KEY_VARIABLE, TOKEN_VARIABLE, secrets_in
 
-CREDENTIAL: Final = "ANTHROPIC_API_KEY"  # the name in LoadCredential=, and of the variable
-TOKEN_VARIABLE: Final = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105 -- a variable's name
+CREDENTIAL: Final = KEY_VARIABLE  # the name in LoadCredential=, and of the variable
 COMMAND_TIMEOUT_SECONDS: Final = 30.0
+_OWN: Final = frozenset({KEY_VARIABLE, TOKEN_VARIABLE})
 MISSING: Final = (
     "no key for the model: set ANTHROPIC_API_KEY (or [model] key_command in team.toml) "
     "and run `teamd restart`"
@@ -47,7 +48,16 @@ def at_hand() -> bool:
     with suppress(KeyCommandError):  # whoever needs it is told then
         if _from_systemd() is not None:
             return True
-    return any(os.environ.get(name) for name in (CREDENTIAL, TOKEN_VARIABLE))
+    return any(os.environ.get(name) for name in _OWN)
+
+
+def known_secrets() -> list[str]:
+    """Return the secrets that this process was given: in its environment, or by systemd."""
+    secrets = secrets_in(os.environ)
+    with suppress(KeyCommandError):  # whoever needs it is told then
+        if (key := _from_systemd()) is not None:
+            secrets.append(key)
+    return secrets
 
 
 def plausible(key: str) -> bool:
@@ -71,7 +81,9 @@ async def _ask(key_command: str, timeout_seconds: float) -> str:
         argv = shlex.split(key_command)
         if not argv:
             raise KeyCommandError(f"key_command {key_command!r} failed: it names no program")
-        ended = await capture(argv, timeout_seconds=timeout_seconds, bound=True)
+        # It may need secrets of the person's: they are its environment, but for what it replaces.
+        env = {key: value for key, value in os.environ.items() if key not in _OWN}
+        ended = await capture(argv, timeout_seconds=timeout_seconds, env=env, bound=True)
     except (OSError, ValueError, TimeoutError) as error:
         raise KeyCommandError(f"key_command {key_command!r} failed: {error}") from error
     if ended.status != 0:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
+from teamd import credentials
 from teamd.agent.process import TeammateProcess
 from teamd.agent.wakeup import Pulse
 from teamd.errors import StoreError
 from teamd.files import directories, locks, pidfile
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
+from teamd.masking import Mask, MaskedStream
 from teamd.messages import TEAMD
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.supervisor.build import build_supervisor
@@ -30,13 +34,14 @@ if TYPE_CHECKING:
     from teamd.heartbeat import Heartbeat
 
 
-def agent_program(settings: LiveSettings) -> ChildProgram:
+def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     """Return what the children run; what is slow to load of it is loaded before the first fork.
 
     Args:
         settings: followed by each child that is forked from now on.
+        mask: learns the secrets of the settings before each fork.
     """
-    teammate = TeammateProcess(settings.paths, lambda: settings.now, settings.accepted_bytes)
+    teammate = TeammateProcess(settings.paths, lambda: settings.now, settings.accepted_bytes, mask)
     beat_seconds = settings.heartbeats.beat_seconds  # for good: the watchdogs expect no other
 
     def run(name: str, bell: int, heartbeat: Heartbeat) -> int:
@@ -57,7 +62,7 @@ def serve(
     settings_file: Path,
     *,
     ready: Callable[[], None],
-    prepare: Callable[[LiveSettings], ChildProgram] = agent_program,
+    prepare: Callable[[LiveSettings], ChildProgram] | None = None,
 ) -> None:
     """Supervise a team until a signal says to stop.
 
@@ -65,7 +70,8 @@ def serve(
         paths: created at need.
         settings_file: may be missing.
         ready: called once, when requests are served.
-        prepare: makes what the children run; what is slow to load of it comes behind `ready`.
+        prepare: makes what the children run, otherwise teammates; what is slow to load of it comes
+            behind `ready`.
 
     Raises:
         TeamError: the settings are wrong, another supervisor runs, files cannot be written, locks
@@ -75,10 +81,13 @@ def serve(
     teams.check_own_name(paths, settings.now.team.name, settings_file)
     paths.create()
     locks.check(paths.root)  # where they exclude nobody, nothing here is safe
-    with _claimed(paths) as (claim, journal):
+    mask = Mask(*credentials.known_secrets())
+    _mask_standard_error(mask)
+    with _claimed(paths, mask) as (claim, journal):
         _sweep(paths, journal)
         become_subreaper()
-        program = _detached(paths, prepare(settings))
+        program = prepare(settings) if prepare else agent_program(settings, mask)
+        program = _detached(paths, program)
         rounds = Rounds((watchdog_seconds() or 2 * SLOW_SECONDS) / 2, partial(notify, "WATCHDOG=1"))
         supervisor = build_supervisor(settings, program, journal, claim, rounds)
         supervisor.resume()
@@ -92,10 +101,10 @@ def serve(
 
 
 @contextmanager
-def _claimed(paths: TeamPaths) -> Iterator[tuple[int, Journal]]:
+def _claimed(paths: TeamPaths, mask: Mask) -> Iterator[tuple[int, Journal]]:
     """Hold the lock of a team's supervisor, and its log: an error that ends it stands there."""
     claim = pidfile.claim(paths)
-    journal = Journal(paths.log(TEAMD), TEAMD)
+    journal = Journal(paths.log(TEAMD), TEAMD, mask)
     try:
         yield claim, journal
     except Exception as error:
@@ -105,6 +114,12 @@ def _claimed(paths: TeamPaths) -> Iterator[tuple[int, Journal]]:
         with suppress(OSError):  # a name that stays is of one that holds the lock no more
             os.ftruncate(claim, 0)
         os.close(claim)
+
+
+def _mask_standard_error(mask: Mask) -> None:
+    """Keep secrets out of what Python prints when all else fails; it goes to a file."""
+    if isinstance(sys.stderr, TextIOWrapper):
+        sys.stderr = MaskedStream(mask, sys.stderr)
 
 
 def _detached(paths: TeamPaths, program: ChildProgram) -> ChildProgram:

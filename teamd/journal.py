@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
+from teamd.masking import Mask
 
 MAX_BYTES: Final = 5_000_000
 KEPT_FILES: Final = 3
@@ -26,14 +27,15 @@ class Journal:
             directory above that is another one by now, nothing is written into it: what is
             noted stands in the old file, wherever that went.
         who: whose events these are.
+        mask: keeps secrets out of all that is noted.
     """
 
-    def __init__(self, path: Path, who: str) -> None:
+    def __init__(self, path: Path, who: str, mask: Mask | None = None) -> None:
         self._logger = logging.Logger(f"teamd.{who}")  # noqa: LOG001 -- not in the registry: no globals
         self._file = _PrivateRotatingFile(
             path, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, delay=True, encoding="utf-8"
         )
-        self._file.setFormatter(_JsonLine())
+        self._file.setFormatter(_JsonLine(mask or Mask()))
         self._logger.addHandler(self._file)
         self._who = who
 
@@ -103,6 +105,10 @@ def _identity(file: int | Path) -> tuple[int, int] | None:
 
 
 class _JsonLine(logging.Formatter):
+    def __init__(self, mask: Mask) -> None:
+        super().__init__()
+        self._mask = mask
+
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         level, event = record.levelname.lower(), record.getMessage()
@@ -110,4 +116,8 @@ class _JsonLine(logging.Formatter):
         line = {"time": moment, "level": level, "event": event, **facts}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        text = json.dumps(line, ensure_ascii=False, default=str)
+        if self._mask.text(text) == text:
+            return text
+        # Value by value: a password of digits may also be found in a number.
+        return json.dumps(self._mask.value(json.loads(text)), ensure_ascii=False)

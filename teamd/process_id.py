@@ -55,20 +55,6 @@ class Identity:
         fields = _stat(self.pid) if sys.platform == "linux" and self.alive else None
         return fields is not None and bool(int(fields[STAT_FLAGS - 3]) & _EXITING)
 
-    def has_open(self, path: Path) -> bool:
-        """Whether it has a file open, as who has locked it does; `True` where nobody can tell.
-
-        What a file says of a process may be wrong, by accident or by intent; this may not.
-        """
-        try:
-            there = path.stat()
-            files = list(Path(f"/proc/{self.pid}/fd").iterdir())
-        except (FileNotFoundError, ProcessLookupError):
-            return sys.platform != "linux"
-        except OSError:  # another user's, or a container that hides it
-            return True
-        return any(_is(file, there) for file in files)
-
     def signal(self, number: signal.Signals) -> bool:
         """Signal this very process; returns whether it was still there to be signalled."""
         try:
@@ -87,12 +73,6 @@ class Identity:
         finally:
             os.close(fd)
         return True
-
-
-def _is(link: Path, there: os.stat_result) -> bool:
-    with suppress(OSError):  # closed meanwhile
-        return os.path.samestat(link.stat(), there)
-    return False
 
 
 def _kill(pid: int, number: signal.Signals) -> bool:

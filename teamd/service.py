@@ -9,11 +9,11 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import psutil
 
-from teamd import programs
+from teamd import programs, secret_environment
 from teamd.errors import DeadlinePassed, ExitCode, StoreError, StrangeFile
 from teamd.files import pidfile
 from teamd.files.safe_open import safe_open
@@ -21,6 +21,7 @@ from teamd.process_id import Identity
 from teamd.team import teams
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
@@ -66,12 +67,12 @@ def start_in_background(paths: TeamPaths, config: Path | None) -> int:
         standard error what is wrong.
     """
     reader, writer = os.pipe()
-    # -P: the project's folder may hold a json.py or a teamd/ of its own.
-    argv = [sys.executable, "-P", "-m", "teamd", "start", "--foreground"]
-    argv += ["--ready-fd", str(writer), "--team-dir", str(paths.root)]
+    arguments = ["start", "--foreground", "--ready-fd", str(writer), "--team-dir", str(paths.root)]
     if config is not None:
-        argv += ["--config", str(config)]
-    child = programs.start_detached(argv, cwd=paths.home, pass_fds=(writer,))
+        arguments += ["--config", str(config)]
+    with secret_environment.handed_over(os.environ) as secrets:
+        argv = _command(arguments, secrets)
+        child = programs.start_detached(argv, cwd=paths.home, pass_fds=(writer, secrets))
     os.close(writer)
     readable, _, _ = select.select([reader], [], [], START_SECONDS)
     said = os.read(reader, len(READY)) if readable else b""
@@ -82,6 +83,14 @@ def start_in_background(paths: TeamPaths, config: Path | None) -> int:
         child.kill()
         raise DeadlinePassed(f"teamd was not ready within {START_SECONDS:g} s and was ended")
     return child.wait() or ExitCode.REFUSED
+
+
+def start_anew() -> NoReturn:
+    """Execute this very command again, in this process, with its secrets in memory only."""
+    plain, _ = secret_environment.split(os.environ)
+    with secret_environment.handed_over(os.environ) as secrets:
+        os.set_inheritable(secrets, True)
+        os.execve(sys.executable, _command(sys.argv[1:], secrets), plain)  # noqa: S606 -- itself
 
 
 def leave_terminal(paths: TeamPaths) -> None:
@@ -118,6 +127,12 @@ def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
         return True
     _kill_tree(there, _spared(there, paths))
     return True
+
+
+def _command(arguments: Sequence[str], secrets: int) -> list[str]:
+    # -P: the project's folder may hold a json.py or a teamd/ of its own.
+    arguments = [*arguments, secret_environment.OPTION, str(secrets)]
+    return [sys.executable, "-P", "-m", "teamd", *arguments]
 
 
 def _spared(root: Identity, paths: TeamPaths) -> set[int]:

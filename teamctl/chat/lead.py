@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamctl.arguments import REQUEST_SECONDS, team_post
+from teamctl.arguments import REQUEST_SECONDS, team_post, without_secrets
 from teamd import control
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.states import Status
@@ -48,7 +48,8 @@ class Lead:
     def tell(self, text: str, *, kind: str = "message") -> str:
         """Send it what the person says; returns the message's id."""
         extra = {PROMPT_KEY: True, FRESH_KEY: True} if self._fresh else {}
-        message = Message(type=kind, sender=USER, to=LEAD, content=text, extra=extra)
+        content = without_secrets(text)
+        message = Message(type=kind, sender=USER, to=LEAD, content=content, extra=extra)
         self._post.send(message)
         self._fresh = False
         return message.id

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import json
+import re
 import resource
 import shutil
 import sys
@@ -34,6 +35,7 @@ from teamd.files import directories, locks, pidfile
 from teamd.files.watch import BLIND_SECONDS, watch
 from teamd.sandbox.build import WITHOUT, describe
 from teamd.sandbox.probe import probe
+from teamd.secret_environment import KEY_VARIABLE, TOKEN_VARIABLE
 from teamd.settings import Settings, roles, skills
 from teamd.team.roster import Roster
 
@@ -51,6 +53,7 @@ _BATTERIES: Final = Path("/sys/class/power_supply")
 _DEFAULT_URL: Final = "https://api.anthropic.com"
 _API_VERSION: Final = "2026-10-21"
 _ANSWER_SECONDS: Final = 10.0
+_LOGIN: Final = re.compile(r"//[^/@]*@")
 
 
 class Level(StrEnum):
@@ -270,7 +273,7 @@ def _model(settings: Settings) -> Iterator[Finding]:
     except TeamError as error:
         yield Finding(Level.FAIL, str(error), "mend [model] key_command in team.toml")
         return
-    key = key or environ.get(credentials.CREDENTIAL) or environ.get(credentials.TOKEN_VARIABLE)
+    key = key or environ.get(KEY_VARIABLE) or environ.get(TOKEN_VARIABLE)
     if not key:
         remedy = "export ANTHROPIC_API_KEY=…, or set [model] key_command in team.toml"
         yield Finding(Level.FAIL, "there is no key for the model in the environment", remedy)
@@ -281,6 +284,7 @@ def _model(settings: Settings) -> Iterator[Finding]:
 
 def _asked(settings: Settings, key: str) -> Finding:
     base = settings.model.base_url or environ.get("ANTHROPIC_BASE_URL") or _DEFAULT_URL
+    base = _LOGIN.sub("//", base)  # it may hold a proxy's password, which is not to be shown
     url = f"{base.rstrip('/')}/v1/models/{quote(settings.model.name, safe='')}"
     headers = {"Authorization": f"Bearer {key}", "anthropic-version": _API_VERSION}
     request = Request(url, headers={**headers, **settings.model.headers})  # noqa: S310 -- http(s) only, by the settings

@@ -59,7 +59,7 @@ def build_loop(env: Environment) -> Loop:
         compaction=Compaction(
             conversation=env.conversation,
             model=tools.models.make(known, live=env.leads),
-            toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
+            toolbox=Toolbox(tools.all(), gate=env.plans.refusal, mask=env.mask),
             settings=env.settings.model,
             model_name=partial(_model_name, env),
             asker=env.name,
@@ -69,6 +69,7 @@ def build_loop(env: Environment) -> Loop:
         news=tools.news,
         claim=_claim(env, tools.board),
         calls=tools.calls,
+        learn_key=tools.models.learn_key,
     )
 
 
@@ -109,7 +110,8 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         opened, workspace=folder, above=above, instructions=role.instructions, skills=found
     )
     workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
-    return replace(opened, system=prompt + read_project_instructions(workspace))
+    system = env.mask.text(prompt + read_project_instructions(workspace))
+    return replace(opened, system=system)
 
 
 def read_project_instructions(workspace: Workspace) -> str:
@@ -196,7 +198,7 @@ class _Tools:
         compaction = Compaction(
             conversation=conversation,
             model=self.models.make(),
-            toolbox=Toolbox([*self._workspace_tools, self._load_skill]),
+            toolbox=Toolbox([*self._workspace_tools, self._load_skill], mask=env.mask),
             settings=env.settings.model,
             model_name=lambda _: env.settings.model.name,
         )
@@ -235,6 +237,7 @@ class _Tools:
             shell=shell,
             timeout_seconds=tools.bash_timeout_seconds,
             output_bytes=tools.output_bytes,
+            mask=env.mask,
         )
 
     @cached_property
@@ -243,7 +246,8 @@ class _Tools:
 
     @cached_property
     def _jobs(self) -> Jobs:
-        return Jobs(self.env.paths.jobs(self.env.name), ring=self.env.wakeup.wake)
+        env = self.env
+        return Jobs(env.paths.jobs(env.name), ring=env.wakeup.wake, mask=env.mask)
 
     def _lead_tools(self) -> Iterator[Tool[Any]]:
         env = self.env

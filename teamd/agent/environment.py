@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from teamd.agent.work import Reporter
 from teamd.approvals.store import Approvals
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
+from teamd.masking import Mask
 from teamd.messages import LEAD, TEAMD
 from teamd.process_id import Identity
 from teamd.team.roster import Roster
@@ -35,6 +36,7 @@ class Environment:
         check: forbids to write where the team directory is another one by now.
         granted_bytes: how long a message may be by the settings that senders read now.
         probe: whether this machine can make a sandbox.
+        mask: keeps secrets out of what the model reads, and of what is written.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Environment:
     check: Callable[[], None]
     granted_bytes: Callable[[], int]
     probe: Probe
+    mask: Mask = field(default_factory=Mask)
 
     @property
     def leads(self) -> bool:

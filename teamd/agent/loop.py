@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation import prompts
@@ -19,7 +19,7 @@ from teamd.tools import Result
 from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED, NoticeSent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from teamd.agent.conversation.compaction import Compaction
     from teamd.agent.environment import Environment
@@ -44,6 +44,7 @@ class Loop:
         news: returns what has happened beside the conversation, told already or not.
         claim: looks for work where there is no mail; returns whether there is some now.
         calls: the model calls of one wake.
+        learn_key: has the mask know the key, which mail or a tool may show before the first call.
     """
 
     env: Environment
@@ -52,6 +53,7 @@ class Loop:
     news: Callable[[], Iterable[NewsAdded]]
     claim: Callable[[], bool]
     calls: CallBudget
+    learn_key: Callable[[], Awaitable[None]] | None = None
     _turn: Cancellation = field(default_factory=Cancellation)
 
     async def run(self) -> None:
@@ -59,6 +61,7 @@ class Loop:
         while True:
             self._send_notices()
             self.env.wakeup.reset()  # before the look, so that no wake-up is lost between the two
+            await self._learn_key()
             if not self.env.shutdown.agreed():
                 self._deliver()
             if self._shuts_down():
@@ -74,10 +77,18 @@ class Loop:
         """Cancel the turn that is under way, if there is one; the teammate lives on."""
         self._turn.cancel()
 
+    async def _learn_key(self) -> None:
+        """Learn the key once, when there is something to do: a person may have to unlock it."""
+        conversation = self.env.conversation
+        busy = conversation.owes_reply or conversation.unfollowed or self.env.mailbox.waiting()
+        if busy and self.learn_key is not None:
+            learn, self.learn_key = self.learn_key, None
+            await learn()
+
     def _deliver(self) -> None:
         """Take mail and put it into the conversation, each message once; then what is news."""
         batch = self.env.mailbox.take(BATCH_LIMIT)
-        fresh = self._select_fresh(batch.messages)
+        fresh = self._select_fresh(map(self._masked, batch.messages))
         if fresh:
             self._put(fresh, taken=moment_of(batch.id))
         self.env.mailbox.done(batch)
@@ -86,6 +97,11 @@ class Loop:
                 self.env.conversation.record(news)
         if any(message.type == COMPACT_TYPE for message in fresh):
             self.compaction.request()
+
+    def _masked(self, message: Message) -> Message:
+        mask = self.env.mask
+        content, extra = mask.text(message.content), mask.value(dict(message.extra))
+        return replace(message, content=content, extra=extra)
 
     def _select_fresh(self, messages: Iterable[Message]) -> list[Message]:
         fresh: list[Message] = []

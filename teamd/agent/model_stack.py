@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from teamd.agent.environment import Environment
     from teamd.models import Ask, Model, Reply
+    from teamd.models.claude import Claude
     from teamd.tokens import Usage
 
 # What a server may put before a first prompt by itself, such as how tools are called.
@@ -67,11 +68,19 @@ class ModelStack:
         shown = LiveOutput(throttle, paths.partial(name)) if live else throttle
         return Retrying(shown, policy, tell=self._note_retry)
 
-    @cached_property
+    async def learn_key(self) -> None:
+        """Have `key_command` tell the key: what is read before the first call may hold it."""
+        if self._settings.script is None and self._settings.key_command is not None:
+            await self._claude.learn_key()
+
+    @property
     def _server_model(self) -> Model:
+        script = self._settings.script
+        return self._claude if script is None else Scripted(script)
+
+    @cached_property
+    def _claude(self) -> Claude:
         settings = self._settings
-        if settings.script is not None:
-            return Scripted(settings.script)
         from teamd.models import claude  # noqa: PLC0415 -- loaded before the fork
 
         return claude.Claude(
@@ -80,6 +89,7 @@ class ModelStack:
             headers=settings.headers,
             timeout_seconds=settings.timeout_seconds,
             cache=settings.cache,
+            mask=self._env.mask,
         )
 
     @property

@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamd import credentials
+from teamd import credentials, secret_environment
 from teamd.agent.build import build_loop, find_role
 from teamd.agent.environment import Environment
 from teamd.agent.wakeup import SupervisorGone, Wakeup
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from teamd.agent.wakeup import Pulse
     from teamd.files.paths import TeamPaths
+    from teamd.masking import Mask
     from teamd.settings import Settings
     from teamd.settings.roles import Role
 
@@ -44,11 +45,13 @@ class TeammateProcess:
     Attributes:
         settings: returns those that are in force when a child is forked.
         granted_bytes: returns how long a message may be by the settings that senders read now.
+        mask: knows the secrets that the supervisor was given.
     """
 
     paths: TeamPaths
     settings: Callable[[], Settings]
     granted_bytes: Callable[[], int]
+    mask: Mask
     _probe: Probe | None = field(default=None, init=False)
     _loaded: bool = field(default=False, init=False)
     _sdk_loaded: bool = field(default=False, init=False)
@@ -83,7 +86,10 @@ class TeammateProcess:
         are read again want it.
         """
         self.probe_sandbox()
-        wants_sdk = self.settings().model.script is None and not self._sdk_loaded
+        model = self.settings().model
+        self.mask.learn(*secret_environment.secrets_in_address(model.base_url or ""))
+        self.mask.learn(*secret_environment.secrets_in_headers(model.headers))
+        wants_sdk = model.script is None and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
         if wants_sdk:
@@ -114,7 +120,7 @@ class TeammateProcess:
 
     def live(self, name: str, bell: int, pulse: Pulse) -> int:
         """Be that teammate until told to stop; return the exit code."""
-        journal = Journal(self.paths.log(name), name)
+        journal = Journal(self.paths.log(name), name, self.mask)
         try:
             # A process of that name that still ends is waited for; there are never two.
             instance_lock = InstanceLock(self.paths.life(name))
@@ -146,6 +152,7 @@ class TeammateProcess:
             check=instance_lock.check,
             granted_bytes=self.granted_bytes,
             probe=self.probe_sandbox(),
+            mask=self.mask,
         )
         life = loop.create_task(self._run(env))
         loop.add_signal_handler(signal.SIGTERM, life.cancel)

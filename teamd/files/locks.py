@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import LockTimeout, StoreError, translate_os_errors
@@ -25,7 +26,6 @@ import portalocker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 TIMEOUT_SECONDS: Final = 10.0
 _EXCLUSIVE: Final = portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING
@@ -94,6 +94,15 @@ def release(fd: int) -> None:
     """Let others go on; a lock that cannot be given back goes when its descriptor is closed."""
     with suppress(portalocker.LockException):
         portalocker.unlock(fd)
+
+
+def is_held_by(pid: int, path: Path) -> bool:
+    """Whether a process has the lock on a file; `True` where somebody has, and nobody knows who.
+
+    What a file says of a process may be wrong, by accident or by intent; this may not.
+    """
+    holders = _holders(path)
+    return pid in holders if holders else _is_held(path)
 
 
 def stands_under(fd: int, path: Path) -> bool:
@@ -173,6 +182,34 @@ def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> No
             raise LockTimeout(path, timeout_seconds)
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _holders(path: Path) -> set[int]:
+    """Return who has the lock on a file by /proc/locks, see proc(5); empty where it does not tell.
+
+    It names a file by the number of its node. The device beside it is not that of stat(2) on every
+    file system, and the number is not on some: such a file is in no line.
+    """
+    with suppress(OSError):
+        node = b":%d" % path.stat().st_ino
+        lines = map(bytes.split, Path("/proc/locks").read_bytes().splitlines())
+        held = [words for words in lines if words[1] == b"FLOCK"]  # "->" is who waits for one
+        return {int(words[4]) for words in held if words[5].endswith(node)}
+    return set()
+
+
+def _is_held(path: Path) -> bool:
+    """Whether somebody has the lock on a file: it is tried, and given back at once."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    except OSError:  # another user's
+        return True
+    try:
+        return not _take(fd, path)
+    finally:
+        os.close(fd)
 
 
 def _take(fd: int, path: Path) -> bool:

@@ -71,7 +71,7 @@ def supervisor(paths: TeamPaths) -> Identity | None:
     if named is None or not named.alive:
         return None
     # Whoever serves it holds the lock: a stranger is not taken for it, whatever the file says.
-    return named if named.has_open(paths.supervisor) else None
+    return named if locks.is_held_by(named.pid, paths.supervisor) else None
 
 
 def check(paths: TeamPaths) -> Identity:

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
 from teamd import credentials
 from teamd.errors import TeamError
+from teamd.masking import Mask
 from teamd.models import Reply, TransientError, UnusableError
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.tokens import Usage
@@ -63,6 +65,7 @@ class Claude:
         headers: sent with each request besides the SDK's own.
         timeout_seconds: how long the server may be silent.
         cache: whether to ask for prompt caching.
+        mask: learns each key that is sent, also of a profile of the SDK's.
     """
 
     base_url: str | None
@@ -70,6 +73,7 @@ class Claude:
     headers: Mapping[str, str]
     timeout_seconds: float
     cache: bool
+    mask: Mask = field(default_factory=Mask)
     _client: AsyncAnthropic | None = field(default=None, init=False)
 
     async def reply(self, ask: Ask) -> Reply:
@@ -90,13 +94,20 @@ class Claude:
         # as a failed assertion within it, depending on where it broke; all of them end up here.
         except Exception as error:
             url = str(client.base_url.copy_with(userinfo=b""))  # may hold a proxy's password
-            failure = as_model_error(error, model=ask.model, url=url, name=ask.asker)
+            failure = as_model_error(
+                error, model=ask.model, url=url, name=ask.asker, mask=self.mask.text
+            )
             failure.begun = begun or may_have_begun(error)
             if isinstance(failure, UnusableError):
                 await self.close()  # a key that was mended must be read anew
             if failure is error:
                 raise
             raise failure from error
+
+    async def learn_key(self) -> None:
+        """Find the key before the first request; where there is none, that tells what to mend."""
+        with suppress(UnusableError):
+            self._client = self._client or await self._connect()
 
     async def close(self) -> None:
         """Give back connections."""
@@ -137,6 +148,7 @@ class Claude:
             key = await credentials.find_key(self.key_command)
         except TeamError as error:
             raise UnusableError(str(error)) from error
+        self.mask.learn(key or "")
         timeout = anthropic.Timeout(self.timeout_seconds, connect=CONNECT_SECONDS)
         client = AsyncAnthropic(
             api_key=key,
@@ -144,7 +156,9 @@ class Claude:
             default_headers=self.headers,
             max_retries=0,  # `Retrying` does it: bounded, with jitter, and it can be cancelled
             timeout=timeout,
-            http_client=DefaultAsyncHttpxClient(verify=shared_tls(), timeout=timeout),
+            http_client=DefaultAsyncHttpxClient(
+                verify=shared_tls(), timeout=timeout, event_hooks={"request": [self._learn_key]}
+            ),
         )
         static = client.api_key or client.auth_token
         if static is None and client.credentials is None:
@@ -156,6 +170,10 @@ class Claude:
             return client
         await client.close()
         raise UnusableError(wrong)
+
+    async def _learn_key(self, request: httpx2.Request) -> None:
+        given = [request.headers.get(name, "") for name in ("x-api-key", "authorization")]
+        self.mask.learn(*given, *(value.removeprefix("Bearer ") for value in given))
 
     def _body(self, ask: Ask) -> dict[str, Any]:
         """The request: no more than every server that speaks the protocol takes."""

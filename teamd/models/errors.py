@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.messages import again
 from teamd.models import ModelError, TooLongError, TransientError, UnusableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Worth another try besides all of 500 and above, some of which only a proxy sends.
 TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429})
@@ -42,7 +45,9 @@ _LIMIT: Final = re.compile(r"(?:> |context length is )(\d{1,9})\b")
 _LEAST_LIMIT: Final = 1000  # tokens; a figure below that is of something else
 
 
-def as_model_error(error: Exception, *, model: str, url: str, name: str) -> ModelError:
+def as_model_error(
+    error: Exception, *, model: str, url: str, name: str, mask: Callable[[str], str] = str
+) -> ModelError:
     """Turn what the SDK raised into a `ModelError`; what is not known counts as transient.
 
     Args:
@@ -50,13 +55,14 @@ def as_model_error(error: Exception, *, model: str, url: str, name: str) -> Mode
         model: that was asked.
         url: of its server.
         name: of the teammate that asked; empty for a subagent.
+        mask: takes secrets out of what the server says, which may repeat the key.
     """
     if isinstance(error, ModelError):
         return error
     status: int | None = getattr(error, "status_code", None)
     if status is None:
-        return TransientError(f"no whole reply from {url}: {_words(error)}")
-    kind, said = _body_of(error)
+        return TransientError(f"no whole reply from {url}: {_words(error, mask)}")
+    kind, said = _body_of(error, mask)
     if status == _OK:
         status = STATUS_OF_TYPE.get(kind, _OK)
     if status in (_OK, *TRANSIENT_STATUSES) or status >= _SERVER_ERROR:
@@ -104,21 +110,21 @@ def _sentence(status: int, said: str, *, model: str, url: str, name: str) -> str
     return f"{wrong}; {mend}"
 
 
-def _body_of(error: Exception) -> tuple[str, str]:
+def _body_of(error: Exception, mask: Callable[[str], str]) -> tuple[str, str]:
     """The API's error type and message, or what there is instead."""
     body: Any = getattr(error, "body", None)
     inner = body.get("error") if isinstance(body, dict) else None
     if isinstance(inner, dict):
-        return str(inner.get("type", "")), _short(str(inner.get("message", "")))
-    return "", _words(error)
+        return str(inner.get("type", "")), _short(mask(str(inner.get("message", ""))))
+    return "", _words(error, mask)
 
 
-def _words(error: Exception) -> str:
+def _words(error: Exception, mask: Callable[[str], str]) -> str:
     # The SDK says "Connection error." of whatever its HTTP library has a sentence for. A refused
     # header is not repeated: it may be the one with the key.
     cause = error.__cause__
     told = "" if cause is None or "header" in str(cause) else str(cause)
-    return _short(told) or _short(str(error)) or type(error).__name__
+    return _short(mask(told)) or _short(mask(str(error))) or type(error).__name__
 
 
 def _short(text: str) -> str:

@@ -1,7 +1,8 @@
 """Other programs: the only room that starts them, by exec and never by a shell string of ours.
 
-Each gets a session and a process group of its own. `Program` runs beside an asyncio loop and needs
-no thread: asyncio's own subprocesses would start one each, and the agent's process must have none.
+None gets a secret of this process's environment, unless whoever starts it gives it one. Each gets
+a session and a process group of its own. `Program` runs beside an asyncio loop and needs no thread:
+asyncio's own subprocesses would start one each, and the agent's process must have none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+from teamd import secret_environment
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,6 +52,7 @@ async def capture(
     timeout_seconds: float,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
     bound: bool = False,
 ) -> Captured:
     """Run a program to its end, and its process group with it.
@@ -69,7 +73,9 @@ async def capture(
 
     stdout, stderr = _Head(), _Head()
     kind = partial(Reaped, daemons=True) if bound else Program
-    with kind(argv, output=stdout.take, errors=stderr.take, cwd=cwd, env=env) as program:
+    with kind(
+        argv, output=stdout.take, errors=stderr.take, cwd=cwd, env=env, pass_fds=pass_fds
+    ) as program:
         try:
             async with asyncio.timeout(timeout_seconds):
                 status = await program.wait()
@@ -138,7 +144,13 @@ def start_detached(
     """
     nothing = subprocess.DEVNULL
     return subprocess.Popen(
-        argv, stdin=nothing, stdout=nothing, cwd=cwd, pass_fds=pass_fds, start_new_session=True
+        argv,
+        stdin=nothing,
+        stdout=nothing,
+        cwd=cwd,
+        env=_inherited(),
+        pass_fds=pass_fds,
+        start_new_session=True,
     )
 
 
@@ -150,7 +162,7 @@ class Program:
     Args:
         output: gets standard output as it comes.
         errors: gets standard error; without it both come to `output`, in the order written.
-        env: the complete environment; this process's own otherwise.
+        env: the complete environment; otherwise this process's own without secrets.
         stdin: a descriptor; nothing otherwise.
 
     Raises:
@@ -184,7 +196,7 @@ class Program:
             stderr=subprocess.STDOUT if errors is None else subprocess.PIPE,
             bufsize=0,
             cwd=cwd,
-            env=env,
+            env=_inherited() if env is None else env,
             pass_fds=pass_fds,
             start_new_session=True,
         )
@@ -286,6 +298,11 @@ class _Outlet:
 
     def close(self) -> None:
         self._loop.remove_reader(self._fd)
+
+
+def _inherited() -> dict[str, str]:
+    """Return the part of this process's environment that everybody may see."""
+    return secret_environment.split(os.environ)[0]
 
 
 def _open_pidfd(pid: int) -> int | None:

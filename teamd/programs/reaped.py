@@ -68,6 +68,7 @@ class Reaped(Program):
         errors: Sink | None = None,
         cwd: Path | None,
         env: Mapping[str, str] | None,
+        pass_fds: Sequence[int] = (),
         daemons: bool = False,
     ) -> None:
         self._before = frozenset(_children())
@@ -84,7 +85,7 @@ class Reaped(Program):
         try:
             with theirs:
                 super().__init__(
-                    argv, output=output, errors=errors, cwd=cwd, env=env, pass_fds=[fd]
+                    argv, output=output, errors=errors, cwd=cwd, env=env, pass_fds=[fd, *pass_fds]
                 )
         except BaseException:
             self._line.close()

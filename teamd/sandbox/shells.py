@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from teamd import secret_environment
 from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.process_id import Identity
@@ -192,9 +193,10 @@ def _identity(name: str, workspace: Path) -> tuple[str, str]:
     found = {"user.name": name, "user.email": f"{name}@teamd.invalid"}
     if (git := find_program("git", [workspace])) is None:
         return found["user.name"], found["user.email"]
+    own = secret_environment.split(os.environ)[0]
     for key in found:
         argv = [git, "config", "--global", "--get", key]
-        status, said = run_briefly(argv, timeout_seconds=_IDENTITY_SECONDS, env=os.environ)
+        status, said = run_briefly(argv, timeout_seconds=_IDENTITY_SECONDS, env=own)
         if status == 0 and said.strip():
             found[key] = said.strip()
     return found["user.name"], found["user.email"]

@@ -12,6 +12,7 @@ from teamd.board.board import Board
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
+from teamd.files.locks import is_held_by
 from teamd.files.watch import watch
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import RESERVE, Post
@@ -98,7 +99,7 @@ def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> Roste
         roster.tell_lead(trouble)
     # What the roster says may be of an earlier boot, or edited: a teammate holds its life's lock.
     lives = [(m.process, paths.life(m.name)) for m in roster.team.members]
-    former = [process for process, life in lives if process and process.has_open(life)]
+    former = [process for process, life in lives if process and is_held_by(process.pid, life)]
     seconds = settings.now.supervision.stop_seconds
     orphans.end_former(former, seconds=seconds, journal=journal)
     return roster

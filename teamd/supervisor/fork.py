@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from teamd.heartbeat import Heartbeat
 
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _RESET: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -134,6 +136,17 @@ def _live(
         traceback.print_exc(file=sys.stderr)
     finally:
         os._exit(code)
+
+
+def hide_memory() -> None:
+    """Forbid other processes of this user to read this one's memory, environment and descriptors.
+
+    There is no core file either. Forked processes inherit it, and programs that are started do
+    not, but for the limit on cores, which they may raise.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+    _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def become_subreaper() -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd import programs
+from teamd import programs, secret_environment
 from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
 from teamd.files import directories, files, pidfile
 from teamd.files.find_team import all_teams
@@ -20,6 +20,7 @@ from teamd.states import Status
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from teamd.process_id import Identity
@@ -156,7 +157,9 @@ async def start(paths: TeamPaths) -> None:
     Raises:
         TeamError: it did not start.
     """
-    await _teamd("start", paths, _START_SECONDS)
+    with secret_environment.handed_over(os.environ) as secrets:
+        command = ("start", secret_environment.OPTION, str(secrets))
+        await _teamd(command, paths, _START_SECONDS, pass_fds=(secrets,))
 
 
 async def stop(paths: TeamPaths) -> None:
@@ -166,7 +169,7 @@ async def stop(paths: TeamPaths) -> None:
         TeamError: it did not end.
     """
     if pidfile.supervisor(paths) is not None:
-        await _teamd("stop", paths, _STOP_SECONDS)
+        await _teamd(("stop",), paths, _STOP_SECONDS)
 
 
 def remove(paths: TeamPaths) -> None:
@@ -202,13 +205,16 @@ def _facts(paths: TeamPaths) -> TeamFacts:
     return TeamFacts(name=paths.own_name or team.name, paths=paths, pid=pid, statuses=statuses)
 
 
-async def _teamd(command: str, paths: TeamPaths, seconds: float) -> None:
+async def _teamd(
+    command: Sequence[str], paths: TeamPaths, seconds: float, *, pass_fds: Sequence[int] = ()
+) -> None:
     # -P: nothing is imported from the current folder.
-    argv = [sys.executable, "-P", "-m", "teamd", command, "--team-dir", str(paths.root)]
+    argv = [sys.executable, "-P", "-m", "teamd", *command, "--team-dir", str(paths.root)]
+    ending = programs.capture(argv, timeout_seconds=seconds, cwd=paths.home, pass_fds=pass_fds)
     try:
-        ended = await programs.capture(argv, timeout_seconds=seconds, cwd=paths.home)
+        ended = await ending
     except OSError as error:  # a TimeoutError, too
-        raise TeamError(f"`teamd {command}` for {paths.root}: {error}") from error
+        raise TeamError(f"`teamd {command[0]}` for {paths.root}: {error}") from error
     if ended.status:
         said = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing"]
         raise TeamError(said[-1].removeprefix("teamd: "))

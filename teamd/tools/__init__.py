@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
+from teamd.masking import Mask
 from teamd.messages import new_id
 from teamd.tools.output import clip
 
@@ -99,13 +100,20 @@ class Toolbox:
     Args:
         tools: each by a name of its own.
         gate: returns in a sentence why a tool that acts may not be used now; `None` where it may.
+        mask: keeps secrets out of results, and out of what is passed on to others: only a tool
+            that reaches the workspace is given what the model said to the letter.
     """
 
     def __init__(
-        self, tools: Iterable[Tool[Any]], *, gate: Callable[[str], str | None] | None = None
+        self,
+        tools: Iterable[Tool[Any]],
+        *,
+        gate: Callable[[str], str | None] | None = None,
+        mask: Mask | None = None,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._gate = gate
+        self._mask = mask or Mask()
         # Made once: they are sent with every request, and must be the same bytes each time.
         self._schemas = [_describe(tool) for tool in self._tools.values()]
 
@@ -136,10 +144,18 @@ class Toolbox:
             key: names this very call, see `Tool.call`; a new one where it is empty.
             granted: which of the tools that reach the workspace may run; `None` for all.
         """
+        result = await self._run(name, arguments, key or new_id(), granted)
+        return replace(result, text=self._mask.text(result.text))
+
+    async def _run(
+        self, name: str, arguments: object, key: str, granted: Collection[str] | None
+    ) -> Result:
         if not self._has(name, granted):
             there = ", ".join(known for known in self._tools if self._has(known, granted))
             return Result(text=f"no tool named {name!r}; there are: {there}", is_error=True)
         tool = self._tools[name]
+        if not tool.grantable:
+            arguments = self._mask.value(arguments)
         try:
             checked = tool.Input.model_validate(arguments)
         except ValidationError as error:
@@ -147,7 +163,7 @@ class Toolbox:
         try:
             if tool.acts and self._gate is not None and (why := self._gate(name)) is not None:
                 return Result(text=_clean(why), is_error=True)
-            text = await tool.call(checked, key or new_id())
+            text = await tool.call(checked, key)
         # The edge of every tool: what one did not foresee is the model's to hear, not the end of
         # the teammate. A cancellation is no Exception and passes.
         except Exception as error:  # noqa: BLE001

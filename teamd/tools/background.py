@@ -17,6 +17,7 @@ from pydantic import Field
 
 from teamd.errors import StoreError, StrangeFile
 from teamd.files import directories, files
+from teamd.masking import Mask, MaskedOutput
 from teamd.messages import is_moment
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
 from teamd.tools.output import Spool, clip
@@ -87,11 +88,13 @@ class Jobs:
     Args:
         folder: one file of facts and one of output a job; made at need.
         ring: called when one has ended.
+        mask: keeps secrets out of what is written of a job.
     """
 
-    def __init__(self, folder: Path, *, ring: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, *, ring: Callable[[], None], mask: Mask | None = None) -> None:
         self._folder = folder
         self._ring = ring
+        self._mask = mask or Mask()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._jobs = {job.id: job for job in sorted(self._read(), key=lambda job: int(job.id))}
         for job in self._jobs.values():
@@ -155,12 +158,12 @@ class Jobs:
     async def _run(self, job: Job, work: Work, spool: Spool) -> None:
         state = STOPPED
         try:
-            with spool:
-                state = await work(spool.take)
+            with spool, MaskedOutput(self._mask, spool.take) as output:
+                state = await work(output.take)
         except asyncio.CancelledError:
             pass  # stopped by name; a teammate that ends does not come here any more
         except Exception as error:  # noqa: BLE001 -- the edge of a job: its state tells of it
-            state = f"failed: {error}"
+            state = self._mask.text(f"failed: {error}")
         self._end(job, state)
 
     def _end(self, job: Job, state: str) -> None:

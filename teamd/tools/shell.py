@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from teamd.masking import Mask, MaskedOutput
 from teamd.sandbox.shells import NoSandbox
 from teamd.tools import Input, Tool, ToolError
 from teamd.tools.output import Clip
@@ -37,11 +38,13 @@ class Bash(Tool[BashInput]):
         shell: starts them.
         timeout_seconds: how long one may take that asks for nothing else.
         output_bytes: how much of its output the model sees.
+        mask: keeps secrets out of it, also half of one where its middle is left out.
     """
 
     shell: Shell
     timeout_seconds: float
     output_bytes: int
+    mask: Mask = field(default_factory=Mask)
 
     name = "bash"
     description = (
@@ -57,7 +60,10 @@ class Bash(Tool[BashInput]):
         seconds = arguments.timeout or self.timeout_seconds
         clip = Clip(self.output_bytes)
         try:
-            with self.start(arguments.command, clip.take) as program:
+            with (
+                MaskedOutput(self.mask, clip.take) as output,
+                self.start(arguments.command, output.take) as program,
+            ):
                 status = await _wait(program, seconds)
                 ended = await program.end()
                 program.drain()

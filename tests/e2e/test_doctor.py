@@ -23,6 +23,14 @@ def test_all_is_well_with_a_key_that_the_server_takes(project: Project) -> None:
     assert any("takes the key and knows claude-sonnet-5-5" in what for what in found)
 
 
+def test_a_password_in_the_base_url_is_not_shown(project: Project) -> None:
+    """What doctor prints is what people put into bug reports."""
+    url = project.environment["ANTHROPIC_BASE_URL"].replace("//", "//me:pass-word@")
+    status, found = levels(project)
+    project.environment["ANTHROPIC_BASE_URL"] = url
+    assert levels(project) == (status, found)
+
+
 def test_a_missing_key_is_named(project: Project) -> None:
     del project.environment["ANTHROPIC_API_KEY"]
     status, found = levels(project)

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 PROGRAMS: Final = {"teamd": "teamd.__main__", "teamctl": "teamctl.main"}
-MOST_DESCRIPTORS: Final = 4
+MOST_DESCRIPTORS: Final = 5
 _PACKET: Final = 16
 _ARGUMENTS: Final = (48, 49)  # the fields of /proc/PID/stat that tell where they begin and end
 _ENVIRONMENT: Final = (50, 51)

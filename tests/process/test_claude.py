@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.agent.conversation.conversation import Conversation
+from teamd.masking import MASK, Mask
 from teamd.messages import Message
 from teamd.models import Ask, Reply, TransientError
 from teamd.models.claude import Claude, finds_key, with_breakpoints
@@ -262,3 +263,32 @@ def test_it_is_known_without_a_request_whether_there_is_a_key(
     assert finds_key()
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     assert not finds_key()
+
+
+@pytest.mark.parametrize(
+    ("given", "variables"),
+    [
+        ({}, {"ANTHROPIC_API_KEY": "key-of-environment"}),
+        ({}, {"ANTHROPIC_AUTH_TOKEN": "key-of-environment"}),
+        ({"key_command": "echo key-of-environment"}, {}),
+    ],
+)
+def test_each_key_that_is_sent_is_masked_from_then_on(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], variables: dict[str, str]
+) -> None:
+    """Wherever the SDK found it: a profile's token is known to nobody before."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    mask = Mask()
+    with StrictServer(by_name({"alice": [say("Hi.")]}), keys=("key-of-environment",)) as server:
+        ask(server.url, mask=mask, **given)
+    assert mask.text("key-of-environment") == MASK
+
+
+def test_a_command_s_key_is_masked_before_the_first_request() -> None:
+    """And one that fails is told by the request."""
+    mask = Mask()
+    asyncio.run(claude(None, key_command="echo key-of-command", mask=mask).learn_key())
+    assert mask.text("key-of-command") == MASK
+    asyncio.run(claude(None, key_command="false").learn_key())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.masking import MASK, Mask
 from teamd.process_id import Identity
 from teamd.tools import Result, Toolbox
 from teamd.tools.background import (
@@ -40,7 +41,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rings = 0
-        self.jobs = Jobs(folder / "jobs", ring=self._ring)
+        self.jobs = Jobs(folder / "jobs", ring=self._ring, mask=Mask("sk-0123456789"))
         shell = Bash(
             shell=open_shell(folder),
             timeout_seconds=60,
@@ -204,5 +205,22 @@ def test_a_damaged_file_of_a_job_harms_nobody_and_its_number_is_not_used_again(
         assert "job 4: ended with the process of its teammate" in await bench.check("4")
         assert (await bench.run("true")).text.startswith("job_id: 5")
         await bench.ended("5")
+
+    asyncio.run(scenario())
+
+
+def test_a_secret_in_an_output_is_never_on_the_disk_whatever_pieces_it_comes_in(
+    bench: Bench,
+) -> None:
+    async def scenario() -> None:
+        job = await bench.run(
+            "printf 'is sk-01234'; sleep 0.2; printf '56789.'; echo sk-0123456789"
+        )
+        assert job.text == "job_id: 1"
+        await bench.ended("1")
+        assert (bench.folder / "jobs" / "1.out").read_text() == f"is {MASK}.{MASK}\n"
+        await bench.run("printf sk-01234")
+        await bench.ended("2")
+        assert await bench.check("2") == "job 2: exit status 0: printf sk-01234\nsk-01234"
 
     asyncio.run(scenario())

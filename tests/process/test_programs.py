@@ -56,6 +56,15 @@ def test_the_environment_and_the_folder_are_what_is_given(tmp_path: Path) -> Non
     assert captured.stdout.decode() == f"1\n{tmp_path.resolve()}\n"
 
 
+def test_no_program_gets_a_secret_that_it_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else this process was started with, it gets."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
+    monkeypatch.setenv("PLAIN", "1")
+    script = ["sh", "-c", "echo $ANTHROPIC_API_KEY $PLAIN"]
+    assert run(script, timeout_seconds=60).stdout == b"1\n"
+    assert run(script, timeout_seconds=60, env=os.environ).stdout == b"sk-1 1\n"
+
+
 def test_a_program_that_takes_too_long_is_ended_with_its_group(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     argv = ["sh", "-c", f"sleep 1000 & echo $! > {note}; wait"]

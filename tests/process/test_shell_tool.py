@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.masking import Mask
 from teamd.process_id import Identity
 from teamd.programs import Program
 from teamd.tools import Result, Toolbox
@@ -363,3 +364,18 @@ def test_no_thread_is_started_and_nothing_stays_open(box: Toolbox) -> None:
     assert asyncio.run(several()) == threads
     assert len(list(Path("/dev/fd").iterdir())) == len(descriptors)
     assert not Program.live
+
+
+def test_a_secret_is_masked_before_the_middle_is_left_out(tmp_path: Path) -> None:
+    """Half of a key at the cut would be found by nobody, and the two halves are a key."""
+    key = "sk-0123456789abcdef"
+    for limit in range(20, 60):
+        bash = Bash(
+            shell=open_shell(tmp_path),
+            timeout_seconds=60,
+            output_bytes=limit,
+            mask=Mask(key),
+        )
+        text = run(Toolbox([bash]), f"echo {key * 20}; printf %s {key}").text
+        assert "sk-" not in text
+        assert "0123" not in text

@@ -23,6 +23,7 @@ from teamd.heartbeat import Heartbeat
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
+from teamd.masking import Mask
 from teamd.messages import STATE_TYPE, TEAMD, Message
 from teamd.models import Ask, Reply
 from teamd.sandbox.probe import Probe
@@ -192,6 +193,8 @@ class Life:
         self.more: list[Tool[Any]] = []
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
+        self.mask = Mask()
+        self.learn_key: Callable[[], Awaitable[None]] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def plans(self, conversation: Conversation) -> Plans:
@@ -286,6 +289,7 @@ class Life:
             check=lambda: None,
             granted_bytes=lambda: 0,
             probe=Probe(),
+            mask=self.mask,
         )
 
     def _loop(self, env: Environment) -> Loop:
@@ -311,4 +315,5 @@ class Life:
             news=lambda: self.news,
             claim=self.fetch,
             calls=self.allowance,
+            learn_key=self.learn_key,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.credentials import KeyCommandError, at_hand, find_key, plausible
+from teamd.credentials import KeyCommandError, at_hand, find_key, known_secrets, plausible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +42,15 @@ def python(code: str) -> str:
 
 def test_a_command_prints_the_key() -> None:
     assert find("echo ' sk-1 '") == "sk-1"
+
+
+def test_a_command_has_the_person_s_secrets_but_not_the_keys_that_it_replaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as the token of a password manager."""
+    monkeypatch.setenv("OP_SERVICE_ACCOUNT_TOKEN", "ops-1")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
+    assert find("sh -c 'echo $OP_SERVICE_ACCOUNT_TOKEN$ANTHROPIC_API_KEY'") == "ops-1"
 
 
 def test_a_command_goes_before_all_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +112,7 @@ def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 def test_systemd_gives_the_key(folder: Path) -> None:
     (folder / "ANTHROPIC_API_KEY").write_text("sk-systemd\n")
     assert find() == "sk-systemd"
+    assert "sk-systemd" in known_secrets()
     assert at_hand()
 
 

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from teamd.files.paths import TeamPaths
 from teamd.journal import KEPT_FILES, MAX_BYTES, Journal
+from teamd.masking import MASK, Mask
+from teamd.states import ChildExit
 from tests.children import said
 
 if TYPE_CHECKING:
@@ -26,6 +29,18 @@ for n in range(200):
     journal.note("full", n=n)
     journal.error("failed", ValueError("x"))
 print("went on")
+"""
+
+LIVES = """
+import sys
+from pathlib import Path
+from teamd.agent.process import TeammateProcess
+from teamd.files.paths import TeamPaths
+from teamd.masking import Mask
+from teamd.settings import Settings
+from tests.unit.life import quiet_pulse
+teammate = TeammateProcess(TeamPaths(Path(sys.argv[1])), Settings, lambda: 0, Mask("sk-12345"))
+print(teammate.live("ann", -1, quiet_pulse()))
 """
 
 
@@ -183,3 +198,28 @@ def test_two_processes_that_rotate_one_log_lose_no_line(log: Path) -> None:
     for event in ("one", "other"):
         assert sorted(line["number"] for line in found if line["event"] == event) == [*range(60)]
     assert all(path.stat().st_size <= MAX_BYTES for path in log.parent.iterdir())
+
+
+def test_no_secret_is_written_not_even_in_a_traceback(log: Path) -> None:
+    """What others say, such as a model's server, may repeat it; a number that is like it stays."""
+    journal = Journal(log, "a", Mask("12345678", 'quo"te-key'))
+    error = ValueError("the password 12345678")
+    journal.error("refused 12345678", error, tokens=12345678, said=['quo"te-key'])
+    journal.close()
+    (line,) = lines(log)
+    assert line["event"] == f"refused {MASK}"
+    assert line["traceback"].endswith(f"ValueError: the password {MASK}")
+    assert (line["tokens"], line["said"]) == (12345678, [MASK])
+
+
+def test_a_teammate_s_log_holds_no_secret_either(tmp_path: Path) -> None:
+    """Here one that stands in a path of which an error tells."""
+    paths = TeamPaths(tmp_path / "sk-12345" / ".team")
+    paths.root.parent.mkdir()
+    paths.create()
+    paths.lives.rmdir()
+    paths.lives.touch()
+    assert said(LIVES, paths.root) == f"{int(ChildExit.IO)}\n"
+    written = paths.log("ann").read_text()
+    assert MASK in written
+    assert "sk-12345" not in written

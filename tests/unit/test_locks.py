@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +17,8 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import NoteAdded
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.children import HOLDER, child, holding
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -66,6 +67,28 @@ def test_another_team_s_conversation_is_not_written(
     with pytest.raises(StoreError, match="was moved or replaced"):
         transcript.append(NoteAdded())
     assert not paths.transcript("alice").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no file tells it")
+def test_who_holds_a_lock_is_known_by_the_kernel_alone(paths: TeamPaths) -> None:
+    """Whose descriptors it has open cannot be seen: its processes show nothing of themselves."""
+    lock = paths.life("bob")
+    lock.parent.mkdir(exist_ok=True)
+    assert not locks.is_held_by(os.getpid(), lock)
+    lock.touch()
+    assert not locks.is_held_by(os.getpid(), lock)
+    with holding(lock) as holder, child(HOLDER, lock) as stranger:
+        wait_until(lambda: _waits(stranger.pid), what="it waits for the lock")
+        assert locks.is_held_by(holder.pid, lock)
+        assert not locks.is_held_by(stranger.pid, lock)
+        assert not locks.is_held_by(os.getpid(), lock)
+        assert locks._is_held(lock), "as far as it can be told without /proc/locks"
+    assert not locks._is_held(lock)
+
+
+def _waits(pid: int) -> bool:
+    lines = map(str.split, Path("/proc/locks").read_text().splitlines())
+    return any(words[1] == "->" and words[5] == str(pid) for words in lines)
 
 
 def test_a_team_directory_that_has_gone_is_not_made_for_a_lock(paths: TeamPaths) -> None:

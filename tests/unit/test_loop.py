@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.agent.wakeup import SupervisorGone
+from teamd.masking import MASK
 from teamd.models import UnusableError
 from teamd.transcript.records import Opened
 from tests.strict.replies import say, use
@@ -42,6 +43,39 @@ def test_mail_is_answered_and_then_she_idles(tmp_path: Path) -> None:
     assert not life.mailbox.waiting()
     assert life.conversation().turns == 1
     assert life.lead == []
+
+
+def test_mail_is_delivered_without_secrets_and_is_the_same_mail_when_it_comes_again(
+    tmp_path: Path,
+) -> None:
+    """Whoever wrote it; it would go to the model's server, and into the transcript."""
+    life = Life(tmp_path, say("Done."))
+    life.mask.learn("sk-12345")
+    for _ in range(2):  # as after a kill between two steps
+        life.send("the key: sk-12345", id="1", extra={"summary": "about sk-12345", "n": 1})
+        life.live(calls=1)
+    assert f"the key: {MASK}" in texts(life.model.last())
+    assert f'summary="about {MASK}"' in texts(life.model.last())
+    assert "sk-12345" not in life.paths.transcript("alice").read_text()
+
+
+def test_a_key_that_a_command_tells_is_known_before_mail_is_read(tmp_path: Path) -> None:
+    """And nobody is asked to unlock it for a teammate that has nothing to do."""
+    life = Life(tmp_path, say("Done."), say("Done."))
+    asked: list[str] = []
+
+    async def learn_key() -> None:
+        asked.append("key")
+        life.mask.learn("sk-12345")
+
+    life.learn_key = learn_key
+    life.live(calls=0)
+    assert asked == []
+    life.send("sk-12345")
+    life.send("and again")
+    life.live(calls=1)
+    assert asked == ["key"]
+    assert "sk-12345" not in life.paths.transcript("alice").read_text()
 
 
 def test_an_idle_loop_asks_nothing_and_reports_once(tmp_path: Path) -> None:

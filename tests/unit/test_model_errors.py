@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from teamd.masking import Mask
 from teamd.models import ModelError, TooLongError, TransientError, UnusableError
 from teamd.models.errors import as_model_error
 
@@ -212,3 +213,12 @@ def test_a_long_message_is_cut() -> None:
 @pytest.mark.parametrize("error", [TransientError("a"), UnusableError("b")])
 def test_what_is_judged_already_stays(error: ModelError) -> None:
     assert judged(error) is error
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+@pytest.mark.parametrize("before", [0, 295])
+def test_a_key_that_the_server_repeats_is_not_told(status: int, before: int) -> None:
+    """Nor the part of it that is left where a long sentence is cut."""
+    refused = Refused(status, f"{'x' * before} sk-12345 is not known")
+    error = as_model_error(refused, model="m", url=URL, name="ann", mask=Mask("sk-12345").text)
+    assert "sk" not in str(error)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from teamd.errors import StoreError, TeamError
+from teamd.masking import MASK, Mask
 from teamd.tools import Input, Result, Tool, Toolbox, ToolError
 
 if TYPE_CHECKING:
@@ -127,3 +128,37 @@ def test_a_result_of_any_length_is_cut_and_says_so() -> None:
     result = run({"words": "x" * 1_000_000, "times": 9})
     assert len(result.text) < 4_200_000
     assert "bytes cut …]" in result.text
+
+
+class Shell(Echo):
+    """An echo that reaches the workspace."""
+
+    name: ClassVar[str] = "shell"
+    grantable: ClassVar[bool] = True
+    Input = Words
+
+
+@pytest.mark.parametrize("fail", [None, ToolError])
+def test_no_secret_is_in_a_result(fail: Callable[[str], Exception] | None) -> None:
+    box = Toolbox([Shell(fail)], mask=Mask("sk-12345"))
+    result = asyncio.run(box.run("shell", {"words": "a sk-12345"}))
+    assert result == Result(text=f"a {MASK}", is_error=fail is not None)
+    unknown = asyncio.run(box.run("sk-12345", {}))
+    assert unknown.text == f"no tool named '{MASK}'; there are: shell"
+
+
+@pytest.mark.parametrize(("tool", "got"), [(Echo, MASK), (Shell, "sk-12345")])
+def test_only_what_reaches_the_workspace_gets_what_the_model_said_to_the_letter(
+    tool: type[Echo], got: str
+) -> None:
+    """Mail, tasks and plans go to others' disks and models; a command must run as it was said."""
+    given: list[str] = []
+
+    def refuse(words: str) -> Exception:
+        given.append(words)
+        return ToolError("kept")
+
+    asyncio.run(
+        Toolbox([tool(refuse)], mask=Mask("sk-12345")).run(tool.name, {"words": "sk-12345"})
+    )
+    assert given == [got]

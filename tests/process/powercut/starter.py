@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from teamctl.main import main as teamctl
 from teamd.__main__ import main as teamd
 from teamd.models import claude
+from teamd.secret_environment import OPTION, handed_over
 from tests.process.powercut.preload.sitecustomize import install
 
 
@@ -67,6 +68,9 @@ def _become(wanted: dict[str, Any]) -> NoReturn:
             os.dup2(fd, standard)
         install(wanted["log"], wanted["folder"], "")
         sys.argv = wanted["argv"]
+        if "--foreground" in sys.argv:  # it would start anew, without the recorder
+            with handed_over(os.environ) as secrets:
+                sys.argv = [*sys.argv, OPTION, str(os.dup(secrets))]
         {"teamd": teamd, "teamctl": teamctl}[sys.argv[0]]()
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -1,0 +1,114 @@
+"""The environment variables that hold secrets: which they are, and how another process gets them.
+
+`/proc/PID/environ` shows the environment that a process was started with, whatever it has done to
+it since. So a process of ours is started without these variables; they come through a descriptor,
+and stand in its memory alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from teamd.errors import TeamError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+OPTION: Final = "--secrets-fd"  # of `teamd start`: the descriptor of what is handed over
+KEY_VARIABLE: Final = "ANTHROPIC_API_KEY"
+TOKEN_VARIABLE: Final = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105 -- a variable's name
+_HEADERS_VARIABLE: Final = "ANTHROPIC_CUSTOM_HEADERS"  # the SDK's: a line each
+_ADDRESSES: Final = re.compile(r"ANTHROPIC_BASE_URL|\w+_PROXY", re.IGNORECASE)
+# Besides the SDK's what people and programs commonly name so: whoever can read the key of one
+# service can read that of another.
+_NAMES: Final = re.compile(
+    r"(?:\w*_)?(?:API_?KEY|ACCESS_KEY|SECRET_KEY|SIGNING_KEY|PRIVATE_KEY|SECRET|TOKEN|PASSWORD"
+    r"|PASSWD|PASSPHRASE)",
+    re.IGNORECASE,
+)
+_PLAIN_HEADERS: Final = re.compile(
+    r"anthropic-(?:beta|version)|accept(?:-\w+)?|content-type|user-agent", re.IGNORECASE
+)
+
+
+def split(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return an environment in two parts: what everybody may see, and what holds a secret."""
+    secret = {name: value for name, value in environment.items() if secrets_of(name, value)}
+    plain = {name: value for name, value in environment.items() if name not in secret}
+    return plain, secret
+
+
+def secrets_in(environment: Mapping[str, str]) -> list[str]:
+    """Return all secrets of an environment."""
+    return [secret for name, value in environment.items() for secret in secrets_of(name, value)]
+
+
+def secrets_of(name: str, value: str) -> list[str]:
+    """Return the secrets in a variable, such as the password in an address."""
+    if _ADDRESSES.fullmatch(name):
+        return secrets_in_address(value)
+    if name == _HEADERS_VARIABLE:
+        lines = (line.partition(":") for line in value.split("\n"))
+        return secrets_in_headers({name.strip(): text.strip() for name, _, text in lines})
+    # A path leads to a secret and is none.
+    return [value] if value and _NAMES.fullmatch(name) and not value.startswith("/") else []
+
+
+def secrets_in_headers(headers: Mapping[str, str]) -> list[str]:
+    """Return the values of headers, and of one such as `Bearer KEY` the key as well."""
+    values = [value for name, value in headers.items() if not _PLAIN_HEADERS.fullmatch(name)]
+    keys = [value.partition(" ")[2].strip() for value in values]
+    return [secret for secret in (*values, *keys) if secret]
+
+
+def secrets_in_address(address: str) -> list[str]:
+    """Return the password in a URL, also as it is without the URL's quoting."""
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        password = parts.username if parts.password is None else parts.password  # or a bare token
+    except ValueError:  # no address; whoever uses it says so
+        return []
+    return [] if not password else list(dict.fromkeys((password, unquote(password))))
+
+
+@contextmanager
+def handed_over(environment: Mapping[str, str]) -> Iterator[int]:
+    """Yield a descriptor from which `receive` reads the secret variables, for a child to inherit.
+
+    Raises:
+        TeamError: they are too long for a pipe.
+        OSError: there are no descriptors left.
+    """
+    data = json.dumps(split(environment)[1]).encode()
+    reader, writer = os.pipe()
+    try:
+        os.set_blocking(writer, False)  # nobody reads yet
+        with os.fdopen(writer, "wb", buffering=0) as file:
+            if file.write(data) != len(data):
+                size = f"{len(data)} bytes"
+                raise TeamError(
+                    f"the secrets in the environment are too long to be handed over ({size}); "
+                    "unset those that teamd does not need"
+                )
+        yield reader
+    finally:
+        os.close(reader)
+
+
+def receive(fd: int) -> dict[str, str]:
+    """Read the variables that were handed over, and close the descriptor.
+
+    Raises:
+        TeamError: nothing was handed over there.
+    """
+    try:
+        with os.fdopen(fd, "rb") as file:
+            found: dict[str, str] = json.loads(file.read())
+    except (OSError, ValueError) as error:
+        raise TeamError(f"{OPTION} is an option of teamd's own; leave it out") from error
+    return found

@@ -1,0 +1,21 @@
+"""What a person gives a command to pass on: as it is, but for the secrets of its environment."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TYPE_CHECKING
+
+from teamctl.arguments import text_or_stdin
+from teamd.masking import MASK
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_no_known_secret_goes_into_mail_or_onto_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text may come from a file or a program: nobody has read it."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-12345")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"log: sk-12345\n")))
+    assert text_or_stdin("use sk-12345") == f"use {MASK}"
+    assert text_or_stdin("-") == f"log: {MASK}\n"
