@@ -48,6 +48,8 @@ def start(choice: Choice, foreground: bool, ready_fd: int | None) -> int:  # noq
     team = choice.existing_or_here()
     if not foreground:
         return _start_in_background(choice, team)
+    if ready_fd is None:  # otherwise told by who started this one
+        _tell_what_waits(choice, team)
     from teamd.daemon import serve  # noqa: PLC0415 -- loads what the children run: half a second
 
     serve(team, choice.settings_file(team), ready=lambda: _ready(team, ready_fd))
@@ -83,12 +85,16 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     there = pidfile.supervisor(paths)
     team = Roster(paths).read()
     pid = there.pid if there else None
+    keys, waiting = choice.waiting(paths)
     if as_json:
-        click.echo(json.dumps({"running": there is not None, "pid": pid, "team": str(paths.root)}))
+        facts = {"running": there is not None, "pid": pid, "team": str(paths.root)}
+        click.echo(json.dumps({**facts, "untrusted": keys}))
     elif there is None:
         click.echo(paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it"))
     else:
         click.echo(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}")
+    if waiting and not as_json:
+        click.echo(waiting)
     return ExitCode.DONE if there else ExitCode.NO_TEAMD
 
 
@@ -108,12 +114,19 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     there = pidfile.supervisor(team)
     if there is not None and not there.ending:  # the next one waits until a dying one is gone
         raise pidfile.AlreadyRunning(team, there.pid)
+    _tell_what_waits(choice, team)
     code = start_in_background(team, file if choice.config else None)
     if code == ExitCode.DONE:
         pid = pidfile.check(team).pid
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
         click.echo(team.addressed(said))
     return code
+
+
+def _tell_what_waits(choice: Choice, team: TeamPaths) -> None:
+    _, waiting = choice.waiting(team)
+    if waiting:
+        click.echo(f"teamd: {waiting}", err=True)
 
 
 def _stop(team: TeamPaths, seconds: float) -> int:
