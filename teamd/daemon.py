@@ -72,8 +72,7 @@ def serve(
     locks.check(paths.root)  # where they exclude nobody, nothing here is safe
     with _claimed(paths) as (claim, journal):
         _sweep(paths, journal)
-        if settings.waiting:
-            journal.warn("settings wait for trust", what=settings.waiting)
+        settings.note_waiting(journal)
         become_subreaper()
         program = _detached(paths, prepare(settings))
         rounds = Rounds((watchdog_seconds() or 2 * SLOW_SECONDS) / 2, partial(notify, "WATCHDOG=1"))

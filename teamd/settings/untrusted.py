@@ -97,7 +97,7 @@ class _Confining:
         known = _rows(before) if before is not None else {}
         kept = {}
         for name, row in _rows(table).items():
-            place = f"{TABLES.get(field, field)}.{bare(name)}"
+            place = f"{TABLES[field]}.{bare(name)}"
             if _is_refused(row):
                 self._note(place, row, None)
             else:

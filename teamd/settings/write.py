@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HEAD: Final = """\
 # The settings of a team of teammates. Nothing here must be set. A line `# key = value` shows the
 # default, or after `e.g.` an example: take its `# ` away and change the value. `teamd reload` reads
-# this file again, and says what waits for a restart.
+# this file again, and says what waits for a restart or for `teamctl trust`.
 """
 
 PRICES: Final = """\

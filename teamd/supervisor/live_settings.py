@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
+    from teamd.journal import Journal
     from teamd.settings import Reading, Settings
 
 
@@ -45,6 +46,11 @@ class LiveSettings:
         config = None if self._file == self.paths.project_settings else self._file
         named = None if config == self.paths.own_settings else config
         self.waiting = self.paths.addressed(found.explain_waiting(named))
+
+    def note_waiting(self, journal: Journal) -> None:
+        """Write down which settings wait: who runs a service sees no reply."""
+        if self.waiting:
+            journal.warn("settings wait for trust", what=self.waiting)
 
     def read(self) -> Reading:
         """Read the settings as they stand in the file, as far as they count.

@@ -105,6 +105,7 @@ def _reload_settings(context: Context) -> list[str]:
     # First, since it may fail, and then nothing changes.
     context.ledger.agree(Terms.of(found.settings))
     context.settings.apply(found)
+    context.settings.note_waiting(context.journal)
     context.journal.note("reloaded", changed=changed)
     return [f"{key} has changed: {when_it_counts(key)}" for key in changed]
 

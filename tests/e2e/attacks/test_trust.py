@@ -178,3 +178,4 @@ def test_an_agent_that_removes_the_settings_lifts_no_limit(project: Project) -> 
     project.do("teamctl", "spawn", "eve", "coder", "Run for ever.")
     project.wait_for("eve", "idle", turns=2)
     assert len(project.asked("eve")) == 2
+    project.do("teamd", "stop")
