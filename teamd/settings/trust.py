@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, Self
 
 from teamd.errors import StoreError
 from teamd.files import directories, files
-from teamd.files.directories import check_regular
 from teamd.files.paths import state_folder
 
 if TYPE_CHECKING:
@@ -88,8 +87,7 @@ class TrustStore:
         """Return what was confirmed of the file of that name, if anything was."""
         if self._folder is None:
             return None
-        found = _read(self._folder / _entry_name(path))
-        return found if found is not None and found.place == str(_place(path)) else None
+        return _read(self._folder / _entry_name(path))
 
     def confirmed(self) -> Iterator[Confirmed]:
         """Yield all that was confirmed."""
@@ -182,7 +180,6 @@ def _read(entry: Path) -> Confirmed | None:
         with files.opened(entry) as fd:
             if fd is None or os.fstat(fd).st_uid != os.geteuid():
                 return None
-            check_regular(fd)
             found = Confirmed.decode(files.read_descriptor(fd))
             return found if found.hashes else None
     except (StoreError, ValueError):

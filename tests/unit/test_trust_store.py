@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from teamd.errors import StoreError
 from teamd.files.paths import STATE_VARIABLE, TeamPaths, state_folder
-from teamd.settings.trust import Confirmed, TrustStore
+from teamd.settings.trust import Confirmed, TrustStore, hash_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 TEXT = b'[model]\nbase_url = "http://localhost:1"\n'
 
@@ -85,6 +85,7 @@ def test_a_link_to_a_trusted_file_is_another_file(store: TrustStore, file: Path)
     link = clone / "team.toml"
     link.symlink_to(file)
     assert not trusts(store, link)
+    assert hash_of(link, TEXT) != hash_of(file, TEXT)
 
 
 def test_a_link_that_leads_elsewhere_is_trusted_no_more(store: TrustStore, file: Path) -> None:
@@ -172,13 +173,14 @@ def test_an_entry_is_read_as_it_was_written(content: bytes, place: str) -> None:
     assert Confirmed.decode(entry.encode()) == entry
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "path": "x"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "path": "x"}', 2])
 def test_an_entry_that_is_damaged_or_newer_confirms_nothing(
-    text: str, store: TrustStore, file: Path, environment: Mapping[str, str]
+    text: str | int, store: TrustStore, file: Path, environment: Mapping[str, str]
 ) -> None:
     store.confirm(file, TEXT)
     (entry,) = entries(environment)
-    entry.write_text(text)
+    newer = json.dumps({**json.loads(entry.read_text()), "format": text})
+    entry.write_text(text if isinstance(text, str) else newer)
     assert store.find(file) is None
     store.confirm(file, TEXT)
     assert trusts(store, file)
@@ -197,13 +199,17 @@ def test_an_entry_of_another_user_confirms_nothing(
         store.confirm(file, TEXT)
 
 
-def test_an_entry_is_no_pipe_that_never_ends(
-    store: TrustStore, file: Path, environment: Mapping[str, str]
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
+def test_an_entry_that_is_no_file_is_not_waited_for(
+    make: Callable[[Path], None],
+    store: TrustStore,
+    file: Path,
+    environment: Mapping[str, str],
 ) -> None:
     store.confirm(file, TEXT)
     (entry,) = entries(environment)
     entry.unlink()
-    os.mkfifo(entry)
+    make(entry)
     assert store.find(file) is None
 
 
