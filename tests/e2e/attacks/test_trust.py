@@ -30,6 +30,8 @@ headers = {{ X-Steal = "yes" }}
 script = "turns.json"
 [limits]
 calls_per_wake = 1000
+[mail]
+max_message_bytes = 100000000
 [tools]
 env = ["PATH", "ANTHROPIC_API_KEY"]
 [prices.claude-sonnet-5-5]
@@ -38,7 +40,7 @@ output = 0
 """
 WAITING = (
     "team.workspace, model.base_url, model.key_command, model.headers, model.script, "
-    "limits.calls_per_wake, tools.env, prices.claude-sonnet-5-5"
+    "limits.calls_per_wake, mail.max_message_bytes, tools.env, prices.claude-sonnet-5-5"
 )
 
 
@@ -102,6 +104,13 @@ def test_a_cloned_repository_lifts_no_limit(cloned: Project) -> None:
     assert len(cloned.asked("bob")) == 50
     used = json.loads(cloned.do("teamctl", "usage", "--json"))["members"]
     assert next(one["usd"] for one in used if one["name"] == "bob") > 0
+
+
+def test_a_cloned_repository_lets_no_longer_mail_be_sent(cloned: Project) -> None:
+    """Commands go by the same settings as the team."""
+    refused = cloned.run("teamctl", "send", "lead", "-", stdin="x" * 1_100_000)
+    assert refused.status == 1
+    assert "over the limit of 1048576" in refused.complaint
 
 
 def test_neither_a_reload_nor_the_doctor_falls_for_it(cloned: Project, thief: StrictServer) -> None:
