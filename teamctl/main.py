@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "help": "Explain a topic, such as limits or roles, or list the topics.",
     "demo": "Watch a team build and test a small program; no key, no network.",
     "init": "Write a commented team.toml here.",
+    "trust": "Let a team.toml loosen what agents may do.",
     "doctor": "Check machine, settings and key, and say how to fix them.",
     "chat": "Talk to the agent that leads the team.",
     "spawn": "Start or wake a teammate.",

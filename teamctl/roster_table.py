@@ -74,12 +74,12 @@ def measure(paths: TeamPaths, team: Team) -> tuple[list[Row], str]:
     return [Row(paths, member, used.get(member.name, NOTHING)) for member in team.members], ""
 
 
-def drawn(paths: TeamPaths) -> Group:
+def drawn(paths: TeamPaths, note: str = "") -> Group:
     """The roster as it is now, and below it what a person should know besides."""
     from rich.console import Group  # noqa: PLC0415 -- only where something is drawn
 
     team = Roster(paths).read()
-    notes = []
+    notes = [output.cell(note, "yellow")] if note else []
     if pidfile.supervisor(paths) is None:
         idle = paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it")
         notes.append(output.cell(idle, "yellow"))

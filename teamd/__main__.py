@@ -56,6 +56,8 @@ def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd:
     team = choice.existing_or_here()
     if not foreground:
         return _start_in_background(choice, team)
+    if ready_fd is None:  # otherwise told by who started this one
+        _tell_what_waits(choice, team)
     from teamd.daemon import serve  # noqa: PLC0415 -- loads what the children run: half a second
 
     serve(team, choice.settings_file(team), ready=lambda: _ready(team, ready_fd))
@@ -91,15 +93,18 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     there = pidfile.supervisor(paths)
     team = Roster(paths).read()
     pid = there.pid if there else None
+    keys, waiting = choice.waiting(paths)
     if as_json:
-        known = {"running": there is not None, "pid": pid, "team": str(paths.root)}
-        click.echo(json.dumps({**known, "sandbox": team.sandbox or None}))
+        facts = {"running": there is not None, "pid": pid, "team": str(paths.root)}
+        click.echo(json.dumps({**facts, "sandbox": team.sandbox or None, "untrusted": keys}))
     elif there is None:
         idle = paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it")
         click.echo(plain(idle))
     else:
         click.echo(plain(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}"))
         click.echo(plain(f"sandbox: {team.sandbox}"))
+    if waiting and not as_json:
+        click.echo(plain(waiting))
     return ExitCode.DONE if there else ExitCode.NO_TEAMD
 
 
@@ -129,6 +134,7 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     there = pidfile.supervisor(team)
     if there is not None and not there.ending:  # the next one waits until a dying one is gone
         raise pidfile.AlreadyRunning(team, there.pid)
+    _tell_what_waits(choice, team)
     code = start_in_background(team, file if choice.config else None)
     if code == ExitCode.DONE:
         pid = pidfile.check(team).pid
@@ -143,6 +149,12 @@ def _warn_of_sandbox(team: TeamPaths) -> None:
     sandbox = Roster(team).read().sandbox
     if not sandbox.startswith(SANDBOXED):
         click.echo(plain(f"teamd: sandbox {sandbox}"), err=True)
+
+
+def _tell_what_waits(choice: Choice, team: TeamPaths) -> None:
+    _, waiting = choice.waiting(team)
+    if waiting:
+        click.echo(plain(f"teamd: {waiting}"), err=True)
 
 
 def _stop(team: TeamPaths, seconds: float) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.files.paths import TeamPaths
-    from teamd.settings import Settings
+    from teamd.settings import Reading, Settings
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -80,9 +80,25 @@ class Choice:
 
     def settings(self, team: TeamPaths) -> Settings:
         """Return the settings that apply to a team."""
-        from teamd.settings import load  # noqa: PLC0415 -- 15 ms, only where settings count
+        return self.read_settings(team).settings
 
-        return load(self.settings_file(team), folder=team.home)
+    def read_settings(self, team: TeamPaths) -> Reading:
+        """Return the settings that apply to a team, and which of them wait for trust."""
+        from teamd.settings import read  # noqa: PLC0415 -- 15 ms, only where settings count
+
+        return read(self.settings_file(team), folder=team.home)
+
+    def waiting(self, team: TeamPaths) -> tuple[list[str], str]:
+        """Return the settings that wait for trust, and the sentence that says so.
+
+        Both are empty where nothing waits, or where the settings cannot be read at all.
+        """
+        try:
+            found = self.read_settings(team)
+        except TeamError:
+            return [], ""
+        keys = [one.key for one in found.waiting]
+        return keys, team.addressed(found.explain_waiting(self.config))
 
 
 def team_options(command: F) -> F:

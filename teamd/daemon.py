@@ -85,6 +85,7 @@ def serve(
     _mask_standard_error(mask)
     with _claimed(paths, mask) as (claim, journal):
         _sweep(paths, journal)
+        settings.note_waiting(journal)
         become_subreaper()
         program = prepare(settings) if prepare else agent_program(settings, mask)
         program = _detached(paths, program)

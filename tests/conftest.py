@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import settings
 
+from teamd.files.paths import STATE_VARIABLE
 from tests.e2e.harness import opened
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if sys.platform != "linux":
             pytest.skip(f"{tool} is for Linux")
         pytest.fail(f"{tool} is not installed: `apt-get install {tool}`", pytrace=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a test trusts by itself is not what the person trusts who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(STATE_VARIABLE, str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture(autouse=True)

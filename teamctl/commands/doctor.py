@@ -120,7 +120,7 @@ def _findings(choice: Choice) -> Iterator[Finding]:
 def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:
     try:
         paths = team or choice.existing_or_here()
-        settings = choice.settings(paths)
+        found = choice.read_settings(paths)
     except SettingsError as error:
         for mistake in error.mistakes:
             yield Finding(Level.FAIL, f"{error.path}: {mistake}", "mend it in the file")
@@ -128,9 +128,11 @@ def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:
     except TeamError:
         return  # told above
     yield Finding(Level.OK, "the settings are right")
-    yield _sandbox(settings)
-    yield from _texts(settings, paths)
-    yield from _model(settings)
+    if waiting := found.explain_waiting(choice.config):
+        yield Finding(Level.NOTE, waiting, "`teamctl trust` shows them, and confirms the file")
+    yield _sandbox(found.settings)
+    yield from _texts(found.settings, paths)
+    yield from _model(found.settings)
 
 
 def _machine(paths: TeamPaths | None) -> Iterator[Finding]:

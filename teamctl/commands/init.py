@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from teamd.errors import TeamError
+from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files
 from teamd.files.paths import SETTINGS_FILE
+from teamd.settings.trust import TrustStore
 from teamd.settings.write import init_text
 from teamd.terminal import plain
 
@@ -20,5 +22,8 @@ def command() -> None:
     directories.remove_placeholder(file)
     if file.exists():
         raise TeamError(f"{file} is there already; edit it, or move it away first")
-    files.replace(file, init_text().encode(), mode=0o644)
+    text = init_text().encode()
+    with suppress(StoreError):  # nothing in it loosens, so that it counts all the same
+        TrustStore().confirm(file, text)
+    files.replace(file, text, mode=0o644)
     click.echo(plain(f"wrote {file}; everything in it is optional"))

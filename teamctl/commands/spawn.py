@@ -78,6 +78,8 @@ def resume(choice: Choice, name: str, *, as_json: bool) -> None:
     paths = choice.existing()
     reply = control.ask(paths, "resume", {"name": name}, timeout_seconds=arguments.REQUEST_SECONDS)
     reply.raise_unless_done()
+    if reply.data["warning"]:
+        output.warn(reply.data["warning"])
     output.print_either(reply.text, reply.data, as_json=as_json)
 
 
@@ -116,15 +118,20 @@ def shutdown(
 def _saved(choice: Choice, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Path, bytes]:
     """Return the file that declares this team's teammates, and its text with one more.
 
-    A team by name has its own file. It is made before the spawn, so that a mistake costs nothing.
+    A team by name has its own file. The text is made before the spawn, so that a mistake costs
+    nothing; and a file that is trusted stays so, before and after it is written.
     """
     from teamd.settings import Teammate, read_file  # noqa: PLC0415 -- only for --save
+    from teamd.settings.trust import TrustStore  # noqa: PLC0415 -- the same
     from teamd.settings.write import with_teammate  # noqa: PLC0415 -- the same
 
     file = paths.own_settings if choice.config is None else choice.settings_file(paths)
     declared = {key: facts[key] for key in ("name", "role", "prompt", "model")}
     teammate = Teammate(**declared, plan=facts["plan"] or False)
-    return file, with_teammate(read_file(file) or b"", teammate, path=file)
+    old = read_file(file) or b""
+    new = with_teammate(old, teammate, path=file)
+    TrustStore().extend(file, old, new)
+    return file, new
 
 
 def _show_ends(reply: control.ControlReply) -> None:

@@ -15,6 +15,8 @@ from teamd.files.watch import wait_for
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
+    from rich.console import Group
+
     from teamd.files.paths import TeamPaths
 
 
@@ -32,19 +34,25 @@ def command(choice: Choice, *, watched: bool, as_json: bool) -> None:
         raise click.UsageError("--watch never ends and --json is one document: take one of them")
     paths = choice.existing()
     if as_json:
+        keys, _ = choice.waiting(paths)
         team = Roster(paths).read()
         measured, trouble = measure(paths, team)
         if trouble:
             output.warn(trouble)
         members = [row.to_json() for row in measured]
-        output.print_json({"team_name": team.name, "members": members})
+        output.print_json({"team_name": team.name, "members": members, "untrusted": keys})
     elif watched:
-        _watch(paths)
+        _watch(choice, paths)
     else:
-        output.console().print(drawn(paths))
+        output.console().print(_drawn(choice, paths))
 
 
-def _watch(paths: TeamPaths) -> None:
+def _drawn(choice: Choice, paths: TeamPaths) -> Group:
+    _, waiting = choice.waiting(paths)
+    return drawn(paths, waiting)
+
+
+def _watch(choice: Choice, paths: TeamPaths) -> None:
     from rich.live import Live  # noqa: PLC0415 -- only where something is drawn
 
     console = output.console()
@@ -53,6 +61,6 @@ def _watch(paths: TeamPaths) -> None:
     with Live(console=console, auto_refresh=False, screen=True) as live:
 
         def look() -> None:
-            live.update(drawn(paths), refresh=True)
+            live.update(_drawn(choice, paths), refresh=True)
 
         wait_for(paths.root, look, timeout_seconds=math.inf)

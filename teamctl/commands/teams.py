@@ -59,6 +59,8 @@ def create(choice: Choice, name: str) -> None:
     paths = teams.make(home, name)
     asyncio.run(teams.start(paths))
     pid = pidfile.check(paths).pid
+    if waiting := Choice().waiting(paths)[1]:
+        output.warn(waiting)
     click.echo(f"team {name} is there, its teamd (pid {pid}) runs; use `teamctl --team {name} …`")
 
 

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from teamd import programs
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import pidfile
-from teamd.files.paths import TeamPaths
+from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from teamd.messages import TEAM_FOLDER
+from teamd.settings.trust import TrustStore
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ class Stage:
             self.workspace.mkdir()
             (folder / "script.json").write_text(script, encoding="utf-8")
             self.paths.settings.write_text(SETTINGS, encoding="utf-8")
+        self._state = {STATE_VARIABLE: str(folder / "state")}  # not the person's: it is cleared
+        TrustStore(self._state).confirm(self.paths.settings, SETTINGS.encode())
 
     def start(self) -> None:
         """Start teamd; it serves requests when this returns.
@@ -142,7 +145,7 @@ class Stage:
         # -P: nothing is imported from the current folder.
         argv = [sys.executable, "-P", "-m", "teamd", command, "--team-dir", str(self.paths.root)]
         kept = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
-        environment = {**kept, "PATH": _path()}
+        environment = {**kept, **self._state, "PATH": _path()}
         ending = programs.capture(argv, timeout_seconds=seconds, cwd=self.folder, env=environment)
         try:
             ended = asyncio.run(ending)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError, translate_os_errors
@@ -10,9 +12,22 @@ from teamd.files import directories, files
 from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, addressed
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
 SETTINGS_FILE: Final = "team.toml"
+STATE_VARIABLE: Final = "XDG_STATE_HOME"
+
+
+def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder where the program keeps what a person decided, outside of all projects.
+
+    That is `$XDG_STATE_HOME/teamd`, else `~/.local/state/teamd`; `None` where there is no home.
+    """
+    given = Path(environment.get(STATE_VARIABLE, ""))
+    if given.is_absolute():  # the specification has others ignored
+        return given / "teamd"
+    home = Path(environment.get("HOME", ""))
+    return home / ".local" / "state" / "teamd" if home.is_absolute() else None
 
 
 class _Place:
@@ -74,11 +89,13 @@ class TeamPaths:
         """The folders that are not for tools: its own, and those of other teams within reach.
 
         Who could write into another team's would be able to approve its own plans there, or to
-        send mail in anybody's name.
+        send mail in anybody's name; into the state folder, to trust settings of its own.
         """
         folders = {self.home, workspace}
         names = (TEAM_FOLDER, TEAMS_FOLDER)
-        return [self.root, *(folder / name for folder in folders for name in names)]
+        state = state_folder()
+        beside = [] if state is None else [state]
+        return [self.root, *beside, *(folder / name for folder in folders for name in names)]
 
     @property
     def own_files(self) -> tuple[Path, ...]:

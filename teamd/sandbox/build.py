@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.files.state_folder import state_folder
+from teamd.files.paths import state_folder
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
 from teamd.sandbox import SANDBOXED

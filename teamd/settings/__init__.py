@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from teamd.settings.load import load, parse, read_file
+from teamd.settings.load import parse, read_file
+from teamd.settings.reading import Reading, load, read
 from teamd.settings.schema import Settings, Teammate, changes
 
-__all__ = ["Settings", "Teammate", "changes", "load", "parse", "read_file"]
+__all__ = ["Reading", "Settings", "Teammate", "changes", "load", "parse", "read", "read_file"]

@@ -181,6 +181,7 @@ SECONDS: Final = _number("a number of seconds above 0 and up to", MAX_SECONDS, z
 SECONDS_OR_ZERO: Final = _number("a number of seconds of at least 0 and up to", MAX_SECONDS)
 SHARE: Final = _number("a number above 0 and up to", 1, zero=False)
 TEXT: Final = Kind("non-empty text", _is_text)
+COMMAND: Final = Kind("non-empty text", _is_text)  # what teamd itself runs
 DURABILITY: Final = Kind('"disk" or "os"', lambda value: value in ("disk", "os"))
 TEAM_NAME: Final = Kind(_NAME_WORDS, _is_name)
 TEAMMATE_NAME: Final = Kind(_NAME_WORDS, _is_teammate_name)

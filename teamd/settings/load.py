@@ -1,15 +1,14 @@
-"""From `team.toml` to `Settings`: the only module that opens and parses it."""
+"""From the bytes of `team.toml` to `Settings`: the only module that opens and parses it."""
 
 from __future__ import annotations
 
 import os
 import stat
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import SettingsError
-from teamd.messages import TEAMS_FOLDER
 from teamd.settings.kinds import Wrong, bare, nearest, quoted, shown
 from teamd.settings.schema import (
     PRICES,
@@ -26,34 +25,9 @@ from teamd.settings.schema import (
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-FILE_NAME: Final = "team.toml"
 MAX_FILE_BYTES: Final = 1_048_576
 # Promised, and refused until they are there: a limit that is ignored is worse than none.
 NOT_BUILT: Final = frozenset({"permission", "teammate.worktree"})
-
-
-def load(path: Path, *, folder: Path) -> Settings:
-    """Return what the file says, and the defaults for what it does not say.
-
-    The file of a team by name that says nothing but who is in the team leaves the rest to the
-    project's.
-
-    Args:
-        path: the file; it may be missing.
-        folder: what the workspace is relative to where there is no file.
-
-    Raises:
-        SettingsError: with every mistake, or why the file cannot be read.
-    """
-    data = read_file(path)
-    if data is None:
-        return parse(b"", path=path, default_folder=folder)
-    # What a team by name does not say of its workspace is the project's, not its own folder.
-    of_team = path.parent.parent.name == TEAMS_FOLDER
-    found = parse(data, path=path, default_folder=folder if of_team else None)
-    if of_team and _document(data, path).keys() == {TEAMMATE}:
-        return replace(load(folder / FILE_NAME, folder=folder), teammates=found.teammates)
-    return found
 
 
 def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Settings:
@@ -72,6 +46,21 @@ def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Set
     if checking.mistakes:
         raise SettingsError(path, checking.mistakes)
     return settings
+
+
+def parse_leniently(data: bytes, *, path: Path, default_folder: Path | None = None) -> Settings:
+    """Return what can be understood of these bytes, and the defaults for the rest.
+
+    Raises:
+        SettingsError: nothing can.
+    """
+    checking = _Checking(path.parent, default_folder or path.parent)
+    return checking.settings(_document(data, path))
+
+
+def sections_in(data: bytes, path: Path) -> set[str]:
+    """Return the names of the sections and tables in these bytes."""
+    return set(_document(data, path))
 
 
 def read_file(path: Path) -> bytes | None:

@@ -10,9 +10,21 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES
 from teamd.settings import kinds
 from teamd.settings.kinds import FLAG, SECONDS, SECONDS_OR_ZERO, SHARE, TEXT, USD, WHOLE, Kind
+from teamd.settings.loosening import (
+    added,
+    always,
+    higher,
+    higher_limit,
+    if_set,
+    outside,
+    switched_off,
+    without_walls,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from teamd.settings.loosening import Loosens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,21 +35,33 @@ class Key:
         kind: checks a value, and says what it must be.
         words: what it is for, as `team.toml` explains it.
         example: a value to show where there is no default.
+        loosens: tells whether one value allows more than another, for a setting that guards; see
+            `loosening`. Such a value counts only in a file that the person has confirmed.
     """
 
     kind: Kind
     words: str
     example: str | None = None
+    loosens: Loosens | None = None
 
 
-def key(kind: Kind, words: str, example: str | None = None) -> dict[str, Key]:
+def key(
+    kind: Kind, words: str, example: str | None = None, *, loosens: Loosens | None = None
+) -> dict[str, Key]:
     """The metadata of a dataclass field that is a setting."""
-    return {"key": Key(kind=kind, words=words, example=example)}
+    return {"key": Key(kind=kind, words=words, example=example, loosens=loosens)}
 
 
-def setting(default: Any, kind: Kind, words: str, example: str | None = None) -> Any:
+def setting(
+    default: Any,
+    kind: Kind,
+    words: str,
+    example: str | None = None,
+    *,
+    loosens: Loosens | None = None,
+) -> Any:
     """A dataclass field that is a setting with a default."""
-    return field(default=default, metadata=key(kind, words, example))
+    return field(default=default, metadata=key(kind, words, example, loosens=loosens))
 
 
 def keys_of(section: type[Any]) -> dict[str, Key]:
@@ -51,7 +75,7 @@ class Team:
 
     name: str = setting("default", kinds.TEAM_NAME, "what the team is called")
     workspace: Path = setting(  # noqa: RUF009 -- it makes a field
-        Path(), kinds.FOLDER, "the folder where tools work, relative to this file"
+        Path(), kinds.FOLDER, "the folder where tools work, relative to this file", loosens=outside
     )
 
 
@@ -61,11 +85,13 @@ class Model:
 
     name: str = setting("claude-sonnet-5-5", TEXT, "any model of the server that is asked")
     base_url: str | None = setting(
-        None, kinds.ADDRESS, "else $ANTHROPIC_BASE_URL, else Anthropic's", "http://localhost:8080"
-    )
+        None, kinds.ADDRESS, "else $ANTHROPIC_BASE_URL, else Anthropic's", "http://localhost:8080",
+        loosens=if_set,
+    )  # fmt: skip
     key_command: str | None = setting(
-        None, TEXT, "prints the key; else $ANTHROPIC_API_KEY", "pass show anthropic"
-    )
+        None, kinds.COMMAND, "prints the key; else $ANTHROPIC_API_KEY", "pass show anthropic",
+        loosens=if_set,
+    )  # fmt: skip
     max_tokens: int = setting(16000, WHOLE, "tokens of one reply")
     context_tokens: int = setting(200000, WHOLE, "what the model takes; less if its server says so")
     clear_at: float = setting(0.6, SHARE, "of the context: old tool results are cleared")
@@ -79,12 +105,13 @@ class Model:
     concurrent_calls: int = setting(8, WHOLE, "requests at a time, over the whole team")
     headers: Mapping[str, str] = field(
         default_factory=lambda: MappingProxyType({}),
-        metadata=key(kinds.HEADERS, 'sent with each request: { X-Project = "a" }'),
+        metadata=key(kinds.HEADERS, 'sent with each request: { X-Project = "a" }', loosens=if_set),
     )
     cache: bool = setting(True, FLAG, "prompt caching: what was sent before costs less")
     script: Path | None = setting(  # noqa: RUF009 -- the same
-        None, kinds.FILE, "plays turns from this file, asks no model: for demos", "turns.json"
-    )
+        None, kinds.FILE, "plays turns from this file, asks no model: for demos", "turns.json",
+        loosens=if_set,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +119,22 @@ class Limits:
     """`[limits]`: where a teammate pauses until a person says go on."""
 
     calls_per_wake: int = setting(
-        50, WHOLE, "model calls of one wake, foreground subagents' too; then it is idle"
-    )
+        50, WHOLE, "model calls of one wake, foreground subagents' too; then it is idle",
+        loosens=higher,
+    )  # fmt: skip
     teammate_tokens: int = setting(
-        0, kinds.TOKENS, "of each, in and out, cached ones too; 0: no limit ..."
-    )
+        0, kinds.TOKENS, "of each, in and out, cached ones too; 0: no limit ...",
+        loosens=higher_limit,
+    )  # fmt: skip
     teammate_usd: float = setting(
-        0.0, USD, "... and its cost. All time counts: --fresh resets nothing"
+        0.0, USD, "... and its cost. All time counts: --fresh resets nothing", loosens=higher_limit
     )
-    team_tokens: int = setting(0, kinds.TOKENS, "the same of all of them together")
-    team_usd: float = setting(0.0, USD, "raise it, then `teamctl resume NAME` for who is paused")
+    team_tokens: int = setting(
+        0, kinds.TOKENS, "the same of all of them together", loosens=higher_limit
+    )
+    team_usd: float = setting(
+        0.0, USD, "raise it, then `teamctl resume NAME` for who is paused", loosens=higher_limit
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +161,12 @@ class Mail:
     durability: Literal["disk", "os"] = setting(
         "disk", kinds.DURABILITY, '"disk" outlives a power cut; "os", faster, only a crash'
     )
-    max_message_bytes: int = setting(MAX_MESSAGE_BYTES, WHOLE, "the largest message, in bytes")
-    max_inbox_bytes: int = setting(MAX_INBOX_BYTES, WHOLE, "the most unread mail of one receiver")
+    max_message_bytes: int = setting(
+        MAX_MESSAGE_BYTES, WHOLE, "the largest message, in bytes", loosens=higher
+    )
+    max_inbox_bytes: int = setting(
+        MAX_INBOX_BYTES, WHOLE, "the most unread mail of one receiver", loosens=higher
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,25 +183,39 @@ class Tools:
     """`[tools]`: what a teammate's tools may reach and take."""
 
     sandbox: Literal["auto", "bubblewrap", "external", "off"] = setting(
-        "auto", kinds.SANDBOX, 'around commands; "external": a container is it, "off": none'
+        "auto",
+        kinds.SANDBOX,
+        'around commands; "external": a container is it, "off": none',
+        loosens=without_walls,
     )
-    network: bool = setting(False, FLAG, "whether commands reach every host")
-    hosts: tuple[str, ...] = setting((), kinds.HOST_NAMES, "the hosts that they reach without that")
+    network: bool = setting(False, FLAG, "whether commands reach every host", loosens=if_set)
+    hosts: tuple[str, ...] = setting(
+        (), kinds.HOST_NAMES, "the hosts that they reach without that", loosens=added
+    )
     read: tuple[Path, ...] = setting(
-        (), kinds.FOLDERS, "folders outside the workspace that commands may read"
+        (), kinds.FOLDERS, "folders outside the workspace that commands may read", loosens=added
     )
     protect: tuple[str, ...] = setting(
         (), kinds.PLACES, "places in it that stay as they are, besides the built-in ones"
     )
-    max_processes: int = setting(1000, WHOLE, "of one command; it is ended if it has more")
-    max_memory_mb: int = setting(8192, WHOLE, "of one command; it is ended if it takes more")
-    max_file_mb: int = setting(8192, WHOLE, "of a file that it writes")
-    bash_timeout_seconds: float = setting(120.0, SECONDS, "how long one command may run")
-    output_bytes: int = setting(50000, WHOLE, "what the model sees of a tool's output, in bytes")
+    max_processes: int = setting(
+        1000, WHOLE, "of one command; it is ended if it has more", loosens=higher
+    )
+    max_memory_mb: int = setting(
+        8192, WHOLE, "of one command; it is ended if it takes more", loosens=higher
+    )
+    max_file_mb: int = setting(8192, WHOLE, "of a file that it writes", loosens=higher)
+    bash_timeout_seconds: float = setting(
+        120.0, SECONDS, "how long one command may run", loosens=higher
+    )
+    output_bytes: int = setting(
+        50000, WHOLE, "what the model sees of a tool's output, in bytes", loosens=higher
+    )
     env: tuple[str, ...] = setting(
         ("PATH", "LANG", "TERM"),
         kinds.VARIABLES,
         "the only environment variables that commands see",
+        loosens=added,
     )
 
 
@@ -173,18 +224,27 @@ class Reach:
     """What one role or one teammate may reach; what is left out is as `[tools]` says."""
 
     sandbox: Literal["auto", "bubblewrap", "external", "off"] | None = setting(
-        None, kinds.SANDBOX, "around its commands"
+        None, kinds.SANDBOX, "around its commands", loosens=without_walls
     )
-    network: bool | None = setting(None, FLAG, "whether they reach every host ...")
-    hosts: tuple[str, ...] | None = setting(None, kinds.HOST_NAMES, "... or these alone")
-    read: tuple[Path, ...] | None = setting(None, kinds.FOLDERS, "folders that they may read")
-    protect: tuple[str, ...] | None = setting(None, kinds.PLACES, "places that stay as they are")
-    env: tuple[str, ...] | None = setting(None, kinds.VARIABLES, "the variables that they see")
+    network: bool | None = setting(None, FLAG, "whether they reach every host ...", loosens=if_set)
+    hosts: tuple[str, ...] | None = setting(
+        None, kinds.HOST_NAMES, "... or these alone", loosens=if_set
+    )
+    read: tuple[Path, ...] | None = setting(
+        None, kinds.FOLDERS, "folders that they may read", loosens=if_set
+    )
+    protect: tuple[str, ...] | None = setting(
+        None, kinds.PLACES, "places that stay as they are, besides those of [tools]"
+    )
+    env: tuple[str, ...] | None = setting(
+        None, kinds.VARIABLES, "the variables that they see", loosens=if_set
+    )
 
     def applied_to(self, tools: Tools) -> Tools:
         """Return the settings of tools with what is said here."""
         said = {one.name: getattr(self, one.name) for one in fields(Reach)}
-        return replace(tools, **{key: value for key, value in said.items() if value is not None})
+        kept = {key: value for key, value in said.items() if value is not None}
+        return replace(tools, **{**kept, "protect": (*tools.protect, *kept.get("protect", ()))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,14 +255,18 @@ class Teammate(Reach):
     role: str = field(metadata=key(TEXT, "what it is, in a word or two"))
     prompt: str = field(metadata=key(TEXT, "what it is to do first"))
     model: str | None = setting(None, TEXT, "else that of [model]", "claude-haiku-4-5")
-    plan: bool = setting(False, FLAG, "it acts only on a plan that you approved")
+    plan: bool = setting(
+        False, FLAG, "it acts only on a plan that you approved", loosens=switched_off
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """One `[prices."model-name"]`, in USD per million tokens."""
 
-    input: float = field(metadata=key(kinds.RATE, "USD per million tokens that are sent"))
+    input: float = field(  # a lower price is a higher limit: all of the table waits
+        metadata=key(kinds.RATE, "USD per million tokens that are sent", loosens=always)
+    )
     output: float = field(metadata=key(kinds.RATE, "and per million of the reply"))
     cache_read: float | None = setting(None, kinds.RATE, "where it is left out, a tenth of input")
     cache_write: float | None = setting(None, kinds.RATE, "where it is left out, 1.25 times input")
@@ -239,6 +303,11 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
 ROLE: Final = "role"  # the tables `[role.NAME]`
 PRICES: Final = "prices"  # the tables `[prices."model-name"]`
+TABLES: Final = {
+    "teammates": TEAMMATE,
+    "roles": ROLE,
+    "prices": PRICES,
+}  # by the field that holds them
 
 
 def changes(old: Settings, new: Settings) -> list[str]:

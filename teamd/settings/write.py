@@ -17,7 +17,7 @@ from teamd.settings.schema import SECTIONS, Price, Reach, Settings, Teammate, ke
 HEAD: Final = """\
 # The settings of a team of teammates. Nothing here must be set. A line `# key = value` shows the
 # default, or after `e.g.` an example: take its `# ` away and change the value. `teamd reload` reads
-# this file again, and says what waits for a restart.
+# this file again, and says what waits for a restart or for `teamctl trust`.
 """
 
 PRICES: Final = """\

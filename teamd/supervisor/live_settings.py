@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
-    from teamd.settings import Settings
+    from teamd.journal import Journal
+    from teamd.settings import Reading, Settings
 
 
 class LiveSettings:
@@ -22,6 +23,7 @@ class LiveSettings:
 
     Attributes:
         now: those in force.
+        waiting: the sentence about those that wait for the person to trust the file; often empty.
 
     Args:
         paths: the team.
@@ -34,10 +36,24 @@ class LiveSettings:
     def __init__(self, paths: TeamPaths, file: Path) -> None:
         self.paths = paths
         self._file = file
-        self.now = self.read()
+        self.now: Settings
+        self.waiting: str
+        self.apply(self.read())
 
-    def read(self) -> Settings:
-        """Read the settings as they stand in the file.
+    def apply(self, found: Reading) -> None:
+        """Put settings that were read in force."""
+        self.now = found.settings
+        config = None if self._file == self.paths.project_settings else self._file
+        named = None if config == self.paths.own_settings else config
+        self.waiting = self.paths.addressed(found.explain_waiting(named))
+
+    def note_waiting(self, journal: Journal) -> None:
+        """Write down which settings wait: who runs a service sees no reply."""
+        if self.waiting:
+            journal.warn("settings wait for trust", what=self.waiting)
+
+    def read(self) -> Reading:
+        """Read the settings as they stand in the file, as far as they count.
 
         The teammates of the project's file belong to the project's own team only. A team by name
         that had no file of its own takes one that was made since, as its senders do.
@@ -46,9 +62,11 @@ class LiveSettings:
             SettingsError: with every mistake, or why the file cannot be read.
         """
         file = self.paths.settings if self._file == self.paths.project_settings else self._file
-        found = settings.load(file, folder=self.paths.home)
+        found = settings.read(file, folder=self.paths.home)
         shared = file == self.paths.project_settings and file != self.paths.own_settings
-        return replace(found, teammates=()) if shared else found
+        if not shared:
+            return found
+        return replace(found, settings=replace(found.settings, teammates=()))
 
     @property
     def heartbeats(self) -> HeartbeatPolicy:
@@ -68,7 +86,7 @@ class LiveSettings:
         was acknowledged, mostly by the limit that holds where none is set.
         """
         try:
-            found = self.read()
+            found = self.read().settings
         except TeamError:  # a mistake in it: nobody sends by it
             found = self.now
         return max(found.mail.max_message_bytes, MAX_MESSAGE_BYTES)

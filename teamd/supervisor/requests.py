@@ -80,9 +80,13 @@ def _interrupt(context: Context, request: ControlRequest) -> ControlReply:
 def _resume(context: Context, request: ControlRequest) -> ControlReply:
     name = context.roster.team.get(request.text("name")).name
     _reload_settings(context)
-    resume(context, context.roster.team.get(name))
+    warning = context.settings.waiting
+    try:
+        resume(context, context.roster.team.get(name))
+    except TeamError as error:  # a limit was raised, it may be, in a file that nobody confirmed
+        raise TeamError(f"{error}; {warning}" if warning else str(error)) from error
     context.journal.note("resumed", name=name)
-    return ControlReply(text=f"{name} goes on")
+    return ControlReply(text=f"{name} goes on", data={"warning": warning})
 
 
 def _reload(context: Context) -> ControlReply:
@@ -90,16 +94,19 @@ def _reload(context: Context) -> ControlReply:
     declared = map(SpawnRequest.declared, context.settings.now.teammates)
     spawned = [wanted for wanted in declared if spawn_declared(context, wanted)]
     lines += [f"{wanted.name} ({wanted.role}) is at work" for wanted in spawned]
+    lines += filter(None, [context.settings.waiting])
     return ControlReply(text="\n".join(lines) or "nothing has changed", data={"lines": lines})
 
 
 def _reload_settings(context: Context) -> list[str]:
     """Read the settings again; a child that is forked from now on follows them."""
-    new = context.settings.read()
-    changed = settings.changes(context.settings.now, new)
-    context.ledger.agree(Terms.of(new))  # first, since it may fail, and then nothing changes
-    context.settings.now = new
+    found = context.settings.read()
+    changed = settings.changes(context.settings.now, found.settings)
+    # First, since it may fail, and then nothing changes.
+    context.ledger.agree(Terms.of(found.settings))
+    context.settings.apply(found)
     context.describe_sandbox()
+    context.settings.note_waiting(context.journal)
     context.journal.note("reloaded", changed=changed)
     return [f"{key} has changed: {when_it_counts(key)}" for key in changed]
 

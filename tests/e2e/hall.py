@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 import teamctl.demo
+from teamd.settings.trust import TrustStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,7 @@ class Hall:
         """No process and no folder is left."""
         assert self.project.survivors() == {}
         assert list(self.temporary.iterdir()) == []
+        assert list(TrustStore(self.project.environment).confirmed()) == []
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import secret_environment
-from teamd.files.paths import TeamPaths
+from teamd.files.paths import SETTINGS_FILE, STATE_VARIABLE, TeamPaths
 from teamd.service import READY
+from teamd.settings.trust import TrustStore
 from teamd.team import teams
 from tests.forked.client import server as forks
 from tests.strict.replies import say
@@ -100,7 +101,8 @@ class Project:
             made.mkdir()
         kept = {key: value for key, value in os.environ.items() if key.startswith(_INTERPRETERS)}
         path = os.pathsep.join((str(PROGRAMS), str(root / "bin"), os.environ["PATH"]))
-        self.environment = {**kept, "PATH": path, "HOME": str(home), **server.environment}
+        own = {"PATH": path, "HOME": str(home), STATE_VARIABLE: str(root / "state")}
+        self.environment = {**kept, **own, **server.environment}
         self._begun: list[subprocess.Popen[str]] = []
         self._installed = installed
         self._serving: list[Forked] = []
@@ -220,11 +222,16 @@ class Project:
         roster = {"team_name": "default", "members": members}
         self.paths.config.write_text(json.dumps(roster), encoding="utf-8")
 
-    def write(self, name: str, text: str) -> Path:
-        """Write a file into the project's folder, and the folders above it."""
+    def write(self, name: str, text: str, *, trusted: bool = True) -> Path:
+        """Write a file into the project's folder, and the folders above it.
+
+        Settings are what the person wants, unless they are not trusted.
+        """
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+        if trusted and path.name == SETTINGS_FILE:
+            TrustStore(self.environment).confirm(path, path.read_bytes())
         return path
 
     def member(self, name: str) -> dict[str, Any]:

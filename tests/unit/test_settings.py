@@ -27,6 +27,7 @@ from teamd.settings.schema import (
     Tools,
     keys_of,
 )
+from teamd.settings.trust import TrustStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,6 +173,7 @@ def test_every_setting_is_read(file: Path) -> None:
         model = "small"
         plan = true
     """)
+    TrustStore().confirm(file, file.read_bytes())
     read = load(file, folder=Path("/nowhere"))
     assert read == Settings(
         team=Team(name="red", workspace=file.parent / "src"),

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl.main import main as teamctl
-from teamd.files.paths import TeamPaths
+from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from tests.process.powercut.deeds import DEEDS
 
 if TYPE_CHECKING:
@@ -103,6 +103,11 @@ class Scene:
     def tell(self, **told: Any) -> None:
         """Note what somebody knows from here on."""
         self._recording.mark(**told)
+
+    def keep_state(self, folder: str) -> None:
+        """Keep what the person decides in a folder of the project, which is recorded."""
+        project = self._recording.project
+        project.environment[STATE_VARIABLE] = str(project.folder / folder)
 
     @contextmanager
     def given_away(self) -> Iterator[None]:
@@ -268,6 +273,14 @@ def files_of_the_person_are_written(scene: Scene) -> None:
     scene.command("teamctl", "spawn", "bob", "clerk", "Go.", "--save", "--wait")
     scene.tell(written=("team.toml", "#"), spawned="bob")
     scene.command("teamd", "stop")
+
+
+def a_file_is_trusted(scene: Scene) -> None:
+    """The person was told that its settings count."""
+    scene.do("create")
+    scene.keep_state("deep")
+    scene.command("teamctl", "init", written=("team.toml", "#"))
+    scene.command("teamctl", "trust", written=("deep/teamd/trust/*.json", "{"))
 
 
 def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
@@ -442,6 +455,7 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_roster_is_migrated,
     a_roster_is_damaged_while_it_is_served,
     files_of_the_person_are_written,
+    a_file_is_trusted,
     a_file_of_taken_mail_is_damaged,
     a_ledger_is_repaired,
     a_stranger_makes_the_inbox,

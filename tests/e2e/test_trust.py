@@ -1,0 +1,155 @@
+"""`teamctl trust`: what a person sees who confirms a settings file, and when it counts."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from teamd.files.paths import TeamPaths
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+MINE = '[model]\nheaders = { X-Mine = "a" }\n[limits]\ncalls_per_wake = 60\n'
+LOOSENS = """\
+  model.headers = {"X-Mine": "a"}  (otherwise {})
+  limits.calls_per_wake = 60  (otherwise 50)
+"""
+NEXT = "it counts from the next `teamd start` or `teamd reload` on\n"
+
+
+def listed(project: Project) -> dict[str, str]:
+    found = json.loads(project.do("teamctl", "trust", "--list", "--json"))["files"]
+    return {file["path"]: file["state"] for file in found}
+
+
+def confirms(project: Project, *words: str) -> dict[str, Any]:
+    (found,) = json.loads(project.do("teamctl", *words, "trust", "--json"))["files"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_what_it_loosens_is_printed_and_counts_from_the_next_reload_on(project: Project) -> None:
+    file = project.write("team.toml", MINE, trusted=False)
+    project.start()
+    assert "settings wait for trust" in project.paths.log("teamd").read_text()
+    said = project.do("teamctl", "trust")
+    assert said == f"{file} is confirmed; it loosens:\n{LOOSENS}{NEXT}"
+    assert project.do("teamctl", "trust") == f"{file} was confirmed already; it loosens:\n{LOOSENS}"
+
+    reloaded = project.do("teamd", "reload").splitlines()
+    assert [line.partition(" has changed")[0] for line in reloaded] == [
+        "model.headers",
+        "limits.calls_per_wake",
+    ]
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    assert project.asked("ann", least=1)[0].headers["x-mine"] == "a"
+    assert "not in force" not in project.do("teamd", "status")
+    assert json.loads(project.do("teamd", "status", "--json"))["untrusted"] == []
+
+    project.do("teamctl", "spawn", "wim", "coder", "Go.", "--save", "--wait")
+    assert file.read_text() != MINE
+    assert listed(project) == {str(file): "trusted"}
+    assert project.do("teamd", "reload").startswith("teammate.wim has changed: ")
+
+    assert "is trusted no more" in project.do("teamctl", "trust", "--revoke")
+    assert "limits.calls_per_wake has changed" in project.do("teamd", "reload")
+    project.do("teamctl", "spawn", "bob", "coder", "Go.", "--save", "--wait")
+    assert listed(project) == {}, "what was not trusted is not by a change of ours"
+
+
+def test_a_raised_limit_that_waits_is_told_to_who_resumes(project: Project) -> None:
+    project.write("team.toml", "[limits]\nteammate_tokens = 10\n")
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.")
+    project.wait_for("ann", "paused")
+    file = project.write("team.toml", "[limits]\nteammate_tokens = 900000\n", trusted=False)
+    refused = project.run("teamctl", "resume", "ann")
+    assert refused.status == 1
+    assert refused.complaint.startswith("teamctl: ann stays paused: limits.teammate_tokens is ")
+    assert refused.complaint.endswith(
+        f"; not in force until you confirm {file} with `teamctl trust`: limits.teammate_tokens"
+    )
+    project.do("teamctl", "trust")
+    assert project.run("teamctl", "resume", "ann").stderr == ""
+    project.wait_for("ann", "idle", turns=1)
+
+
+def test_where_there_is_nothing_to_confirm_it_says_so_and_succeeds(project: Project) -> None:
+    file = project.folder / "team.toml"
+    assert project.do("teamctl", "trust") == f"there is no {file}; nothing is to be confirmed\n"
+    assert confirms(project) == {"path": str(file), "trusted": False, "loosens": []}
+    assert "you trust no settings file" in project.do("teamctl", "trust", "--list")
+    assert project.do("teamctl", "trust", "--revoke") == f"{file} was not trusted\n"
+    project.write("team.toml", "[limits]\ncalls_per_wake = 7\n", trusted=False)
+    assert project.do("teamctl", "trust") == f"{file} is confirmed; it loosens nothing\n"
+    file.unlink()
+    assert listed(project) == {str(file): "gone"}
+    project.do("teamctl", "trust")
+    assert listed(project) == {}
+
+
+def test_the_file_that_init_writes_is_trusted(project: Project) -> None:
+    """Though what stood there before was tighter."""
+    file = project.write("team.toml", "[limits]\ncalls_per_wake = 7\n")
+    file.unlink()
+    project.do("teamctl", "init")
+    assert listed(project) == {str(file): "trusted"}
+    assert "not in force" not in project.run("teamctl", "doctor").stdout
+    file.write_text(file.read_text() + "\n# mine\n")
+    assert listed(project) == {str(file): "changed"}
+    assert "changed" in project.do("teamctl", "trust", "--list")
+
+
+def test_a_team_by_name_and_another_file_are_named_in_the_command(project: Project) -> None:
+    web = TeamPaths(project.folder / ".teams/web")
+    web.create()
+    own = project.write(".teams/web/team.toml", MINE, trusted=False)
+    other = project.write("other.toml", MINE)
+    told = project.run("teamctl", "--team", "web", "doctor").stdout
+    assert f"confirm {own} with `teamctl --team web trust`: model.headers" in told
+    told = project.run("teamctl", "--config", "other.toml", "doctor").stdout
+    assert f"confirm {other} with `teamctl trust --config other.toml`: model.headers" in told
+    assert confirms(project, "--team", "web")["path"] == str(own)
+    told = project.run("teamctl", "--team", "web", "doctor").stdout
+    assert "not in force" not in told
+    assert confirms(project, "--config", "other.toml")["loosens"] == [
+        {"key": "model.headers", "value": {"X-Mine": "a"}, "instead": {}},
+        {"key": "limits.calls_per_wake", "value": 60, "instead": 50},
+    ]
+    assert listed(project) == {str(own): "trusted", str(other): "trusted"}
+    other.unlink()
+    project.do("teamctl", "--config", "other.toml", "trust", "--revoke")
+    project.do("teamctl", "--team", "web", "trust", "--revoke")
+    assert listed(project) == {}
+
+
+def test_what_cannot_be_confirmed_is_one_sentence(project: Project) -> None:
+    project.write("team.toml", "[limits]\ncalls_per_wake = 60\n", trusted=False)
+    empty = {"HOME": "", "XDG_STATE_HOME": ""}
+    refused = project.run("teamctl", "trust", env=empty)
+    assert refused.status == 1
+    assert refused.complaint == (
+        "teamctl: there is no place to keep what you trust: HOME is not set; "
+        "set HOME or XDG_STATE_HOME to a folder of yours"
+    )
+    refused = project.run("teamctl", "trust", env={**empty, "HOME": "/proc"})
+    assert refused.status == 1
+    assert refused.complaint.endswith("set XDG_STATE_HOME to a folder that you may write to")
+    project.write("team.toml", "[limits]\ncalls_per_wake = 0\n", trusted=False)
+    refused = project.run("teamctl", "trust")
+    assert refused.status == 1
+    assert "limits.calls_per_wake must be a whole number" in refused.complaint
+    misused = project.run("teamctl", "trust", "--list", "--revoke")
+    assert misused.status == 2
+    assert "--list changes nothing and --revoke does: take one of them" in misused.stderr
+    assert listed(project) == {}
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(project: Project) -> None:
+    project.write(
+        "team.toml", '[model]\nkey_command = "a\\u001b]52;c;x\\u0007\\u202e"\n', trusted=False
+    )
+    said = project.do("teamctl", "trust")
+    assert "model.key_command" in said
+    assert said.replace("\n", "").isprintable()
