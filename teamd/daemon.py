@@ -43,7 +43,7 @@ def agent_program(settings: LiveSettings) -> ChildProgram:
         return teammate.live(name, bell, Pulse(heartbeat, every_seconds=beat_seconds))
 
     return ChildProgram(
-        run=run, load=teammate.load, warning=teammate.caution, check_role=teammate.role
+        run=run, load=teammate.load, warning=teammate.caution, find_role=teammate.role
     )
 
 

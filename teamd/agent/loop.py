@@ -158,13 +158,15 @@ class Loop:
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
 
-        At a limit there is none until it was raised, and a person has said that it goes on.
+        At a limit there is none until it was raised, and a person has said that it goes on, or
+        until its day is over.
         """
         about = pause_reason(error)
         known = about == self.env.conversation.paused_about  # maybe from an earlier process
         notice = "" if known else f"{self.env.name} is paused: {error}"
         self.env.conversation.end_turn(PAUSED, str(error), about=about, notice=notice)
-        self.env.reporter.report(Status.PAUSED, str(error))
+        until = error.until if isinstance(error, LimitError) else None
+        self.env.reporter.report(Status.PAUSED, str(error), until=until)
         await self._rest(error.again_in_seconds, self._end_of_pause(error))
 
     def _end_of_pause(self, error: UnusableError) -> Callable[[], bool]:

@@ -41,11 +41,20 @@ class Reporter:
     post: Post
     _last: dict[str, object] = field(default_factory=dict)
 
-    def report(self, status: Status, reason: str | None = None) -> None:
-        """Tell the supervisor how it goes; what it knows already is not said again."""
+    def report(
+        self, status: Status, reason: str | None = None, *, until: float | None = None
+    ) -> None:
+        """Tell the supervisor how it goes; what it knows already is not said again.
+
+        Args:
+            status: the one that the roster shows.
+            reason: why, in a sentence.
+            until: when that ends by itself, in seconds since the epoch.
+        """
         reason = None if reason is None else self.post.paths.addressed(reason)
         counts = {key: getattr(self.conversation, key) for key in _COUNTS}
-        facts: dict[str, object] = {"status": str(status), "reason": reason, **counts}
+        facts: dict[str, object] = {"status": str(status), "reason": reason, "until": until}
+        facts |= counts
         if facts == self._last:
             return
         self._last = facts

@@ -102,6 +102,15 @@ class Limits:
     )
     team_tokens: int = setting(0, kinds.TOKENS, "the same of all of them together")
     team_usd: float = setting(0.0, USD, "raise it, then `teamctl resume NAME` for who is paused")
+    team_usd_per_day: float = setting(
+        20.0, USD, "on one local day; `teamctl resume NAME --usd 1` raises it for today"
+    )
+    team_tokens_per_day: int = setting(
+        0, kinds.TOKENS, "the same, also of models whose price is not known"
+    )
+    talk_wakes: int = setting(
+        12, kinds.COUNT, "in a row by teammates' mail, with mail the only answer: then it waits"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +185,11 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All of `team.toml`; every section has its defaults."""
+    """All of `team.toml`; every section has its defaults.
+
+    Attributes:
+        given: the dotted keys of the sections that stand in the file, whatever their values.
+    """
 
     team: Team = field(default_factory=Team)
     model: Model = field(default_factory=Model)
@@ -187,6 +200,7 @@ class Settings:
     tools: Tools = field(default_factory=Tools)
     prices: Mapping[str, Price] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
+    given: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 _DEFAULTS: Final = Settings()

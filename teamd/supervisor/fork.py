@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from teamd.heartbeat import Heartbeat
+    from teamd.settings.roles import Role
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -31,13 +32,14 @@ class ChildProgram:
         run: gets name, bell and heartbeat, returns the exit code.
         load: loads what the next child needs, unless it is loaded; called before each fork.
         warning: a sentence that the sender of a spawn should read, such as that there is no key.
-        check_role: raises a `TeamError` for a role whose file cannot be understood.
+        find_role: returns what the file of a role says, if there is one; raises a `TeamError` where
+            it cannot be understood.
     """
 
     run: Callable[[str, int, Heartbeat], int]
     load: Callable[[], None]
     warning: Callable[[], str | None]
-    check_role: Callable[[str], object]
+    find_role: Callable[[str], Role | None]
 
 
 @dataclass(frozen=True, slots=True)

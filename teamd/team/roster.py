@@ -25,7 +25,7 @@ _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),
     **dict.fromkeys(("model", "reason", "spawned_by"), str | None),
     **dict.fromkeys(("turns", "input_tokens", "output_tokens"), int),
-    **dict.fromkeys(("started", "since"), int | float | None),
+    **dict.fromkeys(("started", "since", "until"), int | float | None),
     "pid": int | None,
     "plan": bool,
 }
@@ -45,6 +45,7 @@ class Member:
         input_tokens: all of them, cached ones included.
         plan: whether it acts only once a plan of its own is approved.
         reason: why it is paused or failed, in a sentence.
+        until: when that ends by itself, in seconds since the epoch; `None` where nobody knows.
         spawned_by: the address of the agent of another team that has put it here, if one has.
         extra: keys of other programs, kept as they came.
     """
@@ -63,6 +64,7 @@ class Member:
     output_tokens: int = 0
     plan: bool = False
     reason: str | None = None
+    until: float | None = None
     spawned_by: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
