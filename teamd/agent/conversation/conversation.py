@@ -38,11 +38,9 @@ class Conversation(ConversationState):
         """Begin anew; what was before stays on disk only."""
         self.record(replace(opened, nonce=os.urandom(8).hex()))
 
-    def deliver(
-        self, messages: Iterable[Message], *, taken: float | None = None, new_task: bool = False
-    ) -> None:
-        """Put mail into the conversation."""
-        self.record(records.Delivered(messages=tuple(messages), taken=taken, new_task=new_task))
+    def deliver(self, messages: Iterable[Message], **facts: Any) -> None:
+        """Put mail into the conversation; the facts are those of `Delivered`."""
+        self.record(records.Delivered(messages=tuple(messages), **facts))
 
     def add_reply(self, reply: Reply) -> None:
         """Put a whole reply of the model into it."""
