@@ -53,6 +53,10 @@ def render_record(record: records.Record, name: str, *, full: bool) -> Iterator[
             yield f"{when} {click.style(_SUMMARY, fg='yellow')}"
             yield from _indent(record.text or "(it could not be summarised)")
             yield from _indent(record.restated, "blue")
+        case records.MailHeld():
+            senders = output.plain(", ".join(record.senders))
+            held = f"— it only talked: mail of {senders} waits —"
+            yield f"{when} {click.style(held, fg='yellow')}"
         case records.TurnEnded() if record.outcome != "end_turn":
             outcome = output.plain(f"— {record.outcome} — {record.text}")
             yield f"{when} {click.style(outcome, fg='yellow')}"

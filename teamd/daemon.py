@@ -51,7 +51,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         run=run,
         load=teammate.load,
         warning=teammate.caution,
-        check_role=teammate.role,
+        find_role=teammate.role,
         sandbox=teammate.describe_sandbox,
         clear=teammate.clear,
     )

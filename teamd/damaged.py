@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Approval
 from teamd.budget.accounts import NOTHING, Account
+from teamd.budget.days import day_of
 from teamd.budget.ledger import Ledger
 from teamd.control import ControlReply
 from teamd.errors import BadName, DamagedRoster, StoreError, translate_os_errors
@@ -108,7 +109,7 @@ def repair(paths: TeamPaths, cost: Cost) -> Iterator[tuple[Damage, Path | None]]
     for damage in list(find_damage(paths)):
         if damage.path == paths.ledger:
             kept = _set_aside_ledger(paths)
-            Ledger(paths.ledger).restore(dict(_used(paths, cost)))
+            Ledger(paths.ledger).restore(*_used(paths, cost))
         else:
             if _owner(damage.path) != TEAMD and damage.path.name.endswith(_TAKEN):
                 _deliver_again(paths, damage.path)
@@ -203,24 +204,33 @@ def _set_aside_ledger(paths: TeamPaths) -> Path | None:
     return kept
 
 
-def _used(paths: TeamPaths, cost: Cost) -> Iterator[tuple[str, Account]]:
-    """What each teammate has used, as far as conversations tell: those of its subagents too."""
+def _used(paths: TeamPaths, cost: Cost) -> tuple[dict[str, Account], dict[str, Account]]:
+    """What each teammate has used, and all on each day, as far as conversations tell."""
     used: dict[str, Account] = defaultdict(lambda: NOTHING)
+    by_day: dict[str, Account] = defaultdict(lambda: NOTHING)
+    for name, transcript in _conversations(paths):
+        for moment, account in _calls(transcript, cost):
+            used[name] += account
+            if moment:
+                by_day[day_of(moment)] += account
+    return used, by_day
+
+
+def _conversations(paths: TeamPaths) -> Iterator[tuple[str, Path]]:
+    """Each teammate's, and those of its subagents, which count to it."""
     names = {path.stem for path in directories.list_files(paths.transcripts, "*.jsonl")}
-    for name in names:
-        used[name] += _account(paths.transcript(name), cost)
+    yield from ((name, paths.transcript(name)) for name in names)
     for path in directories.list_files(paths.subagents, "*.jsonl"):
         owners = [name for name in names if path.stem.startswith(f"{name}-")]
-        used[max(owners, key=len, default=path.stem)] += _account(path, cost)
-    yield from ((name, account) for name, account in used.items() if account.calls)
+        yield max(owners, key=len, default=path.stem), path
 
 
-def _account(transcript: Path, cost: Cost) -> Account:
-    total = NOTHING
+def _calls(transcript: Path, cost: Cost) -> Iterator[tuple[float, Account]]:
+    """What each call of a conversation took, and when."""
     for record in Transcript(transcript).records():
         if isinstance(record, Replied | Summarised | SummaryFailed) and record.usage is not None:
-            total += Account.of_call(record.usage, cost(record.model, record.usage))
-    return total
+            taken = Account.of_call(record.usage, cost(record.model, record.usage))
+            yield record.time, taken
 
 
 def _is_damaged_ledger(paths: TeamPaths) -> bool:
@@ -229,7 +239,7 @@ def _is_damaged_ledger(paths: TeamPaths) -> bool:
         return True
     content = files.read(paths.ledger)
     if not content:  # gone or emptied; or made, and its first line not written
-        return any(account.calls for _, account in _used(paths, lambda *_: None))
+        return bool(_used(paths, lambda *_: None)[0])
     first, _, _ = content.partition(b"\n")
     return _is_damaged(lambda: json.loads(first[:_LONGEST_RECORD])["record"])
 

@@ -14,6 +14,7 @@ from teamd.errors import ExitCode
 from teamd.files import directories, files
 from teamd.files.safe_open import PRIVATE_FILE
 from teamd.messages import check_name
+from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,12 +72,21 @@ def command(
 
 @click.command()
 @click.argument("name", shell_complete=arguments.teammates)
+@click.option(
+    "--usd", type=click.FloatRange(0, MAX_USD, min_open=True), help="Raise the limits on money."
+)
+@click.option("--tokens", type=click.IntRange(1, MAX_TOKENS), help="Raise the limits on tokens.")
 @output.json_option
 @team_options
-def resume(choice: Choice, name: str, *, as_json: bool) -> None:
-    """Read team.toml again, then let NAME go on where it was paused."""
+def resume(choice: Choice, name: str, *, as_json: bool, **more: float | None) -> None:
+    """Read team.toml again, then let NAME go on where it was paused.
+
+    With --usd or --tokens, the limits that stop NAME are first raised by so much: a limit of a day
+    for today, the others for good. team.toml stays as it is.
+    """
     paths = choice.existing()
-    reply = control.ask(paths, "resume", {"name": name}, timeout_seconds=arguments.REQUEST_SECONDS)
+    asked = {"name": name, **{unit: most for unit, most in more.items() if most is not None}}
+    reply = control.ask(paths, "resume", asked, timeout_seconds=arguments.REQUEST_SECONDS)
     reply.raise_unless_done()
     if reply.data["warning"]:
         output.warn(reply.data["warning"])

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from teamctl import output
+from teamd.budget import days
 from teamd.budget.accounts import NOTHING, Account, Reservation
 from teamd.budget.ledger import Ledger
+from teamd.budget.refusals import LIMITS, USD
 from teamd.cli import Choice, team_options
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from teamd.budget.accounts import Accounts
     from teamd.files.paths import TeamPaths
 
+_PER_DAY: Final = "_per_day"
 _HEADINGS = ("NAME", "CALLS", "IN", "READ", "WRITTEN", "OUT", "COST", "LIMIT", "USED")
 
 
@@ -27,8 +33,9 @@ def command(choice: Choice, *, as_json: bool) -> None:
     """Show the tokens and the cost of each teammate and of the team, since the team began.
 
     IN counts all tokens sent; READ and WRITTEN count those of them that came from the prompt
-    cache or went into it. LIMIT is the limit that is nearer, of tokens and money, and USED how
-    much of it is used. The command works without teamd.
+    cache or went into it. LIMIT is the limit that is nearest, of tokens and money, of all time and
+    of today, with what `teamctl resume` has raised it by, and USED how much of it is used. The
+    command works without teamd.
     """
     paths = choice.existing()
     accounts = Ledger(paths.ledger).read()
@@ -39,7 +46,7 @@ def command(choice: Choice, *, as_json: bool) -> None:
         return
     rows = (row.cells() for row in (*members, total))
     output.print_table(_HEADINGS, rows, _HEADINGS[1:])
-    _print_notes(total.account)
+    _print_notes((*members, total))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +54,26 @@ class _Use:
     """One line: what was used, what is kept back for calls under way, and how much there may be.
 
     Attributes:
-        tokens_limit: 0 for none.
-        usd_limit: 0 for none.
+        today: what was used today; `None` where no limit of a day counts it.
+        limits: by their names without who they are for: `usd`, `tokens_per_day`; 0 for none.
+        raised: the parts of them that are due to `teamctl resume`.
     """
 
     name: str
     account: Account
     held: tuple[Reservation, ...]
-    tokens_limit: int
-    usd_limit: float
+    today: Account | None
+    limits: dict[str, Decimal]
+    raised: dict[str, Decimal]
 
     @property
     def shares(self) -> list[tuple[float, str]]:
         """Of each limit the share that is used, from 0 to 1, and the limit in words."""
-        limits = (
-            (self.account.tokens, self.tokens_limit, f"{output.count(self.tokens_limit)} tokens"),
-            (float(self.account.usd), self.usd_limit, f"${self.usd_limit:.2f}"),
-        )
-        return [(used / limit, words) for used, limit, words in limits if limit]
+        return [
+            (float(self._used(key) / most), _in_words(key, most))
+            for key, most in self.limits.items()
+            if most
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """The line as `--json` shows it; 0 calls of unknown price leave the cost known."""
@@ -74,13 +83,14 @@ class _Use:
             "usd": output.known_usd(self.account),
             "reserved_tokens": sum(kept.tokens for kept in self.held),
             "reserved_usd": float(sum(kept.usd or 0 for kept in self.held)),
-            "tokens_limit": self.tokens_limit or None,
-            "usd_limit": self.usd_limit or None,
+            **({} if self.today is None else _of_day(self.today)),
+            **{f"{key}_limit": _number(key, most) or None for key, most in self.limits.items()},
+            **{f"{key}_raised": _number(key, by) for key, by in self.raised.items()},
             "share": max((share for share, _ in self.shares), default=None),
         }
 
     def cells(self) -> list[str]:
-        """The line of the table; of two limits the one that is nearer."""
+        """The line of the table; of all limits the one that is nearest."""
         used = self.account
         sent = (used.input_tokens, used.cache_read_tokens, used.cache_write_tokens)
         tokens = map(output.count, (*sent, used.output_tokens))
@@ -88,25 +98,65 @@ class _Use:
         shown = "-" if share is None else f"{share:.1%}"
         return [self.name, str(used.calls), *tokens, output.cost(used), limit, shown]
 
+    def _used(self, key: str) -> Decimal:
+        account = (self.today or NOTHING) if key.endswith(_PER_DAY) else self.account
+        return Decimal(getattr(account, key.removesuffix(_PER_DAY)))
+
 
 def _uses(paths: TeamPaths, accounts: Accounts) -> list[_Use]:
     """Return the use of each member, of those who once were in the team, and last of all."""
     roster = [member.name for member in Roster(paths).read().members]
-    held, terms = tuple(accounts.held.values()), accounts.terms
+    held = tuple(accounts.held.values())
     names = dict.fromkeys([*roster, *accounts.used, *(kept.teammate for kept in held)])
     members = []
     for name in names:
         own = tuple(kept for kept in held if kept.teammate == name)
         used = accounts.used.get(name, NOTHING)
-        members.append(_Use(name, used, own, terms.teammate_tokens, float(terms.teammate_usd)))
-    total = _Use("total", accounts.total(), held, terms.team_tokens, float(terms.team_usd))
+        members.append(_Use(name, used, own, None, *_limits(accounts, "teammate", name)))
+    today = accounts.days.get(days.today(), NOTHING)
+    total = _Use("total", accounts.total(), held, today, *_limits(accounts, "team", ""))
     return [*members, total]
 
 
-def _print_notes(total: Account) -> None:
+def _limits(
+    accounts: Accounts, who: str, name: str
+) -> tuple[dict[str, Decimal], dict[str, Decimal]]:
+    """Return what the limits on a teammate or the team allow, and by how much they are raised."""
+    limits, raised = {}, {}
+    for limit in LIMITS:
+        if limit.who == who:
+            of = days.today() if limit.daily else name
+            key = limit.name.removeprefix(f"{who}_")
+            limits[key] = accounts.most(limit, of)
+            raised[key] = accounts.raised.get((limit.name, of), Decimal(0))
+    return limits, raised
+
+
+def _of_day(today: Account) -> dict[str, Any]:
+    return {"tokens_today": today.tokens, "usd_today": output.known_usd(today)}
+
+
+def _number(key: str, amount: Decimal) -> float:
+    return float(amount) if key.startswith(USD) else int(amount)
+
+
+def _in_words(key: str, most: Decimal) -> str:
+    words = f"${most:.2f}" if key.startswith(USD) else f"{output.count(int(most))} tokens"
+    return f"{words} a day" if key.endswith(_PER_DAY) else words
+
+
+def _print_notes(uses: Sequence[_Use]) -> None:
+    for use in uses:
+        for key, by in use.raised.items():
+            if by:
+                click.echo(
+                    f"of the limit of {use.name}, `teamctl resume` added {_in_words(key, by)}"
+                )
+    total = uses[-1].account
     if total.unpriced_calls:
         hint = '[prices."model-name"] in team.toml tells it for calls to come'
-        click.echo(f"the price of {total.unpriced_calls} calls is not known; {hint}")
+        bound = "and [limits] team_tokens_per_day bounds them without it"
+        click.echo(f"the price of {total.unpriced_calls} calls is not known; {hint}, {bound}")
     if total.assumed_calls:
         why = "were cut off, or their server did not tell what they took"
         most = "they count with the most that they may have taken"

@@ -13,6 +13,7 @@ from teamd.approvals.approval import Kind, Verdict
 from teamd.errors import TeamError
 from teamd.messages import (
     COMPACT_TYPE,
+    HELD_TYPE,
     LEAD,
     PLAN_ANSWER_TYPE,
     PROMPT_KEY,
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from teamd.team.roster import Team
 
 # Mail that asks for no work.
-_NO_TASK: Final = frozenset({COMPACT_TYPE, PLAN_ANSWER_TYPE, SHUTDOWN_ANSWER_TYPE, SHUTDOWN_TYPE})
+_NO_TASK: Final = frozenset(
+    {COMPACT_TYPE, HELD_TYPE, PLAN_ANSWER_TYPE, SHUTDOWN_ANSWER_TYPE, SHUTDOWN_TYPE}
+)
 
 
 @dataclass(slots=True)

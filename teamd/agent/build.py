@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -144,7 +145,9 @@ class _Tools:
         """Yield them in the order in which the model reads of them."""
         env, name = self.env, self.env.name
         yield from self._workspace_tools
-        yield SendMessage(env.post, name)
+        yield SendMessage(
+            env.post, name, lambda text: env.conversation.talk.receivers(text, time.time())
+        )
         yield ReadInbox(env.mailbox)
         yield from board_tools(self.board, env.plans.begin_task)
         if not env.leads:

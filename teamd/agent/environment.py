@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from teamd.agent.approvals import Plans, Shutdown
 from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.mail_hold import MailHold
 from teamd.agent.work import Reporter
 from teamd.approvals.store import Approvals
 from teamd.mail.mailbox import Mailbox
@@ -108,6 +109,12 @@ class Environment:
     def shutdown(self) -> Shutdown:
         """The teammate's part in being shut down."""
         return Shutdown(self.name, self.conversation, self.approvals, self.reporter)
+
+    @cached_property
+    def hold(self) -> MailHold:
+        """The hold on its mail; to lead is to write mail, so there is none on the lead's."""
+        most = 0 if self.leads else self.settings.limits.talk_wakes
+        return MailHold(self.name, most, self.conversation, self.mailbox, self.roster.read)
 
     def post_in(self, paths: TeamPaths) -> Post:
         """Return what sends mail in a team."""

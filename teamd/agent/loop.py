@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation import prompts
 from teamd.agent.turn import Cancellation, TurnCancelled, follow
-from teamd.errors import StoreError
+from teamd.errors import StoreError, TeamError
 from teamd.mail.spool import BatchLimit
 from teamd.messages import COMPACT_TYPE, FRESH_KEY, PROMPT_KEY, again, moment_of
 from teamd.models import LimitError, UnusableError
@@ -70,7 +70,7 @@ class Loop:
             elif self.env.conversation.owes_reply or self.env.conversation.unfollowed:
                 await self._take_turn()
             elif not self.claim():
-                self.env.reporter.report(Status.IDLE)
+                self.env.reporter.report(Status.IDLE, self.env.hold.reason)
                 await self.env.wakeup.wait(_RETRY_SECONDS if self._owes_notices else math.inf)
 
     def interrupt(self) -> None:
@@ -86,15 +86,20 @@ class Loop:
             await learn()
 
     def _deliver(self) -> None:
-        """Take mail and put it into the conversation, each message once; then what is news."""
+        """Take mail and put it into the conversation, unless it is held; then what is news."""
+        if not self.env.hold.holds():
+            self._take_mail()
+        for news in self.news():
+            if news.about not in self.env.conversation.told:
+                self.env.conversation.record(news)
+
+    def _take_mail(self) -> None:
+        """Take mail and put it into the conversation, each message once."""
         batch = self.env.mailbox.take(BATCH_LIMIT)
         fresh = self._select_fresh(map(self._masked, batch.messages))
         if fresh:
             self._put(fresh, taken=moment_of(batch.id))
         self.env.mailbox.done(batch)
-        for news in self.news():
-            if news.about not in self.env.conversation.told:
-                self.env.conversation.record(news)
         if any(message.type == COMPACT_TYPE for message in fresh):
             self.compaction.request()
 
@@ -116,7 +121,8 @@ class Loop:
             if _begins_anew(message) or not self.env.conversation.opened.system:
                 self.env.conversation.open(self.opening())
         new_task = self.env.plans.is_new_task(messages)
-        self.env.conversation.deliver(messages, taken=taken, new_task=new_task)
+        idle_talk = self.env.hold.is_idle_talk(messages)
+        self.env.conversation.deliver(messages, taken=taken, new_task=new_task, idle_talk=idle_talk)
         if new_task:
             self.env.plans.withdraw()
         self.env.shutdown.close_old_requests()
@@ -174,20 +180,22 @@ class Loop:
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
 
-        At a limit there is none until it was raised, and a person has said that it goes on.
+        At a limit there is none until it was raised, and a person has said that it goes on, or
+        until its day is over.
         """
         about = pause_reason(error)
         known = about == self.env.conversation.paused_about  # maybe from an earlier process
         notice = "" if known else f"{self.env.name} is paused: {error}"
         self.env.conversation.end_turn(PAUSED, str(error), about=about, notice=notice)
-        self.env.reporter.report(Status.PAUSED, str(error))
+        until = error.until if isinstance(error, LimitError) else None
+        self.env.reporter.report(Status.PAUSED, str(error), until=until)
         await self._rest(error.again_in_seconds, self._end_of_pause(error))
 
     def _end_of_pause(self, error: UnusableError) -> Callable[[], bool]:
         # At a limit mail waits where it is, unless it asks to shut down.
         if isinstance(error, LimitError):
             return lambda: error.lifted() or self.env.shutdown.requested()
-        return self.env.mailbox.waiting
+        return lambda: self.env.mailbox.waiting() and not self.env.hold.holds()
 
     async def _rest(self, seconds: float | None, over: Callable[[], bool]) -> None:
         """Wait until it is over, or for so many seconds, or until it shuts down."""
@@ -203,15 +211,17 @@ class Loop:
         return bool(self.env.conversation.unsent)
 
     def _send_notices(self) -> None:
-        """Send what the lead is owed; what cannot be sent now is sent at a later look.
+        """Send what the lead and others are owed; what cannot be sent now is sent at a later look.
 
         It stands in the conversation until then, and goes under one id however often it is sent.
         """
-        for key, text in list(self.env.conversation.unsent.items()):
+        for key, notice in list(self.env.conversation.unsent.items()):
             try:
-                self.env.reporter.notify_lead(text, key=key)
-            except StoreError:  # the lead's inbox is locked, or the disk full
+                self.env.reporter.notify(notice.text, key=key, to=notice.to)
+            except StoreError:  # an inbox is locked, or the disk full
                 return
+            except TeamError as error:  # who is in the team no more is owed nothing
+                self.env.journal.error("notice not sent", error, to=notice.to)
             self.env.conversation.record(NoticeSent(id=key))
 
 

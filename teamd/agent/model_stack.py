@@ -131,7 +131,7 @@ class Metered:
         """Answer within the limits; the reply says the frame of the request, for its record.
 
         Raises:
-            LimitError: one is reached; nothing was asked.
+            LimitError: one is too low for the call; nothing was asked.
         """
         price = self._price(ask.model)
         frame = frame_of(ask, self.server)
@@ -163,7 +163,8 @@ class Metered:
         pause = _FIRST_PAUSE_SECONDS
         while (refusal := self.ledger.reserve(wanted)) is not None:
             if not refusal.passing:
-                raise LimitError(refusal.sentence(self.name), refusal.key, self._lifted)
+                sentence = refusal.sentence(self.name)
+                raise LimitError(sentence, refusal.key, self._lifted, refusal.until)
             # Others' calls are under way, and mostly take less than what is kept back for them.
             await asyncio.sleep(random.uniform(0.5, 1.5) * pause)  # noqa: S311 -- no secret
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError
-from teamd.messages import SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
+from teamd.messages import HELD_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,11 +41,20 @@ class Reporter:
     post: Post
     _last: dict[str, object] = field(default_factory=dict)
 
-    def report(self, status: Status, reason: str | None = None) -> None:
-        """Tell the supervisor how it goes; what it knows already is not said again."""
+    def report(
+        self, status: Status, reason: str | None = None, *, until: float | None = None
+    ) -> None:
+        """Tell the supervisor how it goes; what it knows already is not said again.
+
+        Args:
+            status: the one that the roster shows.
+            reason: why, in a sentence.
+            until: when that ends by itself, in seconds since the epoch.
+        """
         reason = None if reason is None else self.post.paths.addressed(reason)
         counts = {key: getattr(self.conversation, key) for key in _COUNTS}
-        facts: dict[str, object] = {"status": str(status), "reason": reason, **counts}
+        facts: dict[str, object] = {"status": str(status), "reason": reason, "until": until}
+        facts |= counts
         if facts == self._last:
             return
         self._last = facts
@@ -55,20 +64,25 @@ class Reporter:
         """Have the supervisor look at an answer; it believes the store, not this."""
         self._send(SHUTDOWN_ANSWER_TYPE, "answered", {"request_id": request_id})
 
-    def notify_lead(self, text: str, *, key: str) -> None:
-        """Send a line to whom it reports: the lead, and of one that leads the person.
+    def notify(self, text: str, *, key: str, to: str = "") -> None:
+        """Send a line to a sender whose mail waits, or to whom it reports itself.
+
+        That is the lead, and of one that leads the person.
 
         Args:
             text: the line.
             key: its id: sent twice, it is read once.
+            to: the sender; empty for the lead.
 
         Raises:
             StoreError: it cannot be sent now.
+            TeamError: there is no such receiver any more.
         """
         # A server's own words may hold anything.
         words = self.post.paths.addressed(text).replace("\0", "\ufffd")
-        above = self.post.above(self.name)
-        self.post.notify(Message(id=key, sender=self.name, to=above, content=words))
+        kind = HELD_TYPE if to else "message"
+        to = to or self.post.above(self.name)
+        self.post.notify(Message(id=key, type=kind, sender=self.name, to=to, content=words))
 
     def _send(self, kind: str, content: str, facts: dict[str, object]) -> None:
         message = Message(type=kind, sender=self.name, to=TEAMD, content=content, extra=facts)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields, replace
-from decimal import ROUND_UP, Decimal
-from itertools import product
+from decimal import Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.budget.refusals import LIMITS, Figures, refuse, refuse_unpriced
 from teamd.process_id import Identity
 from teamd.tokens import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from teamd.budget.refusals import Limit, Raise, Refusal
     from teamd.settings import Settings
 
-_CENT: Final = Decimal("0.01")
-_FINE: Final = Decimal("0.000001")
+_DAY_OF_MONEY: Final = "limits.team_usd_per_day"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,8 @@ class Reservation:
     Attributes:
         process: whose call it is; if that has died, nobody will tell what it took.
         usd: `None` where the model's price is not known.
+        day: the local day that it counts for, which is the ledger's to say. Of a call that was
+            refused, the day whose limit refused it: empty where that does not pass by itself.
     """
 
     id: str
@@ -94,6 +96,7 @@ class Reservation:
     input_tokens: int
     output_tokens: int
     usd: Decimal | None
+    day: str = ""
 
     @property
     def tokens(self) -> int:
@@ -118,35 +121,46 @@ class Reservation:
         values |= {key: int(record[key]) for key in ("input_tokens", "output_tokens")}
         process = Identity(pid=int(record["pid"]), started=float(record["started"]))
         usd = None if record["usd"] is None else Decimal(record["usd"])
-        return cls(**values, process=process, usd=usd)
+        return cls(**values, process=process, usd=usd, day=str(record.get("day", "")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The limits in force, 0 for none, and the prices that the person has set."""
+    """The limits in force, 0 for none, and the prices that the person has set.
+
+    Attributes:
+        usd_per_day_is_default: whether the person has not set that limit. Then it lets calls pass
+            whose price is not known, such as those of a model on the machine itself.
+    """
 
     teammate_tokens: int = 0
     teammate_usd: Decimal = Decimal(0)
     team_tokens: int = 0
     team_usd: Decimal = Decimal(0)
+    team_tokens_per_day: int = 0
+    team_usd_per_day: Decimal = Decimal(0)
+    usd_per_day_is_default: bool = False
     prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: Settings) -> Terms:
         """What the settings say of limits and prices."""
         prices = {model: asdict(price) for model, price in settings.prices.items()}
-        return cls.decode({**asdict(settings.limits), "prices": prices})
+        default = _DAY_OF_MONEY not in settings.given
+        limits = asdict(settings.limits)
+        return cls.decode({**limits, "usd_per_day_is_default": default, "prices": prices})
 
     @property
     def of_money(self) -> str | None:
-        """A limit on money, if there is one."""
+        """A limit on money for which every price must be known, if there is one."""
         named = {"teammate_usd": self.teammate_usd, "team_usd": self.team_usd}
+        if not self.usd_per_day_is_default:
+            named["team_usd_per_day"] = self.team_usd_per_day
         return next((f"limits.{key}" for key, most in named.items() if most), None)
 
-    @property
-    def limited(self) -> bool:
-        """Whether there is any limit."""
-        return bool(self.teammate_tokens or self.team_tokens or self.of_money)
+    def bound(self, wanted: Reservation) -> bool:
+        """Whether there is a limit that counts what such a call takes."""
+        return any(getattr(self, one.name) and _amount(wanted, one.unit) for one in LIMITS)
 
     def encode(self) -> dict[str, Any]:
         """The terms as they stand in the ledger."""
@@ -155,44 +169,38 @@ class Terms:
 
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Terms:
-        """Read terms."""
+        """Read terms; those of earlier versions know no limits by the day."""
         values: dict[str, Any] = {
             key: int(record[key]) for key in ("teammate_tokens", "team_tokens")
         }
         values |= {key: Decimal(str(record[key])) for key in ("teammate_usd", "team_usd")}
-        return cls(**values, prices=dict(record["prices"]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why a call is not made.
-
-    Attributes:
-        key: the limit's, such as `limits.team_usd`.
-        why: a sentence without what to do about it.
-        remedy: what to write into `team.toml`.
-        passing: whether it may fit in a moment, when calls under way have taken less than what is
-            kept back for them.
-    """
-
-    key: str
-    why: str
-    remedy: str
-    passing: bool = False
-
-    def sentence(self, name: str) -> str:
-        """Why, and what to do."""
-        return f"{self.why}; {self.remedy} in team.toml, then `teamctl resume {name}`"
+        return cls(
+            **values,
+            team_tokens_per_day=int(record.get("team_tokens_per_day", 0)),
+            team_usd_per_day=Decimal(str(record.get("team_usd_per_day", 0))),
+            usd_per_day_is_default=record.get("usd_per_day_is_default") is True,
+            prices=dict(record["prices"]),
+        )
 
 
 @dataclass(slots=True)
 class Accounts:
-    """All accounts, and what is kept back for calls under way."""
+    """All accounts, and what is kept back for calls under way.
+
+    Attributes:
+        used: by each teammate, in all time.
+        days: what all have used on each day.
+        held: calls under way, by their ids.
+        refused: of each teammate that was refused one, its last call.
+        raised: by how much more a person lets a limit go, by its name and whom or when it is for.
+    """
 
     terms: Terms = field(default_factory=Terms)
     used: dict[str, Account] = field(default_factory=dict)
+    days: dict[str, Account] = field(default_factory=dict)
     held: dict[str, Reservation] = field(default_factory=dict)
     refused: dict[str, Reservation] = field(default_factory=dict)
+    raised: dict[tuple[str, str], Decimal] = field(default_factory=dict)
 
     def total(self) -> Account:
         """What all have used."""
@@ -202,63 +210,80 @@ class Accounts:
         """Add to what a teammate has used."""
         self.used[name] = self.used.get(name, NOTHING) + account
 
+    def charge_day(self, day: str, account: Account) -> None:
+        """Add to what all have used on a day; calls of earlier versions name none."""
+        if day:
+            self.days[day] = self.days.get(day, NOTHING) + account
+
+    def close(self, reservation: Reservation, account: Account) -> None:
+        """Put what a call has taken in the place of what was kept back for it."""
+        del self.held[reservation.id]
+        self.charge(reservation.teammate, account)
+        self.charge_day(reservation.day, account)
+
+    def lift(self, raised: Raise) -> None:
+        """Let a limit go further."""
+        place = (raised.limit, raised.of)
+        self.raised[place] = self.raised.get(place, Decimal(0)) + raised.amount
+
+    def with_raised(self, raises: Iterable[Raise]) -> Accounts:
+        """The accounts as they would be with limits raised."""
+        lifted = replace(self, raised=dict(self.raised))
+        for one in raises:
+            lifted.lift(one)
+        return lifted
+
     def orphans(self, is_alive: Callable[[Identity], bool]) -> list[Reservation]:
         """Reservations of processes that are gone."""
         return [kept for kept in self.held.values() if not is_alive(kept.process)]
 
     def refusal(self, wanted: Reservation) -> Refusal | None:
         """Why a call must not be made now, if it must not."""
-        if wanted.usd is None and (money := self.terms.of_money):
-            return _unpriced(wanted, money)
-        limits = product(("teammate", "team"), ("tokens", "usd"))
-        found = (self._over(who, unit, wanted) for who, unit in limits)
-        # One that does not pass by itself counts for more than one that does.
-        return min(filter(None, found), key=attrgetter("passing"), default=None)
+        return next(iter(self.refusals(wanted)), None)
 
-    def _over(self, who: str, unit: str, wanted: Reservation) -> Refusal | None:
+    def refusals(self, wanted: Reservation) -> list[Refusal]:
+        """All reasons why a call must not be made now, first what does not pass by itself."""
+        if wanted.usd is None and (money := self.terms.of_money):
+            return [refuse_unpriced(wanted.model, money)]
+        found = (self._over(limit, wanted) for limit in LIMITS)
+        return sorted(filter(None, found), key=attrgetter("rank"))
+
+    def most(self, limit: Limit, of: str) -> Decimal:
+        """What a limit allows, with what it was raised by; 0 for no limit."""
+        most = Decimal(getattr(self.terms, limit.name))
+        return most + self.raised.get((limit.name, of), Decimal(0)) if most else most
+
+    def _over(self, limit: Limit, wanted: Reservation) -> Refusal | None:
         """Why one limit forbids a call, if it does."""
-        key = f"limits.{who}_{unit}"
-        most = Decimal(getattr(self.terms, f"{who}_{unit}"))
-        mine = who == "teammate"
-        used = self.used.get(wanted.teammate, NOTHING) if mine else self.total()
-        held = (kept for kept in self.held.values() if not mine or kept.teammate == wanted.teammate)
-        needed = _amount(used, unit) + _amount(wanted, unit)
-        if not most or needed + sum(_amount(kept, unit) for kept in held) <= most:
+        of, unit = _whom(limit, wanted), limit.unit
+        most, asked = self.most(limit, of), _amount(wanted, unit)
+        if not most or not asked:
             return None
-        spender = wanted.teammate if mine else "the team"
-        return Refusal(
-            key=key,
-            why=f"{key} is reached: {spender} has used {_words(_amount(used, unit), unit)} of "
-            f"{_words(most, unit)}, and the next call may take "
-            f"{_words(_amount(wanted, unit), unit)}",
-            remedy=f"raise {key} to at least {_figure(needed, unit)}",
-            passing=needed <= most,
-        )
+        used = _amount(self._used(limit, of), unit)
+        held = sum((_amount(kept, unit) for kept in self._held(limit, of)), Decimal(0))
+        if used + asked + held <= most:
+            return None
+        spender = of if limit.who == "teammate" else "the team"
+        raised = self.raised.get((limit.name, of), Decimal(0))
+        figures = Figures(spender=spender, used=used, most=most, raised=raised, wanted=asked)
+        return refuse(limit, of, figures)
+
+    def _used(self, limit: Limit, of: str) -> Account:
+        if limit.daily:
+            return self.days.get(of, NOTHING)
+        return self.used.get(of, NOTHING) if limit.who == "teammate" else self.total()
+
+    def _held(self, limit: Limit, of: str) -> Iterator[Reservation]:
+        return (kept for kept in self.held.values() if _whom(limit, kept) == of)
+
+
+def _whom(limit: Limit, call: Reservation) -> str:
+    """Return whose use, or that of which day, a limit counts a call to; empty for all together."""
+    if limit.daily:
+        return call.day
+    return call.teammate if limit.who == "teammate" else ""
 
 
 def _amount(taken: Account | Reservation, unit: str) -> Decimal:
     """What was used or is kept back; a price that is not known counts for nothing."""
     return Decimal(getattr(taken, unit) or 0)
-
-
-def _unpriced(wanted: Reservation, key: str) -> Refusal:
-    quoted = '"' + wanted.model.replace("\\", r"\\").replace('"', r"\"") + '"'
-    return Refusal(
-        key=key,
-        why=f"{key} is set, and what {wanted.model} costs is not known",
-        remedy=f"write [prices.{quoted}] with input and output, in USD per million tokens,",
-    )
-
-
-def _words(amount: Decimal, unit: str) -> str:
-    return f"${_rounded(amount):f}" if unit == "usd" else f"{int(amount):,} tokens"
-
-
-def _figure(amount: Decimal, unit: str) -> str:
-    """As `team.toml` takes it."""
-    return f"{_rounded(amount):f}" if unit == "usd" else str(int(amount))
-
-
-def _rounded(amount: Decimal) -> Decimal:
-    """Up: a limit of what is said must do. Small sums are told to a millionth."""
-    return amount.quantize(_CENT if amount >= 1 or not amount else _FINE, rounding=ROUND_UP)

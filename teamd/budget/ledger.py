@@ -1,35 +1,35 @@
 """The ledger `.team/ledger.jsonl`: what model calls may take before, and have taken after.
 
-A line is a record. `terms` are the limits in force; `reserve` keeps back the most that a call may
-take, before it is made; `settle` says what it took; `refused` that one was not made, and `resumed`
-that it may be tried again. A process that dies in between leaves its reservation open, and whoever
-looks next settles it in full. When the file has grown long it is replaced by one with the sums
-(`account`) and what is still open.
+A process that dies between its two records of a call leaves its reservation open, and whoever looks
+next settles it in full. When the file has grown long it is replaced by one with the sums and what
+is still open.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from contextlib import contextmanager, suppress
-from dataclasses import KW_ONLY, dataclass
-from decimal import Decimal
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.budget import days
 from teamd.budget.accounts import Account, Accounts, Reservation, Terms
+from teamd.budget.records import apply, encode, summarise
 from teamd.errors import translate_os_errors
 from teamd.files import directories, files, locks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from decimal import Decimal
     from pathlib import Path
 
-    from teamd.budget.accounts import Refusal
+    from teamd.budget.refusals import Raise, Refusal
     from teamd.process_id import Identity
 
 LONGEST_BYTES: Final = 256 * 1024
+KEPT_DAYS: Final = 100
 _HEAD_BYTES: Final = 64
 
 
@@ -41,12 +41,14 @@ class Ledger:
         path: the file, which is its own lock.
         longest_bytes: when it is replaced by its sums.
         is_alive: whether a process that has kept something back will still settle it.
+        today: returns the local day.
     """
 
     path: Path
     _: KW_ONLY
     longest_bytes: int = LONGEST_BYTES
     is_alive: Callable[[Identity], bool] = attrgetter("alive")
+    today: Callable[[], str] = days.today
 
     def __post_init__(self) -> None:
         self._accounts = Accounts()
@@ -62,9 +64,9 @@ class Ledger:
         """
         accounts = Accounts()
         for line in (files.read(self.path) or b"").split(b"\n"):
-            _apply(accounts, line)
+            apply(accounts, line)
         for kept in accounts.orphans(self.is_alive):
-            _close(accounts, kept, kept.in_full())
+            accounts.close(kept, kept.in_full())
         return accounts
 
     def agree(self, terms: Terms) -> None:
@@ -95,14 +97,15 @@ class Ledger:
         """
         with self._locked() as fd:
             self._bury(fd)
+            wanted = self._dated(wanted)
             refusal = self._accounts.refusal(wanted)
             if refusal is None:
                 # On disk before the call: what a power cut forgot would be spent a second time.
                 # Without a limit it is a note for `usage`, and no call waits for the disk.
-                durable = self._accounts.terms.limited
+                durable = self._accounts.terms.bound(wanted)
                 self._add(fd, {"record": "reserve", **wanted.encode()}, durable=durable)
-            elif not refusal.passing and self._is_news(wanted):
-                self._add(fd, {"record": "refused", **wanted.encode()}, durable=False)
+            elif not refusal.passing:
+                self._refuse(fd, wanted if refusal.until else replace(wanted, day=""))
             return refusal
 
     def settle(self, reservation: Reservation, account: Account | None) -> None:
@@ -128,11 +131,37 @@ class Ledger:
         """
         with self._locked() as fd:
             self._bury(fd)
-            wanted = self._accounts.refused.get(name)
-            if wanted is None:
-                return None
-            refusal = self._accounts.refusal(price(wanted, self._accounts.terms))
-            return None if refusal is None or refusal.passing else refusal
+            _, standing = self._standing(name, price)
+            return next(iter(standing), None)
+
+    def raise_limits(
+        self,
+        name: str,
+        more: Mapping[str, Decimal],
+        price: Callable[[Reservation, Terms], Reservation] = lambda kept, _: kept,
+    ) -> tuple[list[Raise], Refusal | None]:
+        """Let the limits go further that stop a teammate; nothing is raised unless it may go on.
+
+        Args:
+            name: the teammate's.
+            more: by how much, by unit: `usd`, `tokens`.
+            price: as for `standing_refusal`.
+
+        Returns:
+            What was raised, on disk by now; else what stops the teammate, if any limit does.
+        """
+        with self._locked() as fd:
+            self._bury(fd)
+            wanted, standing = self._standing(name, price)
+            raises = [one.raised_by(more[one.unit]) for one in standing if one.unit in more]
+            if wanted is None or not raises:
+                return [], next(iter(standing), None)
+            left = _lasting(self._accounts.with_raised(raises).refusals(wanted))
+            if left:
+                return [], next(one for one in standing if one.key == left[0].key)
+            self._add_all(fd, ({"record": "raised", **one.encode()} for one in raises))
+            self._sync(fd)  # the person is told so, and would raise it again
+            return raises, None
 
     def let_go(self, name: str) -> None:
         """Let a teammate whose call was refused try again."""
@@ -141,13 +170,41 @@ class Ledger:
                 self._add(fd, {"record": "resumed", "teammate": name}, durable=False)
 
     def is_refused(self, name: str) -> bool:
-        """Whether the last call of a teammate was refused, and nobody has let it go since."""
-        with self._locked():
-            return name in self._accounts.refused
+        """Whether the last call of a teammate was refused, and neither a person nor a day passed.
 
-    def _is_news(self, wanted: Reservation) -> bool:
+        What the limit of a day refused may be tried again on another day.
+        """
+        with self._locked():
+            last = self._accounts.refused.get(name)
+            return last is not None and last.day in ("", self._day())
+
+    def _standing(
+        self, name: str, price: Callable[[Reservation, Terms], Reservation]
+    ) -> tuple[Reservation | None, list[Refusal]]:
+        """Return the call of a teammate that was refused, and why it would be refused again."""
+        last = self._accounts.refused.get(name)
+        if last is None:
+            return None, []
+        wanted = self._dated(price(last, self._accounts.terms))
+        return wanted, _lasting(self._accounts.refusals(wanted))
+
+    def _refuse(self, fd: int, wanted: Reservation) -> None:
         last = self._accounts.refused.get(wanted.teammate)
-        return last is None or (last.model, last.tokens) != (wanted.model, wanted.tokens)
+        known = last and (last.model, last.tokens, last.day)
+        if known != (wanted.model, wanted.tokens, wanted.day):
+            self._add(fd, {"record": "refused", **wanted.encode()}, durable=False)
+
+    def _dated(self, wanted: Reservation) -> Reservation:
+        return replace(wanted, day=self._day())
+
+    def _day(self) -> str:
+        """Return the day that counts: the local one, but none of those that are forgotten.
+
+        A clock that is set back leads to a day whose sum is known, and never to an empty one that
+        was full.
+        """
+        known, today = self._accounts.days, self.today()
+        return max(today, min(known)) if len(known) >= KEPT_DAYS else today
 
     def _bury(self, fd: int) -> None:
         for kept in self._accounts.orphans(self.is_alive):
@@ -171,19 +228,23 @@ class Ledger:
             self._accounts = Accounts()
             self._head, self._offset = b"", 0
         if not head:
-            files.write_at_end(fd, _line({"record": "begun", "number": os.urandom(8).hex()}))
+            files.write_at_end(fd, encode(_begun()))
         new = files.read_descriptor(fd, self._offset)
         whole = new.rfind(b"\n") + 1  # what a killed writer tore is ended by the next line
         for line in new[:whole].split(b"\n"):
-            _apply(self._accounts, line)
+            apply(self._accounts, line)
         self._offset += whole
         self._head = os.pread(fd, min(_HEAD_BYTES, self._offset), 0)
 
     def _add(self, fd: int, record: dict[str, Any], *, durable: bool) -> None:
-        files.write_at_end(fd, _line({**record, "time": time.time()}))
-        self._catch_up(fd)  # applied as everybody else reads it
+        self._add_all(fd, [record])
         if durable:
             self._sync(fd)
+
+    def _add_all(self, fd: int, records: Iterable[dict[str, Any]]) -> None:
+        now = time.time()
+        files.write_at_end(fd, b"".join(encode({**record, "time": now}) for record in records))
+        self._catch_up(fd)  # applied as everybody else reads it
 
     def _sync(self, fd: int) -> None:
         """Make all records safe, and the name of a file that another process may have put there."""
@@ -192,56 +253,23 @@ class Ledger:
             directories.sync_directory(self.path.parent)
             self._named = self._head
 
-    def restore(self, used: Mapping[str, Account]) -> None:
+    def restore(self, used: Mapping[str, Account], by_day: Mapping[str, Account]) -> None:
         """Replace a damaged ledger by one with what is known to have been used, at once.
 
         Nobody else may be at work.
         """
-        self._accounts = Accounts(used=dict(used))
+        self._accounts = Accounts(used=dict(used), days=dict(by_day))
         self._replace()
 
     def _replace(self) -> None:
         """Put the sums in the place of the records; whoever waits for the lock opens the new."""
-        accounts = self._accounts
-        records: list[dict[str, Any]] = [
-            {"record": "begun", "number": os.urandom(8).hex()},
-            {"record": "terms", **accounts.terms.encode()},
-        ]
-        for name, account in accounts.used.items():
-            records.append({"record": "account", "teammate": name, **account.encode()})
-        for kind, kept in (("reserve", accounts.held), ("refused", accounts.refused)):
-            records += [{"record": kind, **other.encode()} for other in kept.values()]
-        files.replace(self.path, b"".join(map(_line, records)))
+        sums = summarise(self._accounts, kept_days=KEPT_DAYS)
+        files.replace(self.path, b"".join(map(encode, (_begun(), *sums))))
 
 
-def _line(record: dict[str, Any]) -> bytes:
-    return json.dumps(record).encode() + b"\n"
+def _begun() -> dict[str, Any]:
+    return {"record": "begun", "number": os.urandom(8).hex()}
 
 
-def _apply(accounts: Accounts, line: bytes) -> None:
-    """Apply a record; what is none, or of a later kind, is passed over."""
-    with suppress(
-        ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError
-    ):
-        record = json.loads(line, parse_float=Decimal)
-        match record.get("record"):
-            case "terms":
-                accounts.terms = Terms.decode(record)
-            case "account":
-                accounts.charge(str(record["teammate"]), Account.decode(record))
-            case "reserve":
-                reservation = Reservation.decode(record)
-                accounts.held[reservation.id] = reservation
-                accounts.refused.pop(reservation.teammate, None)
-            case "refused":
-                refused = Reservation.decode(record)
-                accounts.refused[refused.teammate] = refused
-            case "resumed":
-                del accounts.refused[str(record["teammate"])]
-            case "settle":
-                _close(accounts, accounts.held[str(record["id"])], Account.decode(record))
-
-
-def _close(accounts: Accounts, reservation: Reservation, account: Account) -> None:
-    del accounts.held[reservation.id]
-    accounts.charge(reservation.teammate, account)
+def _lasting(refusals: Iterable[Refusal]) -> list[Refusal]:
+    return [one for one in refusals if not one.passing]

@@ -96,17 +96,21 @@ class UnusableError(ModelError):
 
 
 class LimitError(UnusableError):
-    """A limit is reached: only a person can raise it, and mail is no reason to try again.
+    """A limit is too low: only a person can raise it, and mail is no reason to try again.
 
     Attributes:
         key: the setting, such as `limits.team_usd`.
-        lifted: tells whether a person has let it go on.
+        lifted: tells whether a person has let it go on, or the day of the limit is over.
+        until: when that day is over, in seconds since the epoch; `None` for a limit of all time.
     """
 
-    def __init__(self, sentence: str, key: str, lifted: Callable[[], bool]) -> None:
+    def __init__(
+        self, sentence: str, key: str, lifted: Callable[[], bool], until: float | None = None
+    ) -> None:
         super().__init__(sentence)
         self.key = key
         self.lifted = lifted
+        self.until = until
 
 
 class TooLongError(UnusableError):

@@ -49,7 +49,7 @@ def build_shell(
         return ClosedShell(
             f"commands are refused: {why}; the person can put the project into a folder"
         )
-    held = placeholders_of(workspace)
+    held = placeholders_of(paths, workspace)
     cgroup = Cgroup.make(_group_name(paths, name), tools.max_processes)
     return SandboxedShell(probe.program, policy, held, paths.root, paths.removed, cgroup)
 
@@ -99,7 +99,7 @@ def clear_dead(paths: TeamPaths, workspace: Path) -> list[str]:
     Raises:
         StoreError: it cannot be done now.
     """
-    root, placeholders = Path(os.path.realpath(workspace)), placeholders_of(workspace)
+    root, placeholders = Path(os.path.realpath(workspace)), placeholders_of(paths, workspace)
     dead = placeholders.left_by_dead(paths.root)
     taken = [name for holder in dead for name in repair(root, holder, paths.removed)]
     placeholders.release(*dead)
@@ -118,9 +118,10 @@ def _group_name(paths: TeamPaths, name: str) -> str:
     return f"teamd-{team}-{name}"
 
 
-def placeholders_of(workspace: Path) -> Placeholders:
-    """Return what keeps the missing places of a workspace."""
-    return Placeholders(Path(os.path.realpath(workspace)), state_folder() / "workspaces")
+def placeholders_of(paths: TeamPaths, workspace: Path) -> Placeholders:
+    """Return what keeps the missing places of a workspace, whichever team works there."""
+    state = state_folder() or paths.root  # without a home no two teams know of each other
+    return Placeholders(Path(os.path.realpath(workspace)), state / "workspaces")
 
 
 def _environment(names: tuple[str, ...]) -> dict[str, str]:

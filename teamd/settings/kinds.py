@@ -174,6 +174,10 @@ TOKENS: Final = Kind(
     f"a whole number from 0, for no limit, to {MAX_TOKENS}",
     lambda value: _is_integer(value) and 0 <= value <= MAX_TOKENS,
 )
+COUNT: Final = Kind(
+    f"a whole number from 0, for no limit, to {MAX_WHOLE}",
+    lambda value: _is_integer(value) and 0 <= value <= MAX_WHOLE,
+)
 RATE: Final = _number("a number of USD from 0 to", MAX_USD)
 USD: Final = _number("a number of USD from 0, for no limit, to", MAX_USD)
 SECONDS: Final = _number("a number of seconds above 0 and up to", MAX_SECONDS, zero=False)

@@ -140,7 +140,9 @@ class _Checking:
         prices = self._prices(document.get(PRICES, {}))
         roles = self._roles(document.get(ROLE, {}))
         teammates = self._teammates(document.get(TEAMMATE, []))
-        return Settings(**sections, prices=prices, roles=roles, teammates=teammates)
+        return Settings(
+            **sections, prices=prices, roles=roles, teammates=teammates, given=_given(document)
+        )
 
     def _section(self, name: str, shape: type[Any], table: object) -> dict[str, Any]:
         if not isinstance(table, dict):
@@ -219,6 +221,14 @@ class _Checking:
             if key not in table
         ]
         return values
+
+
+def _given(document: dict[str, Any]) -> frozenset[str]:
+    """The dotted keys of all sections that stand in a document."""
+    tables = ((name, document.get(name)) for name in SECTIONS)
+    return frozenset(
+        f"{name}.{key}" for name, table in tables if isinstance(table, dict) for key in table
+    )
 
 
 def _unknown(key: str, known: Collection[str], section: str = "") -> str:

@@ -135,6 +135,17 @@ class Limits:
     team_usd: float = setting(
         0.0, USD, "raise it, then `teamctl resume NAME` for who is paused", loosens=higher_limit
     )
+    team_usd_per_day: float = setting(
+        20.0, USD, "on one local day; `teamctl resume NAME --usd 1` raises it for today",
+        loosens=higher_limit,
+    )  # fmt: skip
+    team_tokens_per_day: int = setting(
+        0, kinds.TOKENS, "the same, also of models whose price is not known", loosens=higher_limit
+    )
+    talk_wakes: int = setting(
+        12, kinds.COUNT, "in a row by teammates' mail, with mail the only answer: then it waits",
+        loosens=higher_limit,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +285,11 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All of `team.toml`; every section has its defaults."""
+    """All of `team.toml`; every section has its defaults.
+
+    Attributes:
+        given: the dotted keys of the sections that stand in the file, whatever their values.
+    """
 
     team: Team = field(default_factory=Team)
     model: Model = field(default_factory=Model)
@@ -286,6 +301,7 @@ class Settings:
     prices: Mapping[str, Price] = field(default_factory=dict)
     roles: Mapping[str, Reach] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
+    given: frozenset[str] = field(default=frozenset(), compare=False)
 
     def tools_of(self, name: str, role: str) -> Tools:
         """Return what the tools of one teammate may take: the team's, the role's, its own."""

@@ -54,7 +54,9 @@ def confine(
     kept: dict[str, Any] = {}
     for one in fields(Settings):
         last = getattr(before, one.name, None)
-        if one.name in SECTIONS:
+        if one.name == "given":
+            kept[one.name] = found.given
+        elif one.name in SECTIONS:
             value, base = getattr(found, one.name), getattr(default, one.name)
             kept[one.name] = confining.section(one.name, value, base, last)
         else:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from teamd.heartbeat import Heartbeat
+    from teamd.settings.roles import Role
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
@@ -33,7 +34,8 @@ class ChildProgram:
         run: gets name, bell and heartbeat, returns the exit code.
         load: loads what the next child needs, unless it is loaded; called before each fork.
         warning: a sentence that the sender of a spawn should read, such as that there is no key.
-        check_role: raises a `TeamError` for a role whose file cannot be understood.
+        find_role: returns what the file of a role says, if there is one; raises a `TeamError` where
+            it cannot be understood.
         sandbox: says what stands around the commands of a teammate, by its name and role.
         clear: puts right what teammates left behind that were killed, once their commands ended.
     """
@@ -41,7 +43,7 @@ class ChildProgram:
     run: Callable[[str, int, Heartbeat], int]
     load: Callable[[], None]
     warning: Callable[[], str | None]
-    check_role: Callable[[str], object]
+    find_role: Callable[[str], Role | None]
     sandbox: Callable[[str, str], str] = lambda _name, _role: ""
     clear: Callable[[], list[str]] = list
 

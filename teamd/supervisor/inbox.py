@@ -10,7 +10,7 @@ from teamd.clocks import Deadline
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.mail.spool import BatchLimit
-from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
+from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, is_moment
 from teamd.states import Status
 from teamd.supervisor import requests
 
@@ -189,4 +189,6 @@ class ControlInbox:
         except (KeyError, ValueError, TypeError):
             self.context.journal.warn("unreadable report", name=message.sender)
             return
+        until = reported.get("until")
+        values["until"] = until if is_moment(until) else None
         self.context.roster.change(message.sender, **values)

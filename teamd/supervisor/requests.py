@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import settings
 from teamd.budget.accounts import Terms
+from teamd.budget.refusals import TOKENS, USD
 from teamd.control import ControlReply
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
+from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.states import Status
 from teamd.supervisor.live_settings import when_it_counts
+from teamd.supervisor.pricing import warn_of_price
 from teamd.supervisor.shutdown import Outcome
 from teamd.supervisor.spawn import SpawnRequest, resume, spawn, spawn_declared, spawn_lead
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     Send = Callable[[ControlReply], None]
 
 LONGEST_SECONDS: Final = 86_400
+MOST: Final = {USD: MAX_USD, TOKENS: MAX_TOKENS}  # by which a limit is raised at a time
 # From what went well to what needs somebody most: a teammate that rejected still runs.
 _WORSE: Final = (ExitCode.DONE, ExitCode.DEADLINE, ExitCode.REFUSED)
 
@@ -58,14 +63,15 @@ def _spawn(context: Context, request: ControlRequest) -> ControlReply:
     member = spawn(context, SpawnRequest.decode(request), request.id, sender=sender)
     if member.status is Status.FAILED:
         raise TeamError(f"{member.name} could not be started: {member.reason}")
-    warning = context.program.warning() or member.reason  # such as: no process could be forked yet
+    # A reason is such as: no process could be forked yet.
+    warning = context.program.warning() or member.reason or warn_of_price(context, member)
     data = {"member": member.encode(), "message_id": request.id, "warning": warning}
     return ControlReply(text=f"{member.name} ({member.role}) is at work", data=data)
 
 
 def _spawn_lead(context: Context, request: ControlRequest) -> ControlReply:
     member = spawn_lead(context, fresh=request.flag("fresh"), model=request.model)
-    warning = context.program.warning() or member.reason
+    warning = context.program.warning() or member.reason or warn_of_price(context, member)
     return ControlReply(text="lead is there", data={"member": member.encode(), "warning": warning})
 
 
@@ -79,14 +85,33 @@ def _interrupt(context: Context, request: ControlRequest) -> ControlReply:
 
 def _resume(context: Context, request: ControlRequest) -> ControlReply:
     name = context.roster.team.get(request.text("name")).name
+    more = {unit: _amount(request, unit) for unit in MOST if unit in request.arguments}
+    if more and request.sender != USER:  # an agent that could raise its limit would have none
+        raise TeamError(f"only the person raises a limit; ask for `teamctl resume {name} --usd 1`")
     _reload_settings(context)
     warning = context.settings.waiting
     try:
-        resume(context, context.roster.team.get(name))
+        raised = resume(context, context.roster.team.get(name), more)
     except TeamError as error:  # a limit was raised, it may be, in a file that nobody confirmed
         raise TeamError(f"{error}; {warning}" if warning else str(error)) from error
     context.journal.note("resumed", name=name)
-    return ControlReply(text=f"{name} goes on", data={"warning": warning})
+    text = "; ".join([f"{name} goes on", *(one.sentence() for one in raised)])
+    data = {"raised": [one.encode() for one in raised], "warning": warning}
+    return ControlReply(text=text, data=data)
+
+
+def _amount(request: ControlRequest, unit: str) -> Decimal:
+    """Return by how much a limit is to be raised.
+
+    Raises:
+        NotAMessage: it is no such number.
+    """
+    value: Any = request.arguments[unit]
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (whole or (unit == USD and isinstance(value, float))) or not 0 < value <= MOST[unit]:
+        what = "a number" if unit == USD else "a whole number"
+        raise NotAMessage(f"{unit} must be {what} above 0 and up to {MOST[unit]}")
+    return Decimal(str(value))
 
 
 def _reload(context: Context) -> ControlReply:

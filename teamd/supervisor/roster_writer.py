@@ -53,12 +53,14 @@ class RosterWriter:
         return max(0.0, self._tell_again.left) if self._untold else None
 
     def change(self, name: str, **values: Any) -> None:
-        """Change a member from the next `publish` on."""
+        """Change a member from the next `publish` on; another reason lasts as long as it says."""
+        if "reason" in values:
+            values = {"until": None, **values}
         self._apply(lambda team: _changed(team, name, values))
 
     def admit(self, name: str, role: str, **values: Any) -> None:
         """Add a member, or change what it is; it is at work from now on."""
-        values |= {"role": role, "status": Status.WORKING, "reason": None}
+        values |= {"role": role, "status": Status.WORKING, "reason": None, "until": None}
         self._apply(lambda team: _changed(_enrolled(team, name, role), name, values))
 
     def restore(self, name: str, before: Member | None) -> None:

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 from teamd.errors import TeamError, Unsynced
 from teamd.files import files
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
-from teamd.models.prices import Prices
 from teamd.states import Status
+from teamd.supervisor.pricing import at_price_of_now, warn_of_price
 
 if TYPE_CHECKING:
-    from teamd.budget.accounts import Reservation, Terms
+    from collections.abc import Mapping
+    from decimal import Decimal
+
+    from teamd.budget.refusals import Raise
     from teamd.control import ControlRequest
     from teamd.files.paths import TeamPaths
     from teamd.settings import Teammate
@@ -88,7 +91,7 @@ def spawn(context: Context, wanted: SpawnRequest, message_id: str, *, sender: st
     member = context.roster.team.find(wanted.name)
     name = member.name if member else wanted.name
     _check(context, name, member, wanted)
-    context.program.check_role(wanted.role)
+    context.program.find_role(wanted.role)  # raises where it is damaged
     context.roster.check()
     context.shutdowns.forget(name)
     prompt = wanted.message(name, message_id, sender)
@@ -109,7 +112,9 @@ def spawn_declared(context: Context, wanted: SpawnRequest) -> bool:
     member = context.roster.team.find(wanted.name)
     message_id = _prompt_id(context.settings.paths, wanted)
     if member is None:
-        spawn(context, wanted, message_id)
+        spawned = spawn(context, wanted, message_id)
+        if warning := warn_of_price(context, spawned):  # no command is there to print it
+            context.roster.tell_lead(warning, to=context.roster.team.person)
     elif _was_told_nothing(context, member.name):
         prompt = wanted.message(member.name, message_id, LEAD)
         context.post.mailbox(member.name).put(prompt)
@@ -141,8 +146,13 @@ def spawn_lead(context: Context, *, fresh: bool, model: str | None) -> Member:
     return context.roster.team.get(LEAD)
 
 
-def resume(context: Context, member: Member) -> None:
-    """Let a paused teammate go on where it was, by new settings.
+def resume(context: Context, member: Member, more: Mapping[str, Decimal]) -> list[Raise]:
+    """Let a paused teammate go on where it was, by new settings; return which limits were raised.
+
+    Args:
+        context: the team.
+        member: the teammate.
+        more: by how much the limits that stop it are raised first, by unit.
 
     Raises:
         TeamError: it is not paused, or still at its limit.
@@ -152,6 +162,7 @@ def resume(context: Context, member: Member) -> None:
         raise TeamError(f"{name} is not paused, it is {member.status}; `teamctl team` shows all")
     if context.children.ending(name):
         raise TeamError(f"{name} is about to end; try again in a moment")
+    raised = _raise_limits(context, name, more) if more else []
     _check_limits(context, name)
     at_limit = context.ledger.is_refused(name)
     context.ledger.let_go(name)  # what can fail comes first
@@ -160,6 +171,17 @@ def resume(context: Context, member: Member) -> None:
         _go_on(context, name)
     else:  # a missing key, say: only a new process knows of other settings
         context.children.restart(name, seconds=context.settings.now.supervision.stop_seconds)
+    return raised
+
+
+def _raise_limits(context: Context, name: str, more: Mapping[str, Decimal]) -> list[Raise]:
+    raised, refusal = context.ledger.raise_limits(name, more, at_price_of_now)
+    if refusal is not None:
+        raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
+    if not raised:
+        raise TeamError(f"no limit stops {name}; `teamctl resume {name}` lets it go on")
+    context.journal.note("limits raised", name=name, limits=[one.encode() for one in raised])
+    return raised
 
 
 def _check(context: Context, name: str, member: Member | None, wanted: SpawnRequest) -> None:
@@ -191,18 +213,9 @@ def _check_limits(context: Context, name: str) -> None:
     Raises:
         TeamError: one does.
     """
-    refusal = context.ledger.standing_refusal(name, _at_price_of_now)
+    refusal = context.ledger.standing_refusal(name, at_price_of_now)
     if refusal is not None:
         raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
-
-
-def _at_price_of_now(wanted: Reservation, terms: Terms) -> Reservation:
-    """Return a call at the price that its model has now; what nobody charges for stays free."""
-    if wanted.usd == 0:
-        return wanted
-    price = Prices(terms.prices).find(wanted.model)
-    usd = None if price is None else price.most(wanted.input_tokens, wanted.output_tokens)
-    return replace(wanted, usd=usd)
 
 
 def _admit(context: Context, wanted: SpawnRequest, prompt: Message | None = None) -> None:

@@ -25,7 +25,7 @@ _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),
     **dict.fromkeys(("model", "reason", "sandbox", "spawned_by"), str | None),
     **dict.fromkeys(("turns", "input_tokens", "output_tokens"), int),
-    **dict.fromkeys(("started", "since"), int | float | None),
+    **dict.fromkeys(("started", "since", "until"), int | float | None),
     "pid": int | None,
     "plan": bool,
 }
@@ -46,6 +46,7 @@ class Member:
         plan: whether it acts only once a plan of its own is approved.
         reason: why it is paused or failed, in a sentence.
         sandbox: what stands around its commands, in a line.
+        until: when that ends by itself, in seconds since the epoch; `None` where nobody knows.
         spawned_by: the address of the agent of another team that has put it here, if one has.
         extra: keys of other programs, kept as they came.
     """
@@ -65,6 +66,7 @@ class Member:
     plan: bool = False
     reason: str | None = None
     sandbox: str | None = None
+    until: float | None = None
     spawned_by: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
+from teamd.errors import TeamError
 from teamd.messages import Message
 from teamd.tools import Input, InputT, RepeatableTool, ToolError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from teamd.mail.mailbox import Mailbox
     from teamd.mail.routing import Post
 
+NOT_SENT_AGAIN: Final = "not sent again"
 _MOST_COUNTED: Final = 100
 
 
@@ -33,8 +38,18 @@ class SendMessageInput(Input):
     summary: str | None = Field(default=None, description="what it is about, in a few words")
 
 
+@dataclass
 class SendMessage(_PostTool[SendMessageInput]):
-    """Puts a message into somebody's inbox."""
+    """Puts a message into somebody's inbox.
+
+    The same words to the same receiver, ten minutes long, are one message: whoever thanks for
+    thanks says them again and again. A person who repeats a message means it.
+
+    Attributes:
+        receivers: returns who has been sent a text of late.
+    """
+
+    receivers: Callable[[str], Iterable[str]] = lambda _: ()
 
     name = "send_message"
     description = (
@@ -48,11 +63,18 @@ class SendMessage(_PostTool[SendMessageInput]):
         to = self.post.address(arguments.to)
         if to.lower() == self.sender.lower():
             raise ToolError("that is you; a message to yourself is of no use")
+        if any(self._is(to, known) for known in self.receivers(arguments.content)):
+            return f"{NOT_SENT_AGAIN}: {to} got the same text from you less than 10 minutes ago"
         extra = {} if arguments.summary is None else {"summary": arguments.summary}
         text, sender = arguments.content, self.sender
         message = Message(id=f"{key}-{to}", sender=sender, to=to, content=text, extra=extra)
         sent = self.post.send(message)
         return f"sent to {sent.to}" + (f" ({sent.warning})" if sent.warning else "")
+
+    def _is(self, to: str, known: str) -> bool:
+        with suppress(TeamError):  # one that is in the team no more
+            return self.post.address(known) == to
+        return False
 
 
 class ReadInboxInput(Input):
@@ -105,3 +127,7 @@ class Broadcast(_PostTool[BroadcastInput]):
         if not sent:
             raise ToolError("there is nobody to send to; list_teammates shows who is in the team")
         return f"sent to {', '.join(one.to for one in sent)}"
+
+
+# A wake in which no other tool is called is talk.
+MAIL_TOOLS: Final = frozenset(tool.name for tool in (SendMessage, ReadInbox, Broadcast))

@@ -138,6 +138,7 @@ _DECODERS: Final[dict[str, Any]] = {
     "usage": _usage,
     "tools": _names,
     "closes": tuple,
+    "senders": tuple,
     "time": lambda value: _moment(value) or 0.0,
     "taken": _moment,
 }

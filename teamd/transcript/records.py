@@ -93,12 +93,15 @@ class Delivered(_Record):
     Attributes:
         taken: when it was taken from the inbox, if that is known.
         new_task: whether it begins another task.
+        idle_talk: whether all of it is from other teammates, and none of it from the board.
     """
 
     kind: ClassVar[str] = "mail"
+    optional: ClassVar[frozenset[str]] = frozenset({"idle_talk"})
     messages: tuple[Message, ...] = ()
     taken: float | None = None
     new_task: bool = False
+    idle_talk: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +244,21 @@ class TurnEnded(_Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MailHeld(_Record):
+    """Mail waits in the inbox, since the teammate only talks.
+
+    Attributes:
+        senders: whose it is, and who are owed a line about it until `NoticeSent`.
+        notice: a line that the lead is owed likewise; empty where it has been told.
+    """
+
+    kind: ClassVar[str] = "held"
+    optional: ClassVar[frozenset[str]] = frozenset({"notice"})
+    senders: tuple[str, ...] = ()
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeSent(_Record):
     """A notice was sent; `id` names it."""
 
@@ -250,7 +268,7 @@ class NoticeSent(_Record):
 
 Record: TypeAlias = (
     Opened | Delivered | NoteAdded | NewsAdded | TaskBegun | Replied | CallStarted | CallAnswered
-    | ResultsCleared | Summarised | SummaryFailed | TurnEnded | NoticeSent | Unknown
+    | ResultsCleared | Summarised | SummaryFailed | TurnEnded | MailHeld | NoticeSent | Unknown
 )  # fmt: skip
 KINDS: Final[tuple[type[Record], ...]] = tuple(kind for kind in get_args(Record) if kind.kind)
 

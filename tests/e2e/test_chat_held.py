@@ -29,7 +29,7 @@ def held(project: Project) -> Project:
     project.start()
     ended = project.run("teamctl", "chat", "go")
     assert ended.status == 1
-    assert "lead is paused: limits.teammate_tokens is reached" in ended.complaint
+    assert "lead is paused: the next call does not fit" in ended.complaint
     project.wait_for("lead", "paused")
     project.stage.act("lead", lambda asked: say(f"Read {'again' in asked.heard}."))
     return project
@@ -39,7 +39,7 @@ def test_a_prompt_fails_with_the_reason_and_is_read_once_the_lead_goes_on(held: 
     refused = held.run("teamctl", "chat", "again", timeout_seconds=_GRACE_SECONDS)
     assert (refused.status, refused.stdout) == (1, "")
     assert refused.complaint.startswith(
-        "teamctl: lead is paused: limits.teammate_tokens is reached"
+        "teamctl: lead is paused: the next call does not fit into what is left of "
     )
     assert refused.complaint.endswith(_WAITS)
     assert "again" in held.mail("lead")
@@ -75,11 +75,11 @@ def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> No
     """It asks before it sends anything: what stands in the inbox would be another task."""
     held.stage.act("al", lambda _: use(("bash", {"command": "true"})))
     ended = held.run("teamctl", "spawn", "al", "coder", "go", "--wait")
-    assert "al is paused: limits.teammate_tokens" in ended.complaint
+    assert "al is paused: the next call does not fit" in ended.complaint
     held.wait_for("al", "paused")
     again = held.run("teamctl", "spawn", "al", "coder", "more", "--wait")
     assert (again.status, held.mail("al")) == (1, "")
-    assert "al stays paused: limits.teammate_tokens" in again.complaint
+    assert "al stays paused: the next call does not fit" in again.complaint
 
 
 def test_any_other_pause_ends_with_the_mail(project: Project) -> None:

@@ -101,12 +101,11 @@ def prepare_readme(project: Project) -> None:
 
 
 def prepare_limits(project: Project) -> None:
-    """Alice is paused at a limit that the person has raised since."""
-    project.write("team.toml", "[limits]\nteammate_tokens = 1\n")
+    """Alice is paused at a limit on money."""
+    project.write("team.toml", "[limits]\nteammate_usd = 0.01\n")
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "Go.")
     project.wait_for("alice", "paused")
-    project.write("team.toml", "[limits]\nteammate_tokens = 1_000_000\n")
 
 
 def prepare_teams(project: Project) -> None:

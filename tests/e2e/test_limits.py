@@ -124,7 +124,7 @@ def test_a_game_for_ever_ends_within_the_limit_and_less_than_one_call_short_of_i
 ) -> None:
     """It must never be exceeded, and be of use up to the last call that fits."""
     who, unit = key.split("_")
-    configure(project, {key: most}, DEAR)
+    configure(project, {key: most, "talk_wakes": 0}, DEAR)
     play_for_ever(project)
     project.start()
     spawn_both(project)
@@ -139,21 +139,22 @@ def test_a_game_for_ever_ends_within_the_limit_and_less_than_one_call_short_of_i
     assert calls > 4, "no game was played"
 
     reason = project.member(name)["reason"]
-    assert reason.startswith(f"limits.{key} is reached: ")
-    assert reason.endswith(f" in team.toml, then `teamctl resume {name}`")
-    assert f"{name} is paused: limits.{key} is reached" in project.mail("lead")
+    why = f"the next call does not fit into what is left of limits.{key}: "
+    assert reason.startswith(why)
+    assert f" in team.toml, then `teamctl resume {name}`" in reason
+    assert f"{name} is paused: {why}" in project.mail("lead")
 
     refused = project.run("teamctl", "resume", name)
     assert refused.status == 1
-    assert f"{name} stays paused: limits.{key} is reached" in refused.complaint
+    assert f"{name} stays paused: {why}" in refused.complaint
     assert len(project.server.requests) == calls
 
-    configure(project, {key: most * 3 // 2 if unit == "tokens" else most * 1.5}, DEAR)
+    more = type(most)(most * 1.5)
+    configure(project, {key: more, "talk_wakes": 0}, DEAR)
     assert project.do("teamctl", "resume", name) == f"{name} goes on\n"
     wait_until(lambda: len(project.server.requests) > calls, what="the game goes on")
     again = wait_for_the_stop(project)
-    truth = billed(project, unit, again if who == "teammate" else None)
-    assert truth <= most * 1.5
+    assert billed(project, unit, again if who == "teammate" else None) <= more
 
 
 def limited(project: Project, limits: Mapping[str, float], more: str = "") -> None:
@@ -191,7 +192,7 @@ def test_who_is_paused_at_a_limit_stays_so_whatever_comes_and_tells_the_lead_onc
 
     again = project.run("teamctl", "spawn", "ann", "coder", "Something else.")
     assert again.status == 1
-    assert "ann stays paused: limits.teammate_tokens is reached" in again.complaint
+    assert "ann stays paused: the next call does not fit" in again.complaint
     assert "Something else." not in project.mail("ann")
 
     configure(project, {"teammate_tokens": 90_000})

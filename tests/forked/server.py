@@ -25,6 +25,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
@@ -115,6 +116,7 @@ def be_command(asking: int, given: list[int]) -> NoReturn:
             os.chdir(wanted["cwd"])
             _put_descriptors(given, channel.fileno())
             _put_environment(wanted["argv"], wanted["env"])
+            time.tzset()
             channel.sendall(b"%d\n" % os.getpid())
         _open_streams()
         tempfile.tempdir = None

@@ -51,7 +51,7 @@ def run(name, bell, heartbeat):
     signal.pause()
 
 program = ChildProgram(run=run, load=lambda: print("load", flush=True), warning=lambda: None,
-                       check_role=lambda _: None)
+                       find_role=lambda _: None)
 
 def ready():
     ann = Roster(paths).read().get("ann")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,13 @@ import pytest
 
 from teamd import damaged
 from teamd.board.files import read_all
-from teamd.budget.accounts import Terms
+from teamd.budget.accounts import Reservation, Terms
+from teamd.budget.days import day_of
 from teamd.budget.ledger import Ledger
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.messages import TEAMD, Message
+from teamd.process_id import Identity
 from teamd.tokens import Usage
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, NoteAdded, Replied
@@ -173,6 +176,30 @@ def test_a_ledger_that_is_gone_is_counted_from_the_conversations(paths: TeamPath
     assert repaired(paths) == ["ledger.jsonl"]
     used = Ledger(paths.ledger).read().used
     assert [(name, account.calls) for name, account in used.items()] == [("bob", 1)]
+
+
+def test_a_ledger_that_is_counted_anew_knows_the_days(paths: TeamPaths) -> None:
+    """Else a limit of today would begin at nothing."""
+    now = time.time()
+    for moment in (now, now, now - 86_400 * 3, 0.0):
+        Transcript(paths.transcript("bob")).append(Replied(model="known", usage=USAGE, time=moment))
+    assert repaired(paths) == ["ledger.jsonl"]
+    by_day = Ledger(paths.ledger).read().days
+    assert {day: account.calls for day, account in by_day.items()} == {
+        day_of(now): 2,
+        day_of(now - 86_400 * 3): 1,
+    }
+    ledger = Ledger(paths.ledger)
+    ledger.agree(Terms(team_usd_per_day=Decimal("4.5")))
+    assert ledger.reserve(a_call(Decimal("0.5"))) is None, "four are used"
+    assert ledger.reserve(a_call(Decimal("0.5"))) is not None
+
+
+def a_call(usd: Decimal) -> Reservation:
+    return Reservation(
+        id=str(usd), teammate="bob", process=Identity.own(), model="known",
+        input_tokens=1, output_tokens=1, usd=usd,
+    )  # fmt: skip
 
 
 def test_a_folder_in_the_place_of_a_file_is_put_aside(paths: TeamPaths) -> None:

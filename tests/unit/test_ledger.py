@@ -16,7 +16,7 @@ from teamd.process_id import Identity
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.budget.accounts import Refusal
+    from teamd.budget.refusals import Refusal
 
 DEAD = Identity(pid=1, started=-1.0)
 SMALL = Account(calls=1, input_tokens=5, output_tokens=1, usd=Decimal("0.001"))
@@ -47,24 +47,36 @@ def refusal(path: Path, terms: Terms, wanted: Reservation) -> Refusal:
     ("terms", "used", "wanted", "enough"),
     [
         (Terms(teammate_tokens=1500), "alice has used 1,000 tokens of 1,500 tokens",
-         "1,000 tokens", "2000"),
+         "1,000 tokens", ("2000", "tokens 500")),
         (Terms(team_tokens=1999), "the team has used 1,000 tokens of 1,999 tokens",
-         "1,000 tokens", "2000"),
+         "1,000 tokens", ("2000", "tokens 1")),
         (Terms(teammate_usd=Decimal("0.3")), "alice has used $0.250000 of $0.300000",
-         "$0.250000", "0.500000"),
+         "$0.250000", ("0.500000", "usd 1")),
         (Terms(team_usd=Decimal("0.49")), "the team has used $0.250000 of $0.490000",
-         "$0.250000", "0.500000"),
+         "$0.250000", ("0.500000", "usd 1")),
     ],
 )  # fmt: skip
 def test_a_limit_is_told_with_its_figures_and_what_to_do(
-    terms: Terms, used: str, wanted: str, enough: str, path: Path
+    terms: Terms, used: str, wanted: str, enough: tuple[str, str], path: Path
 ) -> None:
     Ledger(path).reserve(call(1))
     Ledger(path).settle(call(1), None)
     found = refusal(path, terms, call(2))
+    most, more = enough
     assert found.sentence("alice") == (
-        f"{found.key} is reached: {used}, and the next call may take {wanted}; "
-        f"raise {found.key} to at least {enough} in team.toml, then `teamctl resume alice`"
+        f"the next call does not fit into what is left of {found.key}: {used}, and it may take "
+        f"{wanted}; `teamctl resume alice --{more}` raises it, or raise {found.key} to at least "
+        f"{most} in team.toml, then `teamctl resume alice`"
+    )
+
+
+def test_a_limit_that_is_used_up_is_called_reached(path: Path) -> None:
+    Ledger(path).reserve(call(1))
+    Ledger(path).settle(call(1), None)
+    found = refusal(path, Terms(team_usd=Decimal("0.25")), call(2))
+    assert found.why == (
+        "limits.team_usd is reached: the team has used $0.250000 of $0.250000, and the next call "
+        "may take $0.250000"
     )
 
 
@@ -168,7 +180,7 @@ def test_the_file_stays_short_and_keeps_every_sum(path: Path) -> None:
     assert list(accounts.held) == ["call-0"]
     standing = ledger.standing_refusal("max")
     assert standing is not None
-    assert "the next call may take 10,000,100 tokens" in standing.why
+    assert "it may take 10,000,100 tokens" in standing.why
     assert ledger.terms().prices == {"m": {"input": 1, "output": Decimal("2.5")}}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from teamd.budget.ledger import Ledger
 from teamd.process_id import Identity
 
 NAMES = ("alice", "bob")
+DAYS = ("2026-11-21", "2026-11-22", "2026-11-23")
 VIEWS = st.integers(0, 2)
 TOKENS = st.integers(0, 60)
 MOST = st.integers(0, 200)
@@ -27,13 +29,24 @@ CENTS = st.integers(0, 200).map(lambda cents: Decimal(cents) / 100)
 class Truth:
     """What really was used."""
 
-    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 0))
-    usd: dict[str, Decimal] = field(default_factory=lambda: dict.fromkeys(NAMES, Decimal(0)))
+    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*NAMES, *DAYS), 0))
+    usd: dict[str, Decimal] = field(
+        default_factory=lambda: dict.fromkeys((*NAMES, *DAYS), Decimal(0))
+    )
 
-    def spend(self, name: str, tokens: int, usd: Decimal) -> None:
+    def spend(self, name: str, day: str, tokens: int, usd: Decimal) -> None:
         """Take note."""
-        self.tokens[name] += tokens
-        self.usd[name] += usd
+        for whom in (name, day):
+            self.tokens[whom] += tokens
+            self.usd[whom] += usd
+
+    def all_tokens(self) -> int:
+        """Those of all."""
+        return sum(self.tokens[name] for name in NAMES)
+
+    def all_usd(self) -> Decimal:
+        """What all have cost."""
+        return sum((self.usd[name] for name in NAMES), Decimal(0))
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -46,6 +59,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.views = [self.view() for _ in range(3)]
         self.terms = Terms()
         self.truth = Truth()
+        self.day = DAYS[1]
+        self.raised: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
         self.open: dict[str, Reservation] = {}
         self.count = 0
 
@@ -56,13 +71,20 @@ class LedgerMachine(RuleBasedStateMachine):
     def view(self) -> Ledger:
         """A process's ledger as it begins; files of 700 bytes are replaced often."""
         path = self.folder / "ledger.jsonl"
-        return Ledger(path, longest_bytes=700, is_alive=self.alive.__contains__)
+        return Ledger(
+            path, longest_bytes=700, is_alive=self.alive.__contains__, today=lambda: self.day
+        )
 
-    @initialize(tokens=MOST, usd=CENTS, team_tokens=MOST, team_usd=CENTS)
-    def limit(self, tokens: int, usd: Decimal, team_tokens: int, team_usd: Decimal) -> None:
+    @initialize(tokens=st.tuples(MOST, MOST, MOST), usd=st.tuples(CENTS, CENTS, CENTS))
+    def limit(self, tokens: tuple[int, ...], usd: tuple[Decimal, ...]) -> None:
         """Put limits in force."""
         self.terms = Terms(
-            teammate_tokens=tokens, teammate_usd=usd, team_tokens=team_tokens, team_usd=team_usd
+            teammate_tokens=tokens[0],
+            teammate_usd=usd[0],
+            team_tokens=tokens[1],
+            team_usd=usd[1],
+            team_tokens_per_day=tokens[2],
+            team_usd_per_day=usd[2],
         )
         self.views[0].agree(self.terms)
 
@@ -77,7 +99,7 @@ class LedgerMachine(RuleBasedStateMachine):
         )  # fmt: skip
         refusal = self.views[view].reserve(wanted)
         if refusal is None:
-            self.open[wanted.id] = wanted
+            self.open[wanted.id] = replace(wanted, day=self.day)
             return
         assert not self.fits(wanted, kept=True)
         assert refusal.passing == self.fits(wanted, kept=False)
@@ -86,15 +108,42 @@ class LedgerMachine(RuleBasedStateMachine):
         """Whether a call is within all limits, with or without what is kept back."""
         open_ = list(self.open.values()) if kept else []
         mine = [one for one in open_ if one.teammate == wanted.teammate]
-        name, truth, terms = wanted.teammate, self.truth, self.terms
+        today = [one for one in open_ if one.day == self.day]
+        name, truth, most = wanted.teammate, self.truth, self.most
         money = wanted.usd or Decimal(0)
         sums = (
-            (terms.teammate_tokens, truth.tokens[name] + wanted.tokens + tokens_of(mine)),
-            (terms.team_tokens, sum(truth.tokens.values()) + wanted.tokens + tokens_of(open_)),
-            (terms.teammate_usd, truth.usd[name] + money + usd_of(mine)),
-            (terms.team_usd, sum(truth.usd.values()) + money + usd_of(open_)),
+            (most("teammate_tokens", name), truth.tokens[name] + tokens_of([*mine, wanted])),
+            (most("team_tokens"), truth.all_tokens() + tokens_of([*open_, wanted])),
+            (
+                most("team_tokens_per_day", self.day),
+                truth.tokens[self.day] + tokens_of([*today, wanted]),
+            ),
+            (most("teammate_usd", name), truth.usd[name] + money + usd_of(mine)),
+            (most("team_usd"), truth.all_usd() + money + usd_of(open_)),
+            (most("team_usd_per_day", self.day), truth.usd[self.day] + money + usd_of(today)),
         )
-        return all(not most or total <= most for most, total in sums)
+        return all(not limit or total <= limit for limit, total in sums)
+
+    def most(self, limit: str, of: str = "") -> Decimal:
+        """What a limit allows, 0 for all."""
+        most = Decimal(getattr(self.terms, limit))
+        return most + self.raised[limit, of] if most else most
+
+    @rule(day=st.sampled_from(DAYS))
+    def set_clock(self, day: str) -> None:
+        """A day passes, or the clock is set back."""
+        self.day = day
+
+    @rule(view=VIEWS, name=st.sampled_from(NAMES), usd=CENTS, tokens=TOKENS)
+    def raise_limits(self, view: int, name: str, usd: Decimal, tokens: int) -> None:
+        """A person lets the limits go further that stop a teammate, as far as it may go on."""
+        more = {"usd": usd, "tokens": Decimal(tokens)}
+        raises, refusal = self.views[view].raise_limits(name, more)
+        assert not (raises and refusal)
+        for one in raises:
+            self.raised[one.limit, one.of] += one.amount
+        if raises:
+            assert self.views[view].standing_refusal(name) is None
 
     @precondition(lambda self: self.open)
     @rule(view=VIEWS, data=st.data())
@@ -104,7 +153,7 @@ class LedgerMachine(RuleBasedStateMachine):
         kept = self.open.pop(done)
         if data.draw(st.booleans()):
             self.views[view].settle(kept, None)
-            self.truth.spend(kept.teammate, kept.tokens, kept.usd or Decimal(0))
+            self.truth.spend(kept.teammate, kept.day, kept.tokens, kept.usd or Decimal(0))
             return
         sent = data.draw(st.integers(0, kept.input_tokens))
         said = data.draw(st.integers(0, kept.output_tokens))
@@ -112,7 +161,7 @@ class LedgerMachine(RuleBasedStateMachine):
         usd = Decimal(cents) / 100
         account = Account(calls=1, input_tokens=sent, output_tokens=said, usd=usd)
         self.views[view].settle(kept, account)
-        self.truth.spend(kept.teammate, sent + said, usd)
+        self.truth.spend(kept.teammate, kept.day, sent + said, usd)
         self.views[view].settle(kept, account)  # twice is once
 
     @rule(victim=VIEWS)
@@ -124,7 +173,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.views[victim] = self.view()
         for kept in [one for one in self.open.values() if one.process == dead]:
             del self.open[kept.id]
-            self.truth.spend(kept.teammate, kept.tokens, kept.usd or Decimal(0))
+            self.truth.spend(kept.teammate, kept.day, kept.tokens, kept.usd or Decimal(0))
 
     @rule(tail=st.sampled_from([b'{"record": "res', b"\xff\n", b"[]\n", b'{"record": 5}\n']))
     def tear(self, tail: bytes) -> None:
@@ -136,10 +185,15 @@ class LedgerMachine(RuleBasedStateMachine):
     def nothing_is_exceeded_or_forgotten(self) -> None:
         """What is read equals what was used, and is within the limits with all that is open."""
         accounts = self.view().read()
-        for name in NAMES:
-            account = accounts.used.get(name, Account())
-            assert account.tokens == self.truth.tokens[name]
-            assert account.usd == self.truth.usd[name]
+        for whom in (*NAMES, *DAYS):
+            account = (accounts.days if whom in DAYS else accounts.used).get(whom, Account())
+            assert account.tokens == self.truth.tokens[whom]
+            assert account.usd == self.truth.usd[whom]
+        for day in DAYS:
+            kept = [one for one in self.open.values() if one.day == day]
+            tokens, usd = self.most("team_tokens_per_day", day), self.most("team_usd_per_day", day)
+            assert not tokens or self.truth.tokens[day] + tokens_of(kept) <= tokens
+            assert not usd or self.truth.usd[day] + usd_of(kept) <= usd
         assert accounts.held.keys() == self.open.keys()
         zero = Reservation(
             id="", teammate="alice", process=Identity(pid=1, started=0.0), model="m",

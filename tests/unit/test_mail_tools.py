@@ -134,3 +134,26 @@ def test_read_inbox_counts_and_takes_nothing(
     assert result.text.startswith(told)
     assert "secret" not in result.text
     assert {file: file.read_bytes() for file in tmp_path.rglob("*.jsonl")} == before
+
+
+def test_the_same_text_twice_within_ten_minutes_is_one_message(post: Post) -> None:
+    """The sender is told, and it is no error: two that thank each other would go on for ever."""
+    sent: list[str] = []
+    toolbox = Toolbox([SendMessage(post, "alice", lambda _: sent)])
+
+    def send(to: str) -> Result:
+        return asyncio.run(toolbox.run("send_message", {"to": to, "content": "Thanks!"}))
+
+    assert send("bob").text == "sent to bob"
+    sent.append("BOB")
+    again = send("bob@default")
+    assert not again.is_error
+    assert again.text == ("not sent again: bob got the same text from you less than 10 minutes ago")
+    assert len(inbox(post, "bob")) == 1
+    assert send("lead").text == "sent to lead", "another receiver gets it"
+
+
+def test_who_was_written_to_and_is_gone_is_no_hindrance(post: Post) -> None:
+    toolbox = Toolbox([SendMessage(post, "alice", lambda _: ["nobody", "bob@nowhere"])])
+    result = asyncio.run(toolbox.run("send_message", {"to": "bob", "content": "Thanks!"}))
+    assert result.text == "sent to bob"

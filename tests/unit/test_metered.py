@@ -12,6 +12,7 @@ import pytest
 
 from teamd.agent.model_stack import UNSEEN_TOKENS, Metered
 from teamd.budget.accounts import NOTHING, Reservation, Terms
+from teamd.budget.days import end_of
 from teamd.budget.ledger import Ledger
 from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, UnusableError
 from teamd.process_id import Identity
@@ -140,7 +141,7 @@ def test_a_reply_or_message_that_was_changed_counts_by_its_bytes(tmp_path: Path)
 def test_at_a_limit_nothing_is_asked(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.ledger.agree(Terms(teammate_tokens=WHOLE + UNSEEN_TOKENS + 999))
-    with pytest.raises(LimitError, match=r"^limits\.teammate_tokens is reached: alice") as caught:
+    with pytest.raises(LimitError, match=r"is left of limits\.teammate_tokens: ") as caught:
         desk.ask()
     assert caught.value.key == "limits.teammate_tokens"
     assert caught.value.again_in_seconds is None
@@ -149,6 +150,21 @@ def test_at_a_limit_nothing_is_asked(tmp_path: Path) -> None:
     assert caught.value.lifted()
     assert desk.model.kept == []
     desk.ledger.agree(Terms(teammate_tokens=WHOLE + UNSEEN_TOKENS + 1000))
+    desk.ask()
+
+
+def test_at_the_limit_of_a_day_it_is_tried_again_on_the_next(tmp_path: Path) -> None:
+    desk, day = Desk(tmp_path), ["2026-11-22"]
+    for ledger in (desk.ledger, desk.metered.ledger):
+        ledger.today = lambda: day[0]
+    desk.ledger.agree(Terms(team_tokens_per_day=WHOLE + UNSEEN_TOKENS + 1000))
+    desk.ask()
+    with pytest.raises(LimitError) as caught:
+        desk.ask(replace(ASK, model="claude-opus-5-5"))
+    assert caught.value.until == end_of("2026-11-22")
+    assert not caught.value.lifted()
+    day[0] = "2026-11-23"
+    assert caught.value.lifted()
     desk.ask()
 
 

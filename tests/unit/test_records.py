@@ -142,7 +142,7 @@ def test_a_transcript_of_the_version_before_comes_to_what_it_came_to(
         "system": opened.system,
         "tools": None if opened.tools is None else sorted(opened.tools),
         "model": opened.model,
-        "untold": talk.unsent,
+        "untold": {key: notice.text for key, notice in talk.unsent.items()},
         "told": sorted(talk.told),
         "requests": talk.shutdown_requests,
         "closed": sorted(talk.closed_requests),

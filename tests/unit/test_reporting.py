@@ -61,6 +61,7 @@ def test_a_report_names_its_process_and_what_was_used(
     assert message.extra == {
         "status": "paused",
         "reason": "no key",
+        "until": None,
         "turns": 1,
         "input_tokens": 60,
         "output_tokens": 4,
@@ -85,7 +86,7 @@ def test_what_is_known_already_is_not_said_again(
 
 def test_the_lead_gets_a_line(reporter: Reporter, paths: TeamPaths) -> None:
     """However short mail may be by the settings, and however often it is sent."""
-    reporter.notify_lead("alice is paused: " + "x" * 20_000, key="1")
+    reporter.notify("alice is paused: " + "x" * 20_000, key="1")
     (message,) = Mailbox(paths, "lead").peek()
     assert (message.sender, message.id) == ("alice", "1")
     assert message.content.startswith("alice is paused: x")
@@ -102,7 +103,7 @@ def test_what_is_told_of_a_team_by_name_names_commands_that_reach_it(
         name="alice", process=PROCESS, conversation=conversation, supervisor=supervisor, post=post
     )
     reporter.report(Status.PAUSED, "raise it, then `teamctl resume alice`")
-    reporter.notify_lead("alice is paused: raise it, then `teamctl resume alice`", key="2")
+    reporter.notify("alice is paused: raise it, then `teamctl resume alice`", key="2")
     told = "raise it, then `teamctl --team web resume alice`"
     assert [message.extra["reason"] for message in supervisor.peek()] == [told]
     assert [m.content for m in post.mailbox("lead").peek()] == [f"alice is paused: {told}"]

@@ -94,6 +94,8 @@ def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
     assert settings.mail == Mail(
         durability="disk", max_message_bytes=1048576, max_inbox_bytes=67108864
     )
+    limits = settings.limits
+    assert (limits.team_usd_per_day, limits.team_tokens_per_day, limits.talk_wakes) == (20, 0, 12)
     assert (settings.tools.bash_timeout_seconds, settings.tools.output_bytes) == (120, 50000)
     assert settings.tools.env == ("PATH", "LANG", "TERM")
     assert settings.teammates == ()
@@ -129,6 +131,9 @@ def test_every_setting_is_read(file: Path) -> None:
         teammate_usd = 0.5
         team_tokens = 6
         team_usd = 0.7
+        team_usd_per_day = 0.8
+        team_tokens_per_day = 9
+        talk_wakes = 10
         [supervision]
         crashes = 1
         within_seconds = 2
@@ -195,7 +200,14 @@ def test_every_setting_is_read(file: Path) -> None:
             script=file.parent / "turns.json",
         ),
         limits=Limits(
-            calls_per_wake=3, teammate_tokens=4, teammate_usd=0.5, team_tokens=6, team_usd=0.7
+            calls_per_wake=3,
+            teammate_tokens=4,
+            teammate_usd=0.5,
+            team_tokens=6,
+            team_usd=0.7,
+            team_usd_per_day=0.8,
+            team_tokens_per_day=9,
+            talk_wakes=10,
         ),
         supervision=Supervision(
             crashes=1, within_seconds=2, stop_seconds=4, stuck_seconds=60, stuck_restart=True

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALICE = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "work"\n'
-LIMITS = "calls_per_wake, teammate_tokens, teammate_usd, team_tokens, team_usd"
+LIMITS = (
+    "calls_per_wake, teammate_tokens, teammate_usd, team_tokens, team_usd, team_usd_per_day, "
+    "team_tokens_per_day, talk_wakes"
+)
 TOKENS = "a whole number from 0, for no limit, to 1000000000000000"
 USD = "a number of USD from 0, for no limit, to 1000000000"
 RATE = "a number of USD from 0 to 1000000000"

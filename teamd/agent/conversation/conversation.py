@@ -39,11 +39,9 @@ class Conversation(ConversationState):
         nonce, secret = os.urandom(8).hex(), os.urandom(16).hex()
         self.record(replace(opened, nonce=nonce, secret=secret))
 
-    def deliver(
-        self, messages: Iterable[Message], *, taken: float | None = None, new_task: bool = False
-    ) -> None:
-        """Put mail into the conversation."""
-        self.record(records.Delivered(messages=tuple(messages), taken=taken, new_task=new_task))
+    def deliver(self, messages: Iterable[Message], **facts: Any) -> None:
+        """Put mail into the conversation; the facts are those of `Delivered`."""
+        self.record(records.Delivered(messages=tuple(messages), **facts))
 
     def add_reply(self, reply: Reply) -> None:
         """Put a whole reply of the model into it."""

@@ -55,6 +55,15 @@ _LEADER_ELSEWHERE: Final = (
 
 IDLE_SO_LEFT = "idle, and no mail waits"
 PAUSED_SO_LEFT = "paused"
+_HELD: Final = (
+    "{name} was woken {wakes} times in a row by mail of other teammates and did nothing but write "
+    "mail, so their mail waits in its inbox until the person, the lead or the board wakes it"
+)
+MAIL_HELD: Final = (
+    "Your mail to me waits: mail of teammates woke me again and again, and I did nothing but write "
+    "mail. I read yours when the person, the lead or a task of the board wakes me. Do not answer "
+    "this."
+)
 LEFT = (
     "<note>You agreed to shutdown_request {ids} and were shut down here. If you read this, you "
     "were woken again: that request is done with, there is nothing to answer.</note>"
@@ -81,6 +90,11 @@ _NO_SUMMARY: Final = (
     "board and your mail for what was done, and ask whoever gave you the work.)"
 )
 _THOUSAND: Final = 1000
+
+
+def render_hold(name: str, wakes: int) -> str:
+    """Return why mail of teammates waits, in a sentence for whoever leads."""
+    return _HELD.format(name=name, wakes=wakes)
 
 
 def system_prompt(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.context import Context, TokenCounts
 from teamd.agent.conversation.prompts import OpenItem
+from teamd.agent.conversation.talk import Talk
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
 from teamd.transcript import records
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 CONTEXT_FULL: Final = "model_context_window_exceeded"
 CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+
+
+class Notice(NamedTuple):
+    """A line that somebody is owed; `to` is empty for whom the teammate reports to."""
+
+    text: str
+    to: str = ""
 
 
 class ConversationState:
@@ -32,7 +40,7 @@ class ConversationState:
         paused_about: what it was paused about last, without a reply since; the lead knows it.
         unanswered: tool calls of the last reply that have no result yet.
         begun: the ids of those of its calls that were begun.
-        unsent: notices for the lead, by their ids, that are not known to have been sent.
+        unsent: notices for the lead and others, by their ids, that are not known to have been sent.
         told: the news that the model was told, in this conversation or an earlier one.
         turns: replies so far, those of earlier conversations and summaries included.
         input_tokens: of all those replies, cached ones included.
@@ -49,6 +57,7 @@ class ConversationState:
         shutdown_requests: the ids of those that it has read, whether they are real or forged.
         closed_requests: those of them that the model was told are done with.
         finished_plans: the ids of answered plans after whose answer a turn has ended.
+        talk: how long it has done nothing but talk to other teammates.
     """
 
     def __init__(self) -> None:
@@ -59,7 +68,8 @@ class ConversationState:
         self.input_tokens = 0
         self.output_tokens = 0
         self.counts = TokenCounts()
-        self.unsent: dict[str, str] = {}
+        self.unsent: dict[str, Notice] = {}
+        self.talk = Talk()
         self._open(records.Opened())
 
     def apply(self, record: records.Record) -> None:  # noqa: C901, PLR0912, PLR0915 -- a case a kind
@@ -76,6 +86,7 @@ class ConversationState:
                 self._tell(OpenItem(note=record.text, passing=not record.task))
             case records.NewsAdded():
                 self.told.add(record.about)
+                self.talk.end()
                 self._tell(OpenItem(note=record.text, passing=True))
             case records.TaskBegun():
                 self._begin_task()
@@ -93,6 +104,8 @@ class ConversationState:
                 self._count(record)
             case records.TurnEnded():
                 self._end_turn(record)
+            case records.MailHeld():
+                self._hold(record)
             case records.NoticeSent():
                 self.unsent.pop(record.id, None)
 
@@ -124,6 +137,8 @@ class ConversationState:
         self.closed_requests: set[str] = set()
         self.finished_plans: set[str] = set()
         self._answered_plans: set[str] = set()
+        self.talk.end()
+        self.talk.rest()
         self._begin_task()
 
     def _begin_task(self) -> None:
@@ -136,6 +151,7 @@ class ConversationState:
 
     def _deliver(self, delivered: records.Delivered) -> None:
         self._seen.update(map(_gist, delivered.messages))
+        self.talk.hear(idle_talk=delivered.idle_talk)
         self._tell(OpenItem(messages=delivered.messages))
         self.new_mail += delivered.messages
         for message in delivered.messages:
@@ -159,6 +175,7 @@ class ConversationState:
         self._count(reply, length=context.length, pending=context.pending, said=reply.content)
         self.resting = self.paused = False
         self.new_mail = []
+        self.talk.act(call["name"] for call in reply.calls)
         self.stop_reason = reply.stop_reason
         self.said = reply.text
         if reply.stop_reason != CONTEXT_FULL:  # such a reply came to nothing, as the one before
@@ -178,6 +195,9 @@ class ConversationState:
 
     def _answer(self, answered: records.CallAnswered) -> None:
         call = answered.tool_use_id
+        for block in self.unanswered:
+            if block["id"] == call and not answered.is_error:
+                self.talk.note_result(block, answered.content, answered.time)
         self.unanswered = [block for block in self.unanswered if block["id"] != call]
         self.unfollowed = bool(self.unanswered)
         self.owes_reply = True
@@ -192,8 +212,7 @@ class ConversationState:
         self.context.restart(prompts.render_summary(made.text, made.restated))
 
     def _end_turn(self, ended: records.TurnEnded) -> None:
-        if ended.notice:
-            self.unsent[f"{self.opened.nonce}-{self._length}-notice"] = ended.notice
+        self._owe(ended.notice)
         self.resting = True
         self.new_mail = []
         self.paused = ended.outcome == records.PAUSED
@@ -202,10 +221,25 @@ class ConversationState:
         else:
             self.owes_reply = False
             self.unfollowed = False
+            if ended.outcome == records.INTERRUPTED:  # a person is there
+                self.talk.end()
+            self.talk.rest()
         # Neither of these is an end of the work.
         if ended.outcome not in (records.PAUSED, records.LIMIT):
             self.open_items = []
             self.finished_plans |= self._answered_plans
+
+    def _hold(self, held: records.MailHeld) -> None:
+        self.talk.told.update(held.senders)
+        self._owe(held.notice)
+        for sender in held.senders:
+            self._owe(prompts.MAIL_HELD, to=sender)
+
+    def _owe(self, text: str, *, to: str = "") -> None:
+        """Remember a line that is to be sent, under an id that no other has."""
+        if text:
+            key = "-".join((self.opened.nonce, str(self._length), "notice", *filter(None, [to])))
+            self.unsent[key] = Notice(text, to)
 
     def _count(
         self, made: records.Replied | records.Summarised | records.SummaryFailed, **seen: Any

@@ -28,7 +28,7 @@ def idle(*_: object) -> int:
 
 
 IDLE: Final = ChildProgram(
-    run=idle, load=lambda: None, warning=lambda: None, check_role=lambda _: None
+    run=idle, load=lambda: None, warning=lambda: None, find_role=lambda _: None
 )
 
 

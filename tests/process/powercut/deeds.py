@@ -207,6 +207,14 @@ def limit(paths: TeamPaths) -> None:
     Ledger(paths.ledger).agree(Terms(team_tokens=1000))
 
 
+def raise_limit(paths: TeamPaths) -> None:
+    """Raise a limit that stops bob."""
+    ledger = Ledger(paths.ledger)
+    ledger.agree(Terms(team_tokens=1))
+    assert ledger.reserve(_call()) is not None
+    assert ledger.raise_limits("bob", {"tokens": Decimal(5)})[0]
+
+
 def call(paths: TeamPaths) -> None:
     """Keep back what a model call may take."""
     _reserve(paths, _LONG)
@@ -219,7 +227,14 @@ def call_and_replace(paths: TeamPaths) -> None:
 
 def _reserve(paths: TeamPaths, longest_bytes: int) -> None:
     ledger: Ledger = Ledger(paths.ledger, longest_bytes=longest_bytes)
-    kept = Reservation(
+    kept = _call()
+    assert ledger.reserve(kept) is None
+    if longest_bytes < _LONG:
+        ledger.settle(kept, None)
+
+
+def _call() -> Reservation:
+    return Reservation(
         id=os.urandom(4).hex(),
         teammate="bob",
         process=Identity.own(),
@@ -228,9 +243,6 @@ def _reserve(paths: TeamPaths, longest_bytes: int) -> None:
         output_tokens=1,
         usd=Decimal(0),
     )
-    assert ledger.reserve(kept) is None
-    if longest_bytes < _LONG:
-        ledger.settle(kept, None)
 
 
 def begin_job(paths: TeamPaths) -> None:
@@ -302,6 +314,7 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         add_once,
         flush,
         limit,
+        raise_limit,
         call,
         call_and_replace,
         begin_job,

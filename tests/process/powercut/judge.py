@@ -48,6 +48,7 @@ class Told:
         plans: the requests that somebody knows to be asked.
         opened: those on whose approval somebody has acted.
         asked: how many model calls the server has accepted.
+        raised: by how many tokens a person was told that a limit is raised.
         ran: the labels of commands that have run.
         jobs: background jobs whose number was told, by the teammate.
         removed: whether the team is gone.
@@ -66,6 +67,7 @@ class Told:
     plans: set[str] = field(default_factory=set)
     opened: set[str] = field(default_factory=set)
     asked: int = 0
+    raised: int = 0
     ran: Counter[str] = field(default_factory=Counter)
     jobs: set[tuple[str, str]] = field(default_factory=set)
     written: set[tuple[str, str]] = field(default_factory=set)
@@ -95,6 +97,8 @@ class Told:
                     self.answered[value[0]] = value[1]
                 case "asked":
                     self.asked += 1
+                case "raised":
+                    self.raised += value
                 case "ran":
                     self.ran[value] += 1
                 case "removed" | "damaged":
@@ -315,6 +319,10 @@ class Judge:
             calls = Ledger(self._paths.ledger, is_alive=lambda _: False).read().total().calls
             if calls < self._told.asked:
                 yield f"{self._told.asked} calls were made, and {calls} count"
+        if self._told.raised:
+            raised = sum(Ledger(self._paths.ledger).read().raised.values())
+            if raised < self._told.raised:
+                yield f"a limit is raised by {raised} of {self._told.raised}"
 
     def _jobs(self) -> Iterator[str]:
         for name, number in self._told.jobs | self._told_jobs():

@@ -370,6 +370,12 @@ def a_ledger_is_replaced(scene: Scene) -> None:
     scene.do("call", asked="bob")
 
 
+def a_limit_is_raised(scene: Scene) -> None:
+    """A person was told so, and goes home: it must be so in the morning."""
+    scene.do("create")
+    scene.do("raise_limit", raised=5)
+
+
 def a_team_is_made_half(scene: Scene) -> None:
     """Whoever makes it dies; the person goes on in what stands there, with no supervisor yet."""
     scene.kill_at("mkdir", "/tasks$", "after")
@@ -464,6 +470,7 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_reader_dies_before_its_file_is_named,
     a_reader_dies_with_the_inbox_cut_off,
     a_ledger_is_replaced,
+    a_limit_is_raised,
     a_team_is_made_half,
     a_team_is_made_without_a_board,
     a_board_is_begun_anew,

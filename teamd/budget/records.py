@@ -1,0 +1,74 @@
+"""The records of the ledger: one JSON object a line.
+
+`terms` are the limits in force; `reserve` keeps back the most that a call may take, before it is
+made; `settle` says what it took; `refused` that one was not made, and `resumed` that it may be
+tried again; `raised` that a person lets a limit go further. `account` and `day` are sums: of one
+teammate, and of all on one day.
+
+A call counts on the local day on which it was reserved, and its record names that day: readers in
+another time zone, or after a change of the clock, count it there as well.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from teamd.budget.accounts import Account, Reservation, Terms
+from teamd.budget.refusals import Raise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.budget.accounts import Accounts
+
+
+def encode(record: dict[str, Any]) -> bytes:
+    """Return the line of a record, newline included."""
+    return json.dumps(record).encode() + b"\n"
+
+
+def apply(accounts: Accounts, line: bytes) -> None:
+    """Apply a record; what is none, or of a later kind, is passed over."""
+    with suppress(
+        ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError
+    ):
+        _apply(accounts, json.loads(line, parse_float=Decimal))
+
+
+def summarise(accounts: Accounts, *, kept_days: int) -> Iterator[dict[str, Any]]:
+    """Yield records that come to the same accounts; of days, to the last ones."""
+    yield {"record": "terms", **accounts.terms.encode()}
+    for name, account in accounts.used.items():
+        yield {"record": "account", "teammate": name, **account.encode()}
+    for day, account in sorted(accounts.days.items())[-kept_days:]:
+        yield {"record": "day", "day": day, **account.encode()}
+    for (limit, of), amount in accounts.raised.items():
+        yield {"record": "raised", **Raise(limit=limit, of=of, amount=amount).encode()}
+    for kind, kept in (("reserve", accounts.held), ("refused", accounts.refused)):
+        yield from ({"record": kind, **other.encode()} for other in kept.values())
+
+
+def _apply(accounts: Accounts, record: dict[str, Any]) -> None:  # noqa: C901 -- a case a kind
+    match record.get("record"):
+        case "terms":
+            accounts.terms = Terms.decode(record)
+        case "account":
+            accounts.charge(str(record["teammate"]), Account.decode(record))
+        case "day":
+            accounts.charge_day(str(record["day"]), Account.decode(record))
+        case "raised":
+            accounts.lift(Raise.decode(record))
+        case "reserve":
+            reservation = Reservation.decode(record)
+            accounts.held[reservation.id] = reservation
+            accounts.refused.pop(reservation.teammate, None)
+        case "refused":
+            refused = Reservation.decode(record)
+            accounts.refused[refused.teammate] = refused
+        case "resumed":
+            del accounts.refused[str(record["teammate"])]
+        case "settle":
+            accounts.close(accounts.held[str(record["id"])], Account.decode(record))

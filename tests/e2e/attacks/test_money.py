@@ -1,0 +1,312 @@
+"""Agents that spend for nothing: a default team stops at its day's limit, and talk at its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shlex
+import signal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from teamd import control
+from teamd.budget import days
+from teamd.budget.ledger import Ledger
+from teamd.control import ControlRequest
+from teamd.errors import ExitCode
+from teamd.settings import Settings
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked, Model
+    from tests.strict.replies import Answer
+
+LIMIT: Final = Settings().limits.team_usd_per_day
+MOST: Final = Settings().limits.talk_wakes
+# At these prices the default limit lasts for some twenty calls.
+RATES: Final = {
+    "input_tokens": 0.1,
+    "cache_creation_input_tokens": 0.125,
+    "cache_read_input_tokens": 0.01,
+    "output_tokens": 10_000.0,
+}
+DEAR: Final = """
+[model]
+max_tokens = 100
+[prices."claude-sonnet-5-5"]
+input = 0.1
+output = 10000.0
+"""
+HELD: Final = "did nothing but write mail"
+
+
+def towards(other: str, *, text: str = "", work: bool = False) -> Model:
+    """Answer mail by mail, and once it is sent by a word; work comes before that, where wanted."""
+
+    def answer(asked: Asked) -> Answer:
+        if "Wait for mail." in asked.last_text:
+            return say("I wait.")
+        results = [result.name for result in asked.last_results]
+        if results == ["send_message"]:
+            return say("Sent.")
+        if work and not results:
+            return use(("task_list", {}))
+        return use(
+            ("send_message", {"to": other, "content": text or f"Thanks {len(asked.messages)}!"})
+        )
+
+    return answer
+
+
+def play(project: Project, first: str, second: str, **facts: Any) -> None:
+    """Have two teammates answer each other's mail; the first one begins."""
+    project.stage.act(first, towards(second, **facts))
+    project.stage.act(second, towards(first, **facts))
+    project.do("teamctl", "spawn", second, "player", "Wait for mail.", "--wait")
+    project.do("teamctl", "spawn", first, "player", "Begin.")
+
+
+def wakes(project: Project, name: str) -> int:
+    """How often a teammate was woken by mail."""
+    return len(project.records(name, "ended")) - 1  # its prompt woke it as well
+
+
+def resting(project: Project, *names: str) -> bool:
+    """Whether none of them has anything to do."""
+    kinds = [[record["record"] for record in project.records(name)][-1:] for name in names]
+    quiet = all(kind in (["ended"], ["noticed"]) for kind in kinds)
+    return quiet and not any(
+        project.paths.taken(name).exists() or (project.mail(name) and not held(project, name))
+        for name in names
+    )
+
+
+def held(project: Project, name: str) -> bool:
+    """Whether mail of a teammate is held: its count is full, whoever was told so."""
+    return wakes(project, name) >= MOST
+
+
+def test_two_that_thank_each_other_stop_and_the_lead_is_told_once(team: Project) -> None:
+    """Also when one of them is killed meanwhile; what waits is read once a person wakes it."""
+    play(team, "alice", "bob")
+    wait_until(lambda: wakes(team, "bob") >= MOST // 2, what="they talk")
+    os.kill(team.wait_for_process("alice"), signal.SIGKILL)
+    wait_until(lambda: HELD in team.mail("lead"), timeout_seconds=60, what="the lead is told")
+    wait_until(lambda: resting(team, "alice", "bob"), what="both rest")
+    assert max(wakes(team, "alice"), wakes(team, "bob")) <= 15
+    assert team.mail("lead").count(HELD) == 1
+    (name,) = [one for one in ("alice", "bob") if team.records(one, "held")]
+    other = "alice" if name == "bob" else "bob"
+    assert HELD in team.wait_for(name, "idle")["reason"]
+    assert HELD in team.do("teamctl", "team")
+    assert team.mail(other).count('"mail_held"') <= 1, "its sender is told once"
+
+    thanks = len(team.asked(name))
+    team.stage.act(name, lambda _: say("I stop."))
+    team.do("teamctl", "send", name, "No more thanks.")
+    last = team.asked(name, least=thanks + 1)[-1].asked.last_text
+    assert last.index("Thanks") < last.index("No more thanks.")
+    wait_until(lambda: not team.mail(name), what="all of it is read")
+
+
+def test_the_same_thanks_again_and_again_are_one_message(team: Project) -> None:
+    """They stop by themselves; nobody has to be told."""
+    play(team, "carol", "dave", text="Thanks!")
+    wait_until(lambda: team.records("carol", "result")[1:], what="she has said it twice")
+    wait_until(lambda: resting(team, "carol", "dave"), what="both rest")
+    results = [record["content"] for record in team.records("carol", "result")]
+    assert results == [
+        "sent to dave",
+        "not sent again: dave got the same text from you less than 10 minutes ago",
+    ]
+    assert wakes(team, "dave") == 1
+
+
+def test_two_that_work_are_never_held(team: Project) -> None:
+    """One look at the board in each wake is enough."""
+    play(team, "eve", "fay", work=True)
+    wait_until(lambda: wakes(team, "fay") > 2 * MOST, timeout_seconds=60, what="they go on")
+    for name in ("eve", "fay"):
+        team.run("teamctl", "shutdown", name, "--force")
+    assert not team.records("eve", "held")
+    assert not team.records("fay", "held")
+
+
+@pytest.mark.parametrize("sender", ["alice", "lead", "lead@other", "teamd", "root"])
+def test_no_agent_raises_a_limit(sender: str, team: Project) -> None:
+    """Whose process writes the request names its sender; only the person's command is heard."""
+    team.do("teamctl", "spawn", "gus", "coder", "Go.", "--wait")
+    before = Ledger(team.paths.ledger).read().raised
+    request = ControlRequest.within(
+        30, "resume", arguments={"name": "gus", "usd": 5}, sender=sender
+    )
+    control.submit(team.paths, request)
+    reply = None
+
+    def answered() -> bool:
+        nonlocal reply
+        reply = control.collect(team.paths, request.id)
+        return reply is not None
+
+    wait_until(answered, what="it is answered")
+    assert reply is not None
+    assert reply.exit_code is ExitCode.REFUSED
+    assert reply.text == "only the person raises a limit; ask for `teamctl resume gus --usd 1`"
+    assert Ledger(team.paths.ledger).read().raised == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"usd": 0}, {"usd": -1}, {"usd": "1"}, {"usd": True}, {"tokens": 1.5}], ids=str
+)
+def test_a_raise_by_no_amount_is_refused(arguments: dict[str, Any], team: Project) -> None:
+    team.do("teamctl", "spawn", "gus", "coder", "Go.", "--wait")
+    asked = {"name": "gus", **arguments}
+    reply = control.ask(team.paths, "resume", asked, timeout_seconds=30)
+    assert reply.exit_code is ExitCode.REFUSED
+    assert re.fullmatch(
+        r"(usd must be a number|tokens must be a whole number) above 0.*", reply.text
+    )
+
+
+@pytest.mark.parametrize("option", ["--usd=0", "--usd=-1", "--usd=x", "--tokens=0", "--tokens=1.5"])
+def test_a_raise_by_no_amount_is_wrong_usage(option: str, team: Project) -> None:
+    assert team.run("teamctl", "resume", "gus", option).status == 2
+
+
+def billed(project: Project) -> float:
+    """What the server has answered, in USD: the truth that no ledger can bend."""
+    usages: list[dict[str, Any]] = [
+        one.message["usage"] for one in project.server.requests if one.message is not None
+    ]
+    return float(sum(usage[key] * rate for usage in usages for key, rate in RATES.items())) / 1e6
+
+
+def stopped(project: Project) -> bool:
+    """Whether all are paused."""
+    return all(project.member(name).get("status") == "paused" for name in ("alice", "bob"))
+
+
+def has_asked(project: Project, calls: int) -> bool:
+    """Whether more calls than these were made."""
+    return len(project.server.requests) > calls
+
+
+def work_for_ever(_: Asked) -> Answer:
+    """Call a tool again and again, at a dollar or less a reply."""
+    return say(calls=[("task_list", {})], usage={"output_tokens": random.randint(20, 90)})
+
+
+def test_a_default_team_spends_no_more_than_its_days_limit_under_kills(project: Project) -> None:
+    """By the server's count; then it goes on by itself at midnight, or when a person says so."""
+    project.write("team.toml", DEAR)
+    project.start()
+    for name in ("alice", "bob"):
+        project.stage.act(name, work_for_ever)
+        project.do("teamctl", "spawn", name, "coder", "Work.")
+    for calls in (3, 6, 9):
+        wait_until(partial(has_asked, project, calls), what="calls are made")
+        os.kill(project.wait_for_process(random.choice(["alice", "bob"])), signal.SIGKILL)
+    wait_until(lambda: stopped(project), timeout_seconds=60, what="the limit stops them")
+    assert LIMIT - 6 < billed(project) <= LIMIT
+    calls = len(project.server.requests)
+    member = project.wait_for("alice", "paused")
+    assert member["until"] == days.end_of(days.today())
+    assert "limits.team_usd_per_day" in member["reason"]
+    assert "; otherwise alice goes on at 00:00 on " in member["reason"]
+
+    for options in ((), ("--tokens", "1000")):
+        refused = project.run("teamctl", "resume", "alice", *options)
+        assert refused.status == 1
+        assert refused.complaint.startswith("teamctl: alice stays paused: ")
+    raised = raise_as_told(project, "alice", member["reason"])
+    wait_until(partial(has_asked, project, calls), what="it goes on")
+    wait_until(lambda: stopped(project), timeout_seconds=60, what="the limit stops it again")
+    assert billed(project) <= LIMIT + raised
+    project.restart()
+    check_usage(project, raised)
+
+
+def raise_as_told(project: Project, name: str, reason: str) -> float:
+    """Type the command that the sentence at the limit names; return by how much it raises."""
+    command = re.search(rf"`(teamctl resume {name} --usd (\d+))` raises it for today", reason)
+    assert command is not None, reason
+    raised = float(command[2])
+    assert project.do(*shlex.split(command[1])) == (
+        f"{name} goes on; limits.team_usd_per_day is raised by ${raised:.2f} for {days.today()}\n"
+    )
+    return raised
+
+
+def check_usage(project: Project, raised: float) -> None:
+    """See that a raise outlived the restart, and that it is shown."""
+    total = json.loads(project.do("teamctl", "usage", "--json"))["total"]
+    assert (total["usd_per_day_limit"], total["usd_per_day_raised"]) == (LIMIT + raised, raised)
+    assert total["usd_today"] >= billed(project) - 0.01
+    shown = project.do("teamctl", "usage")
+    assert f"${LIMIT + raised:.2f} a day" in shown
+    assert f"of the limit of total, `teamctl resume` added ${raised:.2f} a day" in shown
+
+
+def has_paused(project: Project, times: int) -> bool:
+    """Whether ann has been paused so often."""
+    return [one["outcome"] for one in project.records("ann", "ended")].count("paused") >= times
+
+
+def test_a_day_begins_anew_in_the_morning_and_not_when_the_clock_goes_back(
+    project: Project,
+) -> None:
+    """Where it is 26 hours later it is another day; back where it was, the day is as full."""
+    evening, morning = {"TZ": "EVENING12"}, {"TZ": "MORNING-14"}
+    settings = "[model]\nmax_tokens = 300\n[limits]\nteam_tokens_per_day = 20000\n"
+    project.write("team.toml", settings)
+    project.environment |= evening
+    project.stage.play("ann", say("x" * 40_000))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle")
+    project.do("teamctl", "send", "ann", "Go on.")
+    project.wait_for("ann", "paused")
+    project.environment |= morning
+    project.stage.play("ann", say("y" * 40_000))
+    project.restart()
+    project.wait_for("ann", "idle", turns=2)
+    calls = len(project.server.requests)
+    for times, zone in enumerate((evening, morning), start=2):
+        project.environment |= zone
+        project.restart()
+        project.run("teamctl", "send", "ann", "And now?")
+        wait_until(partial(has_paused, project, times), what="she is paused again")
+    assert len(project.server.requests) == calls
+
+
+def test_a_model_of_unknown_price_starts_in_a_default_team_and_the_person_is_told(
+    project: Project,
+) -> None:
+    """No local model has a price; which limit bounds it, the person hears at once."""
+    from dataclasses import replace  # noqa: PLC0415 -- for this alone
+
+    from tests.strict.server import MODELS  # noqa: PLC0415 -- the same
+
+    declared = '[[teammate]]\nname = "bob"\nrole = "coder"\nprompt = "Go."\nmodel = "homemade"\n'
+    project.write("team.toml", declared)
+    project.server._terms = replace(project.server._terms, models=("homemade", *MODELS))
+    project.start()
+    told = (
+        "what homemade costs is not known, so limits.team_usd_per_day does not count the calls of "
+        "{}; set limits.team_tokens_per_day in team.toml to bound them"
+    )
+    spawned = project.run("teamctl", "spawn", "ann", "coder", "Go.", "--model", "homemade")
+    assert (spawned.status, spawned.complaint) == (0, f"warning: {told.format('ann')}")
+    for name in ("ann", "bob"):
+        project.wait_for(name, "idle", turns=1)
+    assert told.format("bob") in project.mail("lead")
+    assert "[limits] team_tokens_per_day bounds them without it" in project.do("teamctl", "usage")
+    project.write("team.toml", f"[limits]\nteam_tokens_per_day = 90000\n{declared}")
+    project.do("teamd", "reload")
+    assert project.run("teamctl", "spawn", "ann", "coder", "Go on.").stderr == ""

@@ -1,0 +1,267 @@
+"""Limits by the day: each call counts on the local day of its reservation, whatever comes."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.budget import days
+from teamd.budget.accounts import Account, Reservation, Terms
+from teamd.budget.ledger import KEPT_DAYS, Ledger
+from teamd.process_id import Identity
+from teamd.settings import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DEAD = Identity(pid=1, started=-1.0)
+DOLLAR = Decimal(1)
+TERMS = Terms(team_usd_per_day=Decimal(3))
+
+
+@dataclass
+class Calendar:
+    """A clock that a test sets."""
+
+    day: str = "2026-11-22"
+
+    def __call__(self) -> str:
+        """The day that it shows."""
+        return self.day
+
+
+def call(number: int, name: str = "alice", **facts: object) -> Reservation:
+    kept = Reservation(
+        id=f"call-{number}", teammate=name, process=Identity.own(), model="m",
+        input_tokens=900, output_tokens=100, usd=DOLLAR,
+    )  # fmt: skip
+    return replace(kept, **facts)  # type: ignore[arg-type]  # a test's own facts
+
+
+@dataclass
+class Desk:
+    """A ledger on a day that a test sets; each process of the team has one of its own."""
+
+    path: Path
+    today: Calendar
+    longest_bytes: int = 100_000
+
+    @property
+    def ledger(self) -> Ledger:
+        """Another process's."""
+        return Ledger(self.path, today=self.today, longest_bytes=self.longest_bytes)
+
+    def spend(self, *numbers: int) -> None:
+        """Make calls that take all that was kept back."""
+        for number in numbers:
+            assert self.ledger.reserve(call(number)) is None
+            self.ledger.settle(call(number), None)
+
+    def fits(self, number: int) -> bool:
+        """Whether another call is let through; it is not made."""
+        if self.ledger.reserve(call(number)) is not None:
+            return False
+        self.ledger.settle(call(number), Account())
+        return True
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    made = Desk(tmp_path / "ledger.jsonl", Calendar())
+    made.ledger.agree(TERMS)
+    return made
+
+
+def test_a_day_has_its_limit_and_the_next_one_another(desk: Desk) -> None:
+    desk.spend(1, 2, 3)
+    assert not desk.fits(4)
+    desk.today.day = "2026-11-23"
+    desk.spend(5, 6, 7)
+    assert not desk.fits(8)
+    assert desk.ledger.read().total().usd == 6
+
+
+@pytest.mark.parametrize("longest_bytes", [100_000, 1])
+def test_a_clock_that_is_set_back_opens_no_day_anew(longest_bytes: int, desk: Desk) -> None:
+    """Neither the day that is full, nor one before it that was; also in a file of sums alone."""
+    desk.longest_bytes = longest_bytes
+    desk.spend(1, 2, 3)
+    desk.today.day = "2026-11-23"
+    desk.spend(4, 5, 6)
+    desk.today.day = "2026-11-22"
+    assert not desk.fits(7)
+    desk.today.day = "2026-11-23"
+    assert not desk.fits(8)
+
+
+def test_a_day_that_is_forgotten_opens_no_day_anew(desk: Desk) -> None:
+    """Sums of days are kept for a while only; a clock that is set back further finds the oldest."""
+    desk.longest_bytes = 1
+    day = "2026-01-01"
+    for number in range(KEPT_DAYS + 5):
+        desk.today.day = day = days.day_after(day)
+        desk.spend(*range(3 * number, 3 * number + 3))
+    assert len(desk.ledger.read().days) == KEPT_DAYS
+    desk.today.day = "2026-01-02"
+    assert not desk.fits(9999)
+
+
+def test_a_call_counts_on_the_day_on_which_it_was_reserved(desk: Desk) -> None:
+    """A reply that comes after midnight, and one that never comes, take nothing of the new day."""
+    assert desk.ledger.reserve(call(1)) is None
+    assert desk.ledger.reserve(call(2, process=DEAD)) is None
+    desk.today.day = "2026-11-23"
+    desk.ledger.settle(call(1), None)
+    desk.spend(3, 4, 5)
+    assert {day: account.usd for day, account in desk.ledger.read().days.items()} == {
+        "2026-11-22": 2,
+        "2026-11-23": 3,
+    }
+
+
+def test_what_is_kept_back_yesterday_leaves_all_of_today(desk: Desk) -> None:
+    for number in (1, 2, 3):
+        assert desk.ledger.reserve(call(number)) is None
+    found = desk.ledger.reserve(call(4))
+    assert found is not None
+    assert found.passing
+    desk.today.day = "2026-11-23"
+    desk.spend(5, 6, 7)
+
+
+def test_tokens_have_a_day_as_well(desk: Desk) -> None:
+    desk.ledger.agree(Terms(team_tokens_per_day=2000))
+    desk.spend(1, 2)
+    found = desk.ledger.reserve(call(3, "bob"))
+    assert found is not None
+    assert found.why == (
+        "limits.team_tokens_per_day is reached: the team has used 2,000 tokens of 2,000 tokens "
+        "today, and the next call may take 1,000 tokens"
+    )
+    desk.today.day = "2026-11-23"
+    assert desk.fits(4)
+
+
+def test_who_is_refused_by_a_day_may_try_again_on_the_next_one(desk: Desk) -> None:
+    """Nobody has to say so; and before that nothing has changed."""
+    desk.spend(1, 2, 3)
+    found = desk.ledger.reserve(call(4))
+    assert found is not None
+    assert found.until == days.end_of("2026-11-22")
+    assert found.sentence("alice") == (
+        "limits.team_usd_per_day is reached: the team has used $3.00 of $3.00 today, and the next "
+        "call may take $1.00; `teamctl resume alice --usd 1` raises it for today, or raise "
+        "limits.team_usd_per_day to at least 4.00 in team.toml, then `teamctl resume alice`; "
+        "otherwise alice goes on at 00:00 on 2026-11-23"
+    )
+    assert desk.ledger.is_refused("alice")
+    desk.today.day = "2026-11-23"
+    assert not desk.ledger.is_refused("alice")
+    assert desk.ledger.standing_refusal("alice") is None
+
+
+def test_a_limit_of_all_time_comes_first_and_no_day_ends_it(desk: Desk) -> None:
+    desk.ledger.agree(replace(TERMS, team_usd=Decimal(3)))
+    desk.spend(1, 2, 3)
+    found = desk.ledger.reserve(call(4))
+    assert found is not None
+    assert (found.key, found.until) == ("limits.team_usd", None)
+    desk.today.day = "2026-11-23"
+    assert desk.ledger.is_refused("alice")
+
+
+def test_a_call_that_no_day_has_room_for_is_promised_none(desk: Desk) -> None:
+    desk.ledger.agree(Terms(team_usd_per_day=Decimal("0.5")))
+    found = desk.ledger.reserve(call(1))
+    assert found is not None
+    assert found.until is None
+    assert found.sentence("alice").endswith("then `teamctl resume alice`")
+
+
+def test_a_refusal_of_a_day_outlives_the_replacing_of_the_file(desk: Desk) -> None:
+    desk.spend(1, 2)
+    desk.longest_bytes = 1
+    assert desk.ledger.reserve(call(3, "bob")) is None
+    refused = desk.ledger.reserve(call(4, usd=Decimal(2)))
+    assert refused is not None
+    desk.ledger.settle(call(3, "bob"), None)
+    assert desk.ledger.is_refused("alice")
+    desk.today.day = "2026-11-23"
+    assert not desk.ledger.is_refused("alice")
+
+
+def test_records_of_the_version_before_count_on_no_day(desk: Desk) -> None:
+    """They name none; in all time they count as ever."""
+    old = (
+        '{"record": "terms", "teammate_tokens": 0, "teammate_usd": 0.0, "team_tokens": 0, '
+        '"team_usd": 9.0, "prices": {}}\n'
+        '{"record": "reserve", "id": "old", "teammate": "bob", "pid": 1, "started": -1.0, '
+        '"model": "m", "input_tokens": 1, "output_tokens": 1, "usd": 7.5}\n'
+    )
+    with desk.path.open("a") as file:
+        file.write(old)
+    accounts = desk.ledger.read()
+    assert (accounts.used["bob"].usd, accounts.days) == (Decimal("7.5"), {})
+    assert accounts.terms == Terms(team_usd=Decimal(9))
+    assert desk.ledger.reserve(call(1)) is None
+    assert desk.ledger.reserve(call(2)) is not None
+
+
+def terms_of(text: str, folder: Path) -> Terms:
+    return Terms.of(parse(text.encode(), path=folder / "team.toml"))
+
+
+def test_a_model_without_a_price_passes_the_default_limit_on_money_alone(tmp_path: Path) -> None:
+    """Else no local model would start by default; who sets a limit on money relies on it."""
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.agree(terms_of("", tmp_path))
+    assert ledger.reserve(call(1, usd=None)) is None
+    for chosen in ("team_usd_per_day = 20.0", "team_usd = 5.0", "teammate_usd = 5.0"):
+        ledger.agree(terms_of(f"[limits]\n{chosen}\n", tmp_path))
+        found = ledger.reserve(call(2, usd=None))
+        assert found is not None
+        assert found.why == f"limits.{chosen.split()[0]} is set, and what m costs is not known"
+    ledger.agree(terms_of("[limits]\nteam_usd_per_day = 0\n", tmp_path))
+    assert ledger.reserve(call(3, usd=None)) is None
+
+
+def test_the_tokens_of_a_day_bound_a_model_without_a_price(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.agree(terms_of("[limits]\nteam_tokens_per_day = 1500\n", tmp_path))
+    assert ledger.reserve(call(1, usd=None)) is None
+    ledger.settle(call(1), None)
+    found = ledger.reserve(call(2, usd=None))
+    assert found is not None
+    assert found.key == "limits.team_tokens_per_day"
+
+
+def test_a_played_turn_passes_a_day_that_is_full(desk: Desk) -> None:
+    """It costs nothing, so no limit on money is a reason to stop it."""
+    desk.spend(1, 2, 3)
+    assert desk.ledger.reserve(call(4, usd=Decimal(0))) is None
+
+
+@pytest.fixture
+def berlin() -> Iterator[None]:
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "Europe/Berlin"
+    time.tzset()
+    yield
+    os.environ.pop("TZ")
+    if before is not None:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+def test_a_day_is_the_local_one_and_may_have_25_hours(berlin: None) -> None:
+    """1792969200 is 2026-10-26 00:00 in Berlin; the day before, summer time ended."""
+    assert days.day_of(1792969199.0) == "2026-10-25"
+    assert days.day_of(1792969200.0) == "2026-10-26"
+    assert days.end_of("2026-10-25") == 1792969200.0
+    assert days.end_of("2026-10-25") - days.end_of("2026-10-24") == 25 * 3600

@@ -1,0 +1,85 @@
+"""What was sent of late, as a conversation remembers it: across kills, and for ten minutes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.agent.conversation.state import ConversationState
+from teamd.agent.conversation.talk import SAME_TEXT_SECONDS
+from teamd.tools.mail import NOT_SENT_AGAIN
+from teamd.transcript.records import CallAnswered, Opened, Replied
+
+if TYPE_CHECKING:
+    from teamd.transcript.records import Record
+
+BEGAN = 1_800_000_000.0
+
+
+def sent(at: float, result: str = "sent to bob", **facts: Any) -> list[Record]:
+    """The records of a call, and its result."""
+    given = {"to": "bob", "content": "Thanks!"}
+    call = {"type": "tool_use", "id": "1", "name": "send_message", "input": given}
+    return [
+        Replied(content=[call], stop_reason="tool_use", time=at),
+        CallAnswered(tool_use_id="1", content=result, time=at, **facts),
+    ]
+
+
+def after(*records: Record) -> ConversationState:
+    state = ConversationState()
+    for record in (Opened(system="x", time=BEGAN), *records):
+        state.apply(record)
+    return state
+
+
+def receivers(state: ConversationState, at: float, text: str = "Thanks!") -> list[str]:
+    return list(state.talk.receivers(text, at))
+
+
+def test_a_text_is_remembered_for_ten_minutes() -> None:
+    state = after(*sent(BEGAN))
+    assert receivers(state, BEGAN + SAME_TEXT_SECONDS - 1) == ["bob"]
+    assert receivers(state, BEGAN + SAME_TEXT_SECONDS) == []
+    assert receivers(state, BEGAN + 1, "Thank you!") == []
+
+
+def test_what_was_not_sent_again_makes_it_last_no_longer() -> None:
+    """Else one who repeats it all the time could never send it again."""
+    state = after(*sent(BEGAN), *sent(BEGAN + 500, f"{NOT_SENT_AGAIN}: bob got it"))
+    assert receivers(state, BEGAN + SAME_TEXT_SECONDS) == []
+
+
+def test_what_failed_was_not_sent() -> None:
+    assert receivers(after(*sent(BEGAN, "no teammate", is_error=True)), BEGAN + 1) == []
+
+
+def test_a_clock_that_is_set_back_by_an_hour_remembers_nothing() -> None:
+    assert receivers(after(*sent(BEGAN)), BEGAN - 3600) == []
+
+
+def test_another_conversation_remembers_it_as_well() -> None:
+    state = after(*sent(BEGAN))
+    state.apply(Opened(system="y", time=BEGAN + 1))
+    assert receivers(state, BEGAN + 2) == ["bob"]
+
+
+@pytest.mark.parametrize("given", [None, {}, {"to": 5, "content": "x"}, "text"])
+def test_a_call_of_another_shape_is_passed_over(given: object) -> None:
+    call = {"type": "tool_use", "id": "1", "name": "send_message", "input": given}
+    state = after(
+        Replied(content=[call], stop_reason="tool_use"), CallAnswered(tool_use_id="1", content="ok")
+    )
+    assert receivers(state, BEGAN) == []
+
+
+def test_only_what_may_still_count_is_kept() -> None:
+    state = after(*sent(BEGAN))
+    for number in range(100):
+        given = {"to": "bob", "content": str(number)}
+        call = {"type": "tool_use", "id": "1", "name": "send_message", "input": given}
+        at = BEGAN + 1000 * number
+        state.apply(Replied(content=[call], stop_reason="tool_use", time=at))
+        state.apply(CallAnswered(tool_use_id="1", content="sent to bob", time=at))
+    assert len(state.talk._sent) == 1

@@ -1,0 +1,292 @@
+"""Talk without work: it ends after some wakes, the mail waits, and whoever works is never held."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.agent.mail_hold import MailHold
+from teamd.journal import Journal
+from teamd.messages import HELD_TYPE, Message
+from teamd.settings import Settings
+from teamd.states import Status
+from teamd.tools.mail import SendMessage
+from teamd.transcript.records import MailHeld, NoticeSent
+from tests.strict.replies import say, use
+from tests.unit.life import Life, enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.life import Play
+
+MOST = Settings().limits.talk_wakes
+HELD = (
+    f"alice was woken {MOST} times in a row by mail of other teammates and did nothing but write "
+    "mail, so their mail waits in its inbox until the person, the lead or the board wakes it"
+)
+WORK = use(("do", {"word": "on"}))
+
+
+def life_of(folder: Path, *plays: Play) -> Life:
+    life = Life(folder, *plays)
+    enrol(life.paths, bob=Status.IDLE, carol=Status.IDLE)
+    return life
+
+
+def write(life: Life, text: str, sender: str = "bob", **more: Any) -> None:
+    """Put mail into alice's inbox and ring."""
+    life.post.send(Message(sender=sender, to="alice", content=text, **more))
+    life.ring()
+
+
+def talk(life: Life, wakes: int = MOST, *, calls_each: int = 1, sender: str = "bob") -> None:
+    """Have alice woken so often, one mail each."""
+
+    async def scenario() -> None:
+        async with life.lived():
+            begun = len(life.model.asked)
+            for wake in range(1, wakes + 1):
+                write(life, f"thanks {wake}", sender)
+                await life.rests(calls=begun + wake * calls_each)
+
+    asyncio.run(scenario())
+
+
+def told(life: Life, name: str) -> list[Message]:
+    return [mail for mail in life.post.mailbox(name).peek() if mail.type == HELD_TYPE]
+
+
+def wakes(life: Life) -> int:
+    return life.conversation().talk.wakes
+
+
+def live_until_told(life: Life, name: str = "bob") -> None:
+    """Let her live until a sender has been told that its mail waits."""
+    from tests.waiting import until  # noqa: PLC0415 -- for this alone
+
+    async def scenario() -> None:
+        async with life.lived():
+            await until(lambda: told(life, name) and not life.conversation().unsent)
+
+    asyncio.run(scenario())
+
+
+def test_mail_of_teammates_waits_after_so_many_wakes_of_talk(tmp_path: Path) -> None:
+    """No model call is made of it; its sender and the lead are told once, also by a new process."""
+    life = life_of(tmp_path)
+    talk(life)
+    assert life.lead == []
+    write(life, "thanks again")
+    for _ in range(2):
+        live_until_told(life)
+    assert len(life.model.asked) == MOST
+    assert [mail.content for mail in life.mailbox.peek()] == ["thanks again"]
+    assert life.lead == [HELD]
+    (notice,) = told(life, "bob")
+    assert notice.sender == "alice"
+    assert notice.content.startswith("Your mail to me waits")
+
+
+def test_what_the_roster_shows_of_it_says_why_mail_waits(tmp_path: Path) -> None:
+    from teamd.mail.mailbox import Mailbox  # noqa: PLC0415 -- for this alone
+    from teamd.messages import TEAMD  # noqa: PLC0415 -- the same
+
+    life = life_of(tmp_path)
+    talk(life)
+    write(life, "thanks again")
+    live_until_told(life)
+    last = Mailbox(life.paths, TEAMD, durable=False).peek()[-1]
+    assert (last.content, last.extra["reason"]) == ("idle", HELD)
+
+
+@pytest.mark.parametrize(
+    ("sender", "more"),
+    [
+        ("lead", {}),
+        ("LEAD", {}),
+        ("user", {}),
+        ("lead@other", {}),
+        ("teamd", {}),
+        ("ci-script", {}),
+        ("me@example.org", {}),
+        ("bob", {"extra": {"task_id": "3"}}),
+        ("bob", {"type": "shutdown_request"}),
+    ],
+    ids=str,
+)
+def test_the_person_the_lead_and_the_board_wake_it_and_all_that_waited_is_read(
+    sender: str, more: dict[str, Any], tmp_path: Path
+) -> None:
+    """In the order in which it came; then talk is counted anew."""
+    life = life_of(tmp_path)
+    talk(life)
+    for text in ("one", "two"):
+        write(life, text)
+    write(life, "Wake up.", sender, **more)
+    life.live(calls=MOST + 1)
+    (inbox,) = [block["text"] for block in life.model.last() if "one" in block["text"]]
+    assert inbox.index("one") < inbox.index("two") < inbox.index("Wake up.")
+    assert wakes(life) == 0
+    assert not life.mailbox.waiting()
+    talk(life)
+    write(life, "thanks again")
+    live_until_told(life)
+    assert len(told(life, "bob")) == 1
+
+
+@pytest.mark.parametrize("sender", ["bob", "BOB", "bob@other"])
+def test_mail_of_teammates_here_and_elsewhere_does_not_wake_it(sender: str, tmp_path: Path) -> None:
+    life = life_of(tmp_path)
+    talk(life)
+    conversation = life.conversation()
+    hold = MailHold("alice", MOST, conversation, life.mailbox, life_team(life))
+    message = Message(sender=sender, to="alice", content="thanks")
+    assert hold.is_idle_talk([message])
+    assert not hold.is_idle_talk([message, replace(message, sender="lead")])
+
+
+def life_team(life: Life) -> Any:
+    from teamd.team.roster import Roster  # noqa: PLC0415 -- for this alone
+
+    return Roster(life.paths).read
+
+
+def test_who_works_is_never_held(tmp_path: Path) -> None:
+    """One call of any other tool a wake is enough."""
+    plays = [WORK, say("Thanks.")] * (2 * MOST)
+    life = life_of(tmp_path, *plays)
+    talk(life, 2 * MOST, calls_each=2)
+    assert wakes(life) == 0
+    assert life.lead == []
+
+
+def test_one_wake_of_work_begins_the_count_anew(tmp_path: Path) -> None:
+    life = life_of(tmp_path)
+    talk(life, MOST - 1)
+    life.model._plays.extend([WORK, say("Done.")])
+    talk(life, 1, calls_each=2)
+    assert wakes(life) == 0
+    talk(life, MOST - 1)
+    assert wakes(life) == MOST - 1
+    assert life.lead == []
+
+
+def test_mail_of_the_lead_within_a_wake_begins_the_count_anew(tmp_path: Path) -> None:
+    """It came to a teammate at work, which so was not woken by teammates alone."""
+    life = life_of(tmp_path)
+    talk(life, MOST - 1)
+    write(life, "thanks")
+    write(life, "And now?", "lead")
+    life.live(calls=MOST)
+    assert wakes(life) == 0
+
+
+def test_mail_is_all_that_talk_may_write(tmp_path: Path) -> None:
+    """`send_message` counts as talk, whatever it says."""
+    thank = use(("send_message", {"to": "bob", "content": "Thanks!"}))
+    life = life_of(tmp_path, *[thank, say("Sent.")] * MOST)
+    life.more = [SendMessage(life.post, "alice")]
+    talk(life, MOST, calls_each=2)
+    assert wakes(life) == MOST
+
+
+def test_the_count_survives_any_kill(tmp_path: Path) -> None:
+    """Each wake in a process of its own: the count follows from the records."""
+    life = life_of(tmp_path)
+    for _ in range(MOST):
+        talk(life, 1)
+    write(life, "thanks again")
+    live_until_told(life)
+    assert life.lead == [HELD]
+
+
+def test_a_notice_that_a_killed_process_left_is_sent_by_the_next_one(tmp_path: Path) -> None:
+    life = life_of(tmp_path)
+    talk(life)
+    write(life, "thanks again")
+    life.conversation().record(MailHeld(senders=("bob",), notice=HELD))
+    live_until_told(life)
+    assert life.lead == [HELD]
+    assert len(told(life, "bob")) == 1
+
+
+def test_a_notice_that_was_sent_before_a_kill_goes_under_the_same_id(tmp_path: Path) -> None:
+    """So its reader takes both for one."""
+    life = life_of(tmp_path)
+    talk(life)
+    write(life, "thanks again")
+    live_until_told(life)
+    lines = life.paths.transcript("alice").read_bytes().splitlines(keepends=True)
+    sent = [line for line in lines if b'"noticed"' in line]
+    assert len(sent) == 2
+    life.paths.transcript("alice").write_bytes(b"".join(ln for ln in lines if ln not in sent))
+    live_until_told(life)
+    first, second = told(life, "bob")
+    assert first.is_same_as(second)
+
+
+def test_each_sender_is_told_and_the_lead_not_again(tmp_path: Path) -> None:
+    life = life_of(tmp_path)
+    talk(life)
+    write(life, "thanks again")
+    live_until_told(life)
+    write(life, "and mine", "carol")
+    live_until_told(life, "carol")
+    assert life.lead == [HELD]
+    assert (len(told(life, "bob")), len(told(life, "carol"))) == (1, 1)
+
+
+def test_who_only_waits_for_held_mail_of_another_tells_nobody(tmp_path: Path) -> None:
+    """Of two that thank each other both are told of one: or they would tell each other for ever."""
+    life = life_of(tmp_path)
+    talk(life)
+    write(life, "Your mail to bob waits.", type=HELD_TYPE)
+    life.live(calls=MOST)
+    assert len(life.model.asked) == MOST
+    assert (life.lead, told(life, "bob")) == ([], [])
+
+
+def test_a_sender_that_is_gone_is_told_nothing_and_stops_nobody(tmp_path: Path) -> None:
+    life = life_of(tmp_path)
+    talk(life)
+    write(life, "thanks again")
+    write(life, "and mine", "ghost@nowhere")
+    live_until_told(life)
+    records = list(life.conversation()._transcript.records())
+    assert sum(isinstance(record, NoticeSent) for record in records) == 3
+
+
+def test_no_limit_holds_nothing(tmp_path: Path) -> None:
+    life = life_of(tmp_path)
+    talk(life)
+    write(life, "thanks again")
+    none = MailHold("alice", 0, life.conversation(), life.mailbox, life_team(life))
+    assert not none.holds()
+    one = MailHold("alice", MOST, life.conversation(), life.mailbox, life_team(life))
+    assert one.holds()
+
+
+def test_the_lead_is_not_held(tmp_path: Path) -> None:
+    """Its work is mail: it hands out what others do."""
+    life = life_of(tmp_path)
+    reader, writer = os.pipe()
+    journal = Journal(life.paths.log("alice"), "alice")
+    env = life._environment(reader, journal)
+    assert env.hold.most == MOST
+    assert replace(env, name="lead").hold.most == 0
+    journal.close()
+    for fd in (reader, writer):
+        os.close(fd)
+
+
+def test_another_conversation_begins_without_talk(tmp_path: Path) -> None:
+    life = life_of(tmp_path)
+    talk(life)
+    conversation = life.conversation()
+    conversation.open(life.opening)
+    assert conversation.talk.wakes == 0
