@@ -13,7 +13,7 @@ from teamd.cli import Choice, Seconds
 from teamd.errors import TeamError
 from teamd.files import find_team
 from teamd.mail.routing import Post
-from teamd.messages import LEAD, TEAMD
+from teamd.messages import LEAD, TEAMD, USER
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _open_approvals(team: TeamPaths) -> Iterable[str]:
     from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only for ids of approvals
 
     found = Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()
-    return (approval.id for approval in found if approval.to == LEAD)
+    return (approval.id for approval in found if approval.may_be_answered_by(USER))
 
 
 teammates = _completing(_members)

@@ -22,7 +22,7 @@ from teamd.files.find_team import all_teams
 from teamd.settings import roles, skills
 from teamd.team import teams
 from teamd.tools import Toolbox, ToolError, lead
-from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
+from teamd.tools.approval import ReviewPermission, ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.board import board_tools
@@ -57,7 +57,7 @@ def build_loop(env: Environment) -> Loop:
         compaction=Compaction(
             conversation=env.conversation,
             model=tools.models.make(known, live=env.leads),
-            toolbox=Toolbox(tools.all(), gate=env.plans.refusal),
+            toolbox=Toolbox(tools.all(), gate=env.plans.refusal, permit=env.permissions.check),
             settings=env.settings.model,
             model_name=partial(_model_name, env),
             asker=env.name,
@@ -193,7 +193,9 @@ class _Tools:
         compaction = Compaction(
             conversation=conversation,
             model=self.models.make(),
-            toolbox=Toolbox([*self._workspace_tools, self._load_skill]),
+            toolbox=Toolbox(
+                [*self._workspace_tools, self._load_skill], permit=env.permissions.check_unasked
+            ),
             settings=env.settings.model,
             model_name=lambda _: env.settings.model.name,
         )
@@ -243,6 +245,8 @@ class _Tools:
         yield Broadcast(env.post, env.name)
         yield lead.ShutdownRequest(self._asking(None), env.roster)
         yield ReviewPlan(env.approvals, self._other_approvals, self._address)
+        if env.name in env.settings.tools.approvers:
+            yield ReviewPermission(env.approvals, env.name)
         yield lead.Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
         yield lead.CreateTeam(env.paths.home)
         yield lead.DeleteTeam(env.paths, self._address())

@@ -5,23 +5,42 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import MISSING, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import SettingsError
 from teamd.messages import TEAMS_FOLDER
 from teamd.settings.kinds import Wrong, bare, nearest, quoted, shown
-from teamd.settings.schema import PRICES, SECTIONS, TEAMMATE, Price, Settings, Teammate, keys_of
+from teamd.settings.schema import (
+    PERMISSION,
+    PRICES,
+    SECTIONS,
+    TEAMMATE,
+    Permission,
+    Price,
+    Settings,
+    Teammate,
+    keys_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 FILE_NAME: Final = "team.toml"
 MAX_FILE_BYTES: Final = 1_048_576
+# The tools that rules may be about; those that run commands, and those that take a path.
+TOOLS: Final = (
+    "bash", "background_run", "check_background", "stop_background", "read_file", "write_file",
+    "edit_file", "send_message", "read_inbox", "broadcast", "task_create", "task_get",
+    "task_update", "task_list", "claim_task", "submit_plan", "shutdown_response", "load_skill",
+    "task", "spawn_teammate", "list_teammates", "shutdown_request", "review_plan",
+    "review_permission", "create_team", "delete_team",
+)  # fmt: skip
+COMMAND_TOOLS: Final = ("bash", "background_run")
+PATH_TOOLS: Final = ("read_file", "write_file", "edit_file")
 # Promised, and refused until they are there: a limit that is ignored is worse than none.
-NOT_BUILT: Final = frozenset(
-    {"permission", "tools.sandbox", "tools.network", "tools.read", "teammate.worktree"}
-)
+NOT_BUILT: Final = frozenset({"tools.sandbox", "tools.network", "tools.read", "teammate.worktree"})
 
 
 def load(path: Path, *, folder: Path) -> Settings:
@@ -130,7 +149,7 @@ class _Checking:
 
     def settings(self, document: dict[str, Any]) -> Settings:
         """Return what the document says; of use only if there are no mistakes."""
-        known = (*SECTIONS, PRICES, TEAMMATE)
+        known = (*SECTIONS, PRICES, TEAMMATE, PERMISSION)
         self.mistakes += [_unknown(key, known) for key in document if key not in known]
         sections = {
             name: shape(**self._section(name, shape, document.get(name, {})))
@@ -138,7 +157,8 @@ class _Checking:
         }
         prices = self._prices(document.get(PRICES, {}))
         teammates = self._teammates(document.get(TEAMMATE, []))
-        return Settings(**sections, prices=prices, teammates=teammates)
+        permissions = self._permissions(document.get(PERMISSION, []))
+        return Settings(**sections, prices=prices, teammates=teammates, permissions=permissions)
 
     def _section(self, name: str, shape: type[Any], table: object) -> dict[str, Any]:
         if not isinstance(table, dict):
@@ -166,13 +186,30 @@ class _Checking:
                 prices[model] = Price(**values)
         return prices
 
-    def _teammates(self, tables: object) -> tuple[Teammate, ...]:
+    def _permissions(self, tables: object) -> tuple[Permission, ...]:
+        rules: list[Permission] = []
+        for number, table in enumerate(self._tables(PERMISSION, tables), start=1):
+            where = f" (in [[{PERMISSION}]] number {number})"
+            values = self._values(PERMISSION, Permission, table, where)
+            if not values.keys() >= set(_required_of(Permission)):
+                continue
+            rule = Permission(**values)
+            if (why := _never_matches(rule)) is not None:
+                self.mistakes.append(f"{PERMISSION}.{why}{where}")
+            rules.append(rule)
+        return tuple(rules)
+
+    def _tables(self, name: str, tables: object) -> list[dict[str, Any]]:
+        """The tables `[[name]]`, of which there may be any number."""
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            self.mistakes.append(f"{TEAMMATE} must be tables, each under a [[{TEAMMATE}]]")
-            return ()
+            self.mistakes.append(f"{name} must be tables, each under a [[{name}]]")
+            return []
+        return tables
+
+    def _teammates(self, tables: object) -> tuple[Teammate, ...]:
         team: list[Teammate] = []
         names: set[str] = set()
-        for number, table in enumerate(tables, start=1):
+        for number, table in enumerate(self._tables(TEAMMATE, tables), start=1):
             where = f" (in [[{TEAMMATE}]] number {number})"
             values = self._values(TEAMMATE, Teammate, table, where)
             name = values.get("name", "").lower()
@@ -207,6 +244,28 @@ class _Checking:
             if key not in table
         ]
         return values
+
+
+def _never_matches(rule: Permission) -> str | None:
+    """The sentence about a rule that no call can match; a guard that is ignored is worse than none.
+
+    The key it is about stands in front.
+    """
+    if not _any_of(TOOLS, rule.tool):
+        near = nearest(rule.tool, TOOLS)
+        hint = f"did you mean {near}?" if near else f"there are: {', '.join(TOOLS)}"
+        return f"tool {quoted(rule.tool)} is no tool; {hint}"
+    if rule.command is not None and not _any_of(COMMAND_TOOLS, rule.tool):
+        return f"command is for {' and '.join(COMMAND_TOOLS)}; leave it out, or change tool"
+    if rule.path is not None and not _any_of(PATH_TOOLS, rule.tool):
+        return f"path is for {', '.join(PATH_TOOLS)}; leave it out, or change tool"
+    if rule.path is not None and rule.command is not None:
+        return "path and command never go together; make two rules of it"
+    return None
+
+
+def _any_of(tools: Collection[str], pattern: str) -> bool:
+    return any(fnmatchcase(tool, pattern) for tool in tools)
 
 
 def _unknown(key: str, known: Collection[str], section: str = "") -> str:

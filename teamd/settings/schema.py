@@ -151,6 +151,10 @@ class Tools:
         kinds.VARIABLES,
         "the only environment variables that commands see",
     )
+    ask_seconds: float = setting(86400.0, SECONDS, "how long a call waits for your permission")
+    approvers: tuple[str, ...] = setting(
+        (), kinds.APPROVERS, 'who answers besides you: ["lead"], the agent that leads'
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +166,19 @@ class Teammate:
     prompt: str = field(metadata=key(TEXT, "what it is to do first"))
     model: str | None = setting(None, TEXT, "else that of [model]", "claude-haiku-4-5")
     plan: bool = setting(False, FLAG, "it acts only on a plan that you approved")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """One `[[permission]]`: a rule about tool calls; the first that matches one wins."""
+
+    tool: str = field(metadata=key(kinds.TOOL, "or a pattern; bash is background_run as well"))
+    command: str | None = setting(None, kinds.COMMAND, "its first words", "git push")
+    path: str | None = setting(None, kinds.PATH, "of a file tool, in the workspace", "docs/**")
+    teammate: str = setting("*", kinds.TEAMMATE_PATTERN, "a name, or a pattern")
+    then: Literal["allow", "ask", "deny"] = field(
+        metadata=key(kinds.THEN, '"ask" you, "deny" it, or "allow" it')
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +204,7 @@ class Settings:
     tools: Tools = field(default_factory=Tools)
     prices: Mapping[str, Price] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
+    permissions: tuple[Permission, ...] = ()
 
 
 _DEFAULTS: Final = Settings()
@@ -196,6 +214,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     if is_dataclass(getattr(_DEFAULTS, one.name))
 }
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
+PERMISSION: Final = "permission"  # the tables `[[permission]]`
 PRICES: Final = "prices"  # the tables `[prices."model-name"]`
 
 
@@ -203,7 +222,7 @@ def changes(old: Settings, new: Settings) -> list[str]:
     """The dotted keys that differ, in the order of `team.toml`.
 
     A teammate that came or went is `teammate.alice`; one that changed, `teammate.alice.prompt`.
-    The order of teammates is no difference.
+    The order of teammates is no difference; that of permissions is, and they are one key.
     """
     different = []
     for section in SECTIONS:
@@ -215,7 +234,7 @@ def changes(old: Settings, new: Settings) -> list[str]:
     after = {teammate.name: teammate for teammate in new.teammates}
     for name in before | after:
         different += _between(f"{TEAMMATE}.{name}", before.get(name), after.get(name))
-    return different
+    return different + [PERMISSION] * (old.permissions != new.permissions)
 
 
 def _between(place: str, old: Any, new: Any) -> list[str]:

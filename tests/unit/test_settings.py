@@ -19,6 +19,7 @@ from teamd.settings.schema import (
     Limits,
     Mail,
     Model,
+    Permission,
     Price,
     Supervision,
     Tasks,
@@ -40,7 +41,7 @@ SCALARS = (
 KEYS = (
     st.sampled_from(sorted({key for shape in SECTIONS.values() for key in keys_of(shape)}))
     | st.sampled_from(sorted(dotted.split(".")[-1] for dotted in NOT_BUILT))
-    | st.sampled_from(["name", "role", "prompt"])
+    | st.sampled_from(["name", "role", "prompt", "tool", "command", "path", "then"])
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 )
 VALUES = st.recursive(
@@ -140,6 +141,8 @@ def test_every_setting_is_read(file: Path) -> None:
         bash_timeout_seconds = 6.5
         output_bytes = 7
         env = ["HOME"]
+        ask_seconds = 8
+        approvers = ["lead"]
         [prices."m"]
         input = 1
         output = 2
@@ -155,6 +158,15 @@ def test_every_setting_is_read(file: Path) -> None:
         prompt = "wait"
         model = "small"
         plan = true
+        [[permission]]
+        tool = "bash"
+        command = "git push"
+        teammate = "bob"
+        then = "ask"
+        [[permission]]
+        tool = "*_file"
+        path = "docs/**"
+        then = "allow"
     """)
     read = load(file, folder=Path("/nowhere"))
     assert read == Settings(
@@ -184,11 +196,21 @@ def test_every_setting_is_read(file: Path) -> None:
         ),
         mail=Mail(durability="os", max_message_bytes=5),
         tasks=Tasks(auto_claim=True),
-        tools=Tools(bash_timeout_seconds=6.5, output_bytes=7, env=("HOME",)),
+        tools=Tools(
+            bash_timeout_seconds=6.5,
+            output_bytes=7,
+            env=("HOME",),
+            ask_seconds=8,
+            approvers=("lead",),
+        ),
         prices={"m": Price(input=1, output=2, cache_read=3, cache_write=4)},
         teammates=(
             Teammate(name="alice", role="coder", prompt="work"),
             Teammate(name="bob", role="reviewer", prompt="wait", model="small", plan=True),
+        ),
+        permissions=(
+            Permission(tool="bash", command="git push", teammate="bob", then="ask"),
+            Permission(tool="*_file", path="docs/**", then="allow"),
         ),
     )
     assert not list(_kept_defaults(read, Settings()))
