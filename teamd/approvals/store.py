@@ -79,9 +79,8 @@ class Approvals:
 
         def answered(approval: Approval) -> Approval:
             if not approval.may_be_answered_by(by):
-                raise NoSuchApproval(
-                    f"request {approval.id} is for {approval.to} to answer, not for {by}"
-                )
+                whom = "the person" if approval.type == Kind.PERMISSION else approval.to
+                raise NoSuchApproval(f"request {approval.id} is for {whom} to answer, not for {by}")
             if approval.overdue:
                 raise AlreadyAnswered(replace(approval, status=Verdict.EXPIRED))
             if approval.is_open:

@@ -326,8 +326,18 @@ def test_a_grant_comes_back_from_its_file(grant: Grant) -> None:
     assert str(grant).startswith(grant.tool)
 
 
-@pytest.mark.parametrize("found", [None, [], {}, {"tool": 1}, {"tool": "a", "command": "x"},
-                                   {"tool": "a", "command": [1]}, {"tool": "a", "path": 1}])  # fmt: skip
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        [],
+        {},
+        {"tool": 1},
+        {"tool": "a", "command": "x"},
+        {"tool": "a", "command": [1]},
+        {"tool": "a", "path": 1},
+    ],
+)
 def test_a_damaged_grant_is_none(found: object) -> None:
     with pytest.raises(ValueError, match="no grant"):
         Grant.decode(found)
@@ -338,7 +348,7 @@ SHAPES = [
     "{0} && {1}", "{0} || {1}", "{0}; {1}", "{0} | {1}", "{0} & {1}", "{0}\n{1}", "( {0} ; {1} )",
     "{{ {0}; {1}\n}}", "if {0}; then {1}; fi", "while {0}; do {1}; done", "! {0}; time {1}",
     "for x in 1 2; do {0}; {1}; done", "case x in y) {0} ;; *) {1}; esac", "f() {{ {0}; }}; {1}",
-    "x=$({0}) ; {1}", "echo \"$( {0} )\" ; {1}", "cat <( {0} ) ; {1}", "X=1 env Y=2 {0}; {1}",
+    "x=$({0}) ; {1}", 'echo "$( {0} )" ; {1}', "cat <( {0} ) ; {1}", "X=1 env Y=2 {0}; {1}",
     "{0} 2>&1 | {1}", "cat <<END\n$( {0} )\nEND\n{1}", "{0} # x\n{1}", "[[ -n $( {0} ) ]] && {1}",
 ]  # fmt: skip
 SCRIPTS = st.recursive(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import SettingsError
-from teamd.settings import load, parse
+from teamd.settings import kinds, load, parse
 from teamd.settings.load import NOT_BUILT
 
 if TYPE_CHECKING:
@@ -236,6 +236,8 @@ def test_what_is_promised_and_not_built_is_refused(dotted: str, file: Path) -> N
 
 
 RULE = '[[permission]]\ntool = "bash"\nthen = "ask"\n'
+ONE_COMMAND = 'must be the first words of one command, such as "git push", without signs'
+OTHER_TOOL = "leave it out, or change tool"
 IN_RULE = " (in [[permission]] number 1)"
 
 
@@ -257,8 +259,7 @@ IN_RULE = " (in [[permission]] number 1)"
         ),
         (
             f'{RULE}command = "git push; ls"',
-            "permission.command must be the first words of one command, such as "
-            f'"git push", without signs{IN_RULE}',
+            f"permission.command {ONE_COMMAND}{IN_RULE}",
         ),
         (
             f'{RULE}command = "git \'push"',
@@ -266,13 +267,11 @@ IN_RULE = " (in [[permission]] number 1)"
         ),
         (
             f'{RULE}path = "docs/**"',
-            "permission.path is for read_file, write_file, edit_file; "
-            f"leave it out, or change tool{IN_RULE}",
+            f"permission.path is for read_file, write_file, edit_file; {OTHER_TOOL}{IN_RULE}",
         ),
         (
             '[[permission]]\ntool = "*_file"\nthen = "ask"\ncommand = "x"',
-            "permission.command is for bash and background_run; "
-            f"leave it out, or change tool{IN_RULE}",
+            f"permission.command is for bash and background_run; {OTHER_TOOL}{IN_RULE}",
         ),
         (
             '[[permission]]\ntool = "*"\nthen = "ask"\ncommand = "x"\npath = "y"',
@@ -284,8 +283,7 @@ IN_RULE = " (in [[permission]] number 1)"
         ),
         (
             f'{RULE}teammate = ""',
-            f'permission.teammate must be a teammate\'s name, or a pattern such as "*", not ""'
-            f"{IN_RULE}",
+            f'permission.teammate must be {kinds.TEAMMATE_PATTERN.words}, not ""{IN_RULE}',
         ),
         (
             f"{RULE}commnd = 1",
