@@ -6,14 +6,13 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
+from teamctl.arguments import open_approvals
 from teamd.approvals.approval import Kind, find_waiting
-from teamd.approvals.store import Approvals
 from teamd.budget.accounts import NOTHING, Account
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
 from teamd.team.roster import Member, Roster, Team
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def measure(paths: TeamPaths, team: Team) -> tuple[list[Row], str]:
         used = Ledger(paths.ledger).read().used
     except StoreError as error:
         trouble = f"no costs are known: {error}"
-    asked = Approvals(paths, Post(paths, durable=False, max_bytes=0)).open_ones()
+    asked = open_approvals(paths)
     rows = []
     for member in team.members:
         account = None if used is None else used.get(member.name, NOTHING)

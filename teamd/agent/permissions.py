@@ -94,6 +94,8 @@ class Permissions:
         Raises:
             ToolError: it is denied.
         """
+        if not self.rules:
+            return Judgement()
         call = self._call(tool, arguments)
         judgement = judge(self.rules, call)
         if judgement.then is Then.ASK:  # only then the store is read
@@ -114,13 +116,10 @@ class Permissions:
         return Call(tool=tool, teammate=self.name, command=command, path=path)
 
     def _ask(self, tool: str, arguments: Input, key: str, judgement: Judgement) -> Approval:
-        request = id_of(f"{key}-permission")
-        found = self.approvals.find(request)
-        if found is not None:
-            self.approvals.make_durable(found)
-            return found
-        now = time.time()
-        self._log(tool, "asked", judgement.rule, id=request)
+        """Ask the person, and return the request as it stands; a call asks once."""
+        request, now = id_of(f"{key}-permission"), time.time()
+        if self.approvals.find(request) is None:
+            self._log(tool, "asked", judgement.rule, id=request)
         return self.approvals.ask(
             Approval(
                 id=request,

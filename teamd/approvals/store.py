@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
 from teamd.errors import BadName, NotAMessage, StoreError, UnknownTeam, UnknownTeammate
@@ -85,14 +85,8 @@ class Approvals:
                 raise AlreadyAnswered(replace(approval, status=Verdict.EXPIRED))
             if approval.is_open:
                 words = reason.replace("\0", "\ufffd")[:_LONGEST_REASON]  # they become mail
-                return replace(
-                    approval,
-                    status=verdict,
-                    answered=time.time(),
-                    answered_by=by,
-                    reason=words,
-                    always=always,
-                )
+                facts: dict[str, Any] = {"answered_by": by, "reason": words, "always": always}
+                return replace(approval, status=verdict, answered=time.time(), **facts)
             if approval.told or approval.status is not verdict:
                 raise AlreadyAnswered(approval)
             return approval

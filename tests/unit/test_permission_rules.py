@@ -348,13 +348,21 @@ SHAPES = [
     "{0} && {1}", "{0} || {1}", "{0}; {1}", "{0} | {1}", "{0} & {1}", "{0}\n{1}", "( {0} ; {1} )",
     "{{ {0}; {1}\n}}", "if {0}; then {1}; fi", "while {0}; do {1}; done", "! {0}; time {1}",
     "for x in 1 2; do {0}; {1}; done", "case x in y) {0} ;; *) {1}; esac", "f() {{ {0}; }}; {1}",
-    "x=$({0}) ; {1}", 'echo "$( {0} )" ; {1}', "cat <( {0} ) ; {1}", "X=1 env Y=2 {0}; {1}",
-    "{0} 2>&1 | {1}", "cat <<END\n$( {0} )\nEND\n{1}", "{0} # x\n{1}", "[[ -n $( {0} ) ]] && {1}",
+    "x=$( {0} ) ; {1}", 'echo "$( {0} )" ; {1}', "cat <( {0} ) ; {1}", "X=1 env Y=2 {0}; {1}",
+    "{0} 2>&1 | {1}", "cat <<{2}\n$( {0} )\n{2}\n{1}", "{0} # x\n{1}", "[[ -n $( {0} ) ]] && {1}",
 ]  # fmt: skip
+
+
+def _put_together(shape: str, first: tuple[str, int], second: tuple[str, int]) -> tuple[str, int]:
+    """Fill a shape, with a here-document's end that none of those in it has."""
+    end = f"END{len(first[0])}"
+    return shape.format(first[0], second[0], end), max(first[1], second[1])
+
+
 SCRIPTS = st.recursive(
     st.sampled_from(sorted(LEAVES)).map(lambda leaf: (leaf, LEAVES[leaf])),
     lambda inner: st.tuples(st.sampled_from(SHAPES), inner, inner).map(
-        lambda made: (made[0].format(made[1][0], made[2][0]), max(made[1][1], made[2][1]))
+        lambda made: _put_together(made[0], *made[1:])
     ),
     max_leaves=8,
 )
