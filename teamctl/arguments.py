@@ -15,13 +15,14 @@ from teamd.errors import TeamError
 from teamd.files import find_team
 from teamd.mail.routing import Post
 from teamd.masking import Mask
-from teamd.messages import LEAD, TEAMD
+from teamd.messages import LEAD, TEAMD, USER
 from teamd.secret_environment import secrets_in
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from teamd.approvals.approval import Approval
     from teamd.files.paths import TeamPaths
 
     Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -88,15 +89,19 @@ def _members(team: TeamPaths) -> list[str]:
     return [member.name for member in Roster(team).read().members]
 
 
-def _open_approvals(team: TeamPaths) -> Iterable[str]:
-    from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only for ids of approvals
+def open_approvals(team: TeamPaths) -> list[Approval]:
+    """Return the approvals that wait for an answer, to look at them and no more."""
+    from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only where they are looked at
 
-    found = Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()
-    return (approval.id for approval in found if approval.to == LEAD)
+    return Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()
+
+
+def _answerable(team: TeamPaths) -> Iterable[str]:
+    return (one.id for one in open_approvals(team) if one.may_be_answered_by(USER))
 
 
 teammates = _completing(_members)
 boxes = _completing(lambda team: (*_members(team), LEAD))
 logs = _completing(lambda team: (*_members(team), TEAMD))
 tasks = _completing(lambda team: ids_in(team.tasks))
-approvals = _completing(_open_approvals)
+approvals = _completing(_answerable)

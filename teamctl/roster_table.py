@@ -6,6 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
+from teamctl.arguments import open_approvals
+from teamd.approvals.approval import Kind, find_waiting
 from teamd.budget.accounts import NOTHING, Account
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
@@ -37,14 +39,18 @@ class Row:
 
     Args:
         account: what it has used; `None` where that is not known.
+        waiting: the request of its own that waits for an answer, if one does.
 
     Attributes:
         trouble: why its mail cannot be counted.
     """
 
-    def __init__(self, paths: TeamPaths, member: Member, account: Account | None) -> None:
+    def __init__(
+        self, paths: TeamPaths, member: Member, account: Account | None, waiting: str | None
+    ) -> None:
         self.member = member
         self.account = account
+        self.waiting = waiting
         self.alive = member.process is not None and member.process.alive
         self.cpu_seconds, self.memory_bytes = _usage(member) if self.alive else (None, None)
         self.queued, self.rejected, self.trouble = _count_mail(paths, member)
@@ -61,17 +67,25 @@ class Row:
             "queued": self.queued,
             "rejected": self.rejected,
             "trouble": self.trouble,
+            "waiting_request": self.waiting,
             "usd": None if self.account is None else output.known_usd(self.account),
         }
 
 
 def measure(paths: TeamPaths, team: Team) -> tuple[list[Row], str]:
     """Measure every member; also return why the costs are not known, or nothing."""
+    trouble, used = "", None
     try:
         used = Ledger(paths.ledger).read().used
     except StoreError as error:
-        return [Row(paths, member, None) for member in team.members], f"no costs are known: {error}"
-    return [Row(paths, member, used.get(member.name, NOTHING)) for member in team.members], ""
+        trouble = f"no costs are known: {error}"
+    asked = open_approvals(paths)
+    rows = []
+    for member in team.members:
+        account = None if used is None else used.get(member.name, NOTHING)
+        waiting = find_waiting(asked, member.name, Kind.PERMISSION, Kind.PLAN)
+        rows.append(Row(paths, member, account, None if waiting is None else waiting.id))
+    return rows, trouble
 
 
 def drawn(paths: TeamPaths, note: str = "") -> Group:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from teamctl import output
+from teamctl.arguments import open_approvals
 from teamctl.render import explain_end
 from teamctl.tail import GrowingFile
+from teamd.approvals.approval import Kind, find_waiting
 from teamd.budget.ledger import Ledger
 from teamd.cli import Seconds
 from teamd.errors import DeadlinePassed, TeamError
@@ -145,13 +147,14 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
 def explain_wait(paths: TeamPaths, member: Member) -> str | None:
     """Return why mail stays in the inbox of a teammate, in a sentence; `None` where it is taken.
 
-    At a limit none is taken. Any other pause ends with the mail.
+    At a limit none is taken, nor while it waits for a permission. Any other pause ends with mail.
     """
     if member.status is not Status.PAUSED or member.since is None:
         return None
     if 0 <= time.time() - member.since < _BEGINNING_SECONDS:
         return None
-    if member.name not in Ledger(paths.ledger).read().refused:
+    at_limit = member.name in Ledger(paths.ledger).read().refused
+    if not at_limit and not find_waiting(open_approvals(paths), member.name, Kind.PERMISSION):
         return None
     return f"{member.name} is paused: {member.reason}; the message waits in its inbox until then"
 

@@ -35,6 +35,7 @@ SHUTDOWN_ANSWER_TYPE: Final = "shutdown_response"
 PLAN_TYPE: Final = "plan_approval_request"
 PLAN_ANSWER_TYPE: Final = "plan_approval_response"
 HELD_TYPE: Final = "mail_held"  # a teammate that only talks tells a sender that its mail waits
+PERMISSION_TYPE: Final = "permission_request"
 PROMPT_KEY: Final = "prompt"  # true in a spawn's message: what it says is a new task
 FRESH_KEY: Final = "fresh"  # true besides, where that begins a new conversation
 MAX_MESSAGE_BYTES: Final = 1_048_576

@@ -8,9 +8,10 @@ from teamctl import arguments, output
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.cli import Choice, team_options
-from teamd.messages import LEAD
+from teamd.errors import TeamError
+from teamd.messages import USER
 
-_WORDS = {Kind.PLAN: "plan", Kind.SHUTDOWN: "shutdown"}
+_WORDS = {Kind.PLAN: "plan", Kind.SHUTDOWN: "shutdown", Kind.PERMISSION: "permission"}
 
 _id_argument = click.argument("request_id", metavar="ID", shell_complete=arguments.approvals)
 
@@ -19,31 +20,38 @@ _id_argument = click.argument("request_id", metavar="ID", shell_complete=argumen
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> None:
-    """List the open requests, such as plans that wait for approval.
+    """List the open requests, such as plans and permissions, and what is allowed for good.
 
-    `teamctl approve ID` and `teamctl reject ID` answer those that are addressed to lead.
+    `teamctl approve ID` and `teamctl reject ID` answer those that are addressed to you.
     """
-    found = _approvals(choice).open_ones()
+    store = _approvals(choice)
+    found = [approval for approval in store.open_ones() if not approval.overdue]
+    always = store.grants()
     if as_json:
-        output.print_json({"requests": [approval.to_json() for approval in found]})
+        lists = {"requests": found, "always": always}
+        output.print_json({key: [one.to_json() for one in each] for key, each in lists.items()})
         return
     for approval in found:
         _show(approval)
     if not found:
         click.echo("no open requests")
+    for approval in always:
+        what = output.plain("; ".join(map(str, approval.grants)))
+        click.echo(f"{click.style(approval.id, bold=True)} allowed for good: {what}")
 
 
 @click.command()
 @_id_argument
 @click.option("--feedback", help="What the teammate should keep in mind; - reads standard input.")
+@click.option("--always", is_flag=True, help="Of a permission: for this team, from now on.")
 @team_options
-def approve(choice: Choice, request_id: str, *, feedback: str | None) -> None:
-    """Approve the request ID, such as a plan.
+def approve(choice: Choice, request_id: str, *, feedback: str | None, always: bool) -> None:
+    """Approve the request ID, such as a plan or a permission.
 
-    The teammate that asked gets your answer by mail and goes on. `teamctl requests` lists the
-    ids; the first characters of one are enough if no other id begins with them.
+    The teammate that asked gets your answer and goes on. `teamctl requests` lists the ids; the
+    first characters of one are enough if no other id begins with them.
     """
-    _answer(choice, request_id, approve=True, reason=feedback)
+    _answer(choice, request_id, approve=True, reason=feedback, always=always)
 
 
 @click.command()
@@ -51,10 +59,10 @@ def approve(choice: Choice, request_id: str, *, feedback: str | None) -> None:
 @click.option("--reason", help="Why, and what should change; - reads standard input.")
 @team_options
 def reject(choice: Choice, request_id: str, *, reason: str | None) -> None:
-    """Reject the request ID, such as a plan.
+    """Reject the request ID, such as a plan; take back what you allowed with `approve --always`.
 
-    The teammate that asked gets your answer by mail and may ask again. `teamctl requests` lists
-    the ids; the first characters of one are enough if no other id begins with them.
+    The teammate that asked gets your answer and may ask again. `teamctl requests` lists the ids;
+    the first characters of one are enough if no other id begins with them.
     """
     _answer(choice, request_id, approve=False, reason=reason)
 
@@ -64,7 +72,9 @@ def _approvals(choice: Choice) -> Approvals:
     return Approvals(post.paths, post)
 
 
-def _answer(choice: Choice, beginning: str, *, approve: bool, reason: str | None) -> None:
+def _answer(
+    choice: Choice, beginning: str, *, approve: bool, reason: str | None, always: bool = False
+) -> None:
     """Answer the approval whose id begins so, and say what was answered.
 
     Raises:
@@ -72,11 +82,21 @@ def _answer(choice: Choice, beginning: str, *, approve: bool, reason: str | None
     """
     asked = _approvals(choice)
     approval = asked.match(beginning)
+    what = f"the {_word(approval)} of {output.plain(approval.asker)} ({approval.id})"
+    if approval.always and not approve:
+        asked.take_back(approval.id)
+        click.echo(output.plain(f"took back {what}: it is asked for again"))
+        return
+    if always and approval.type != Kind.PERMISSION:
+        raise TeamError(f"--always is for permissions, and {approval.id} is a {_word(approval)}")
     words = arguments.text_or_stdin(reason or "").strip()
-    answered = asked.answer(approval.id, by=LEAD, approve=approve, reason=words)
-    what = _WORDS.get(answered.type, answered.type)  # type: ignore[call-overload] # a type is a text
-    said = f"{answered.status} the {what} of {answered.asker} ({answered.id})"
-    click.echo(output.plain(said))
+    answered = asked.answer(approval.id, by=USER, approve=approve, reason=words, always=always)
+    click.echo(output.plain(f"{answered.status} {what}"))
+
+
+def _word(approval: Approval) -> str:
+    """Return what is asked for, in a word."""
+    return _WORDS.get(approval.type, output.plain(approval.type))  # type: ignore[call-overload, no-any-return] # a type is a text
 
 
 def _show(approval: Approval) -> None:

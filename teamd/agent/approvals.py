@@ -22,6 +22,7 @@ from teamd.messages import (
     TEAMD,
 )
 from teamd.states import Status
+from teamd.tools import Result
 from teamd.transcript.records import TaskBegun
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Shutdown:
             more_mail: whether mail waits that it has not read.
         """
         conversation = self.conversation
-        if conversation.unfollowed:
+        if conversation.unfollowed and not conversation.paused:
             return False  # what its last reply asks for is done first
         if self.agreed():
             return True
@@ -166,6 +167,7 @@ class Shutdown:
                 self.approvals.answer(question.id, by=self.name, approve=True, reason=why)
             except TeamError:  # its deadline came first: then it is being ended
                 return
+        self._drop_calls()
         approved = [question.id for question in self._approved()]
         self._close(approved, prompts.LEFT)
         if conversation.owes_reply:
@@ -173,6 +175,15 @@ class Shutdown:
         self.reporter.report(Status.IDLE)
         for request in approved:
             self.reporter.report_answer(request)
+
+    def _drop_calls(self) -> None:
+        """Answer the calls of which one waits for a permission: none of them runs any more."""
+        conversation = self.conversation
+        for call in conversation.unanswered:
+            begun = call["id"] in conversation.begun  # by a process that was killed at it
+            why = prompts.INTERRUPTED_CALL if begun else prompts.SHUT_DOWN_CALL
+            conversation.add_result(call, Result(text=why, is_error=True))
+        self.approvals.withdraw(self.name, Kind.PERMISSION)
 
     def close_old_requests(self) -> None:
         """Tell the model which requests that it has read are nobody's any more."""

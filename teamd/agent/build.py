@@ -21,11 +21,11 @@ from teamd.board.board import Board
 from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.sandbox.build import build_shell
-from teamd.sandbox.places import BUILT_IN, find_places, protected_names
+from teamd.sandbox.places import find_places, protected_names
 from teamd.settings import roles, skills
 from teamd.team import teams
 from teamd.tools import Toolbox, ToolError, lead
-from teamd.tools.approval import ReviewPlan, ShutdownResponse, SubmitPlan
+from teamd.tools.approval import ReviewPermission, ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.board import board_tools
@@ -39,9 +39,11 @@ from teamd.transcript.records import NewsAdded, Opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from teamd.agent.environment import Environment
     from teamd.files.paths import TeamPaths
+    from teamd.sandbox.places import Place
     from teamd.settings import Settings
     from teamd.settings.skills import Skill
     from teamd.tools import Tool
@@ -60,7 +62,9 @@ def build_loop(env: Environment) -> Loop:
         compaction=Compaction(
             conversation=env.conversation,
             model=tools.models.make(known, live=env.leads),
-            toolbox=Toolbox(tools.all(), gate=env.plans.refusal, mask=env.mask),
+            toolbox=Toolbox(
+                tools.all(), gate=env.plans.refusal, permit=env.permissions.check, mask=env.mask
+            ),
             settings=env.settings.model,
             model_name=partial(_model_name, env),
             asker=env.name,
@@ -201,7 +205,11 @@ class _Tools:
         compaction = Compaction(
             conversation=conversation,
             model=self.models.make(),
-            toolbox=Toolbox([*self._workspace_tools, self._load_skill], mask=env.mask),
+            toolbox=Toolbox(
+                [*self._workspace_tools, self._load_skill],
+                permit=env.permissions.check_unasked,
+                mask=env.mask,
+            ),
             settings=env.settings.model,
             model_name=lambda _: env.settings.model.name,
         )
@@ -221,21 +229,26 @@ class _Tools:
     @cached_property
     def _workspace_tools(self) -> list[Tool[Any]]:
         root = self.env.settings.team.workspace
-        names = partial(protected_names, more=self.env.settings.tools.protect, may_init=False)
         workspace = Workspace(
-            root,
-            hidden=self.env.paths.off_limits(root),
-            protected=lambda folder: find_places(folder, {*BUILT_IN, *names(folder)}),
+            root, hidden=self.env.paths.off_limits(root), protected=self._protected_places
         )
         read = ReadFile(workspace=workspace, output_bytes=self.env.settings.tools.output_bytes)
         return [self._bash, read, WriteFile(workspace=workspace), EditFile(workspace=workspace)]
 
+    def _protected_places(self, root: Path) -> list[Place]:
+        """Return the places of a workspace that its file tools leave as they are."""
+        env, settings = self.env, self.env.settings
+        more = settings.tools_of(env.name, env.roster.read().get(env.name).role).protect
+        allowed = settings.places_allowed_to(env.name)
+        names = protected_names(root, more, allowed=allowed, may_init=False)
+        return find_places(root, names)
+
     @cached_property
     def _bash(self) -> Bash:
         env, settings = self.env, self.env.settings
-        tools = settings.tools_of(env.name, env.roster.read().get(env.name).role)
-        workspace = settings.team.workspace
-        shell = build_shell(env.paths, env.name, tools, workspace=workspace, probe=env.probe)
+        role = env.roster.read().get(env.name).role
+        tools = settings.tools_of(env.name, role)
+        shell = build_shell(env.paths, env.name, settings, role, env.probe)
         return Bash(
             shell=shell,
             timeout_seconds=tools.bash_timeout_seconds,
@@ -260,6 +273,8 @@ class _Tools:
         yield Broadcast(env.post, env.name)
         yield lead.ShutdownRequest(self._asking(None), env.roster)
         yield ReviewPlan(env.approvals, self._other_approvals, self._address)
+        if env.name in env.settings.tools.approvers:
+            yield ReviewPermission(env.approvals, env.name)
         yield lead.Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
         yield lead.CreateTeam(env.paths.home)
         yield lead.DeleteTeam(env.paths, self._address())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from teamd.agent.approvals import Plans, Shutdown
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.mail_hold import MailHold
+from teamd.agent.permissions import Permissions
 from teamd.agent.work import Reporter
 from teamd.approvals.store import Approvals
 from teamd.mail.mailbox import Mailbox
@@ -17,6 +18,7 @@ from teamd.masking import Mask
 from teamd.messages import LEAD, TEAMD
 from teamd.process_id import Identity
 from teamd.team.roster import Roster
+from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ class Environment:
 
     @cached_property
     def approvals(self) -> Approvals:
-        """The plans and shutdowns that are asked for in this team."""
+        """The plans, permissions and shutdowns that are asked for in this team."""
         return Approvals(self.paths, self.post)
 
     @cached_property
@@ -104,6 +106,23 @@ class Environment:
     def plans(self) -> Plans:
         """The teammate's plans."""
         return Plans(self.name, self.conversation, self.approvals, self.roster.read)
+
+    @cached_property
+    def permissions(self) -> Permissions:
+        """The teammate's permissions."""
+        tools, root = self.settings.tools, self.settings.team.workspace
+        return Permissions(
+            name=self.name,
+            rules=self.settings.permissions,
+            ask_seconds=tools.ask_seconds,
+            approvers=tools.approvers,
+            workspace=Workspace(root, hidden=self.paths.off_limits(root)),
+            approvals=self.approvals,
+            paths=self.paths,
+            journal=self.journal,
+            person=self.post.person,
+            secret=lambda: self.conversation.opened.secret,
+        )
 
     @cached_property
     def shutdown(self) -> Shutdown:

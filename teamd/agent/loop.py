@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ from teamd.mail.spool import BatchLimit
 from teamd.messages import COMPACT_TYPE, FRESH_KEY, PROMPT_KEY, again, moment_of
 from teamd.models import LimitError, UnusableError
 from teamd.states import Status
-from teamd.tools import Result
+from teamd.tools import PermissionPending, Result
 from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED, NoticeSent
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class Loop:
         for message in messages:
             if _begins_anew(message) or not self.env.conversation.opened.system:
                 self.env.conversation.open(self.opening())
+                self.env.permissions.withdraw()
         new_task = self.env.plans.is_new_task(messages)
         idle_talk = self.env.hold.is_idle_talk(messages)
         self.env.conversation.deliver(messages, taken=taken, new_task=new_task, idle_talk=idle_talk)
@@ -135,11 +137,18 @@ class Loop:
             await self._work()
         except UnusableError as error:
             await self._pause(error)
-        except TurnCancelled:  # the conversation is left as one that the API takes
-            conversation = self.env.conversation
-            for call in conversation.unanswered:
-                conversation.add_result(call, Result(text=prompts.BROKEN_OFF_CALL, is_error=True))
-            conversation.end_turn(INTERRUPTED, "")
+        except PermissionPending as pending:
+            await self._await_answer(pending)
+        except TurnCancelled:
+            self._break_off()
+
+    def _break_off(self) -> None:
+        """End the turn, and leave the conversation as one that the API takes."""
+        conversation = self.env.conversation
+        for call in conversation.unanswered:
+            conversation.add_result(call, Result(text=prompts.BROKEN_OFF_CALL, is_error=True))
+        conversation.end_turn(INTERRUPTED, "")
+        self.env.permissions.withdraw()
 
     async def _work(self) -> None:
         """Go on until the model ends its turn or the calls of one wake are used up.
@@ -190,6 +199,28 @@ class Loop:
         until = error.until if isinstance(error, LimitError) else None
         self.env.reporter.report(Status.PAUSED, str(error), until=until)
         await self._rest(error.again_in_seconds, self._end_of_pause(error))
+
+    async def _await_answer(self, pending: PermissionPending) -> None:
+        """Wait for the answer of a person, in the middle of a turn; mail waits where it is.
+
+        What follows is the same call again, as it is in the process that follows a killed one.
+        """
+        env = self.env
+        if not (env.conversation.paused and env.conversation.paused_about == pending.request):
+            env.conversation.end_turn(PAUSED, str(pending), about=pending.request)
+        env.reporter.report(Status.PAUSED, str(pending))
+
+        def over() -> bool:
+            asked = env.shutdown.requested() and env.mailbox.waiting()
+            return env.permissions.answered(pending.request) or asked
+
+        try:
+            with env.wakeup.watching(env.paths.requests):
+                await self._turn.run(self._rest(pending.deadline - time.time(), over))
+        except TurnCancelled:
+            self._break_off()
+        else:
+            env.reporter.report(Status.WORKING)
 
     def _end_of_pause(self, error: UnusableError) -> Callable[[], bool]:
         # At a limit mail waits where it is, unless it asks to shut down.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent.conversation import prompts
@@ -66,6 +67,9 @@ async def follow(
     Args:
         talk: the conversation, and the tools that it may use.
         guard: runs each call.
+
+    Raises:
+        PermissionPending: one waits for a person, and so do those behind it.
     """
     conversation = talk.conversation
     calls, whole = conversation.unanswered, conversation.stop_reason == "tool_use"
@@ -81,8 +85,13 @@ async def _run_call(talk: Compaction, call: Block) -> Result:
     name, conversation = call["name"], talk.conversation
     if call["id"] in conversation.begun and not talk.toolbox.repeats(name):
         return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
-    key, granted = conversation.begin_call(call), conversation.opened.tools
-    return await talk.toolbox.run(name, call["input"], key=key, granted=granted)
+    return await talk.toolbox.run(
+        name,
+        call["input"],
+        key=conversation.key_of(call),
+        granted=conversation.opened.tools,
+        begin=partial(conversation.begin_call, call),
+    )
 
 
 async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from teamd.files.watch import watch
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from teamd.heartbeat import Heartbeat
 
@@ -87,6 +90,24 @@ class Wakeup:
         finally:
             loop.remove_reader(self._fd)
         self.reset()
+
+    @contextmanager
+    def watching(self, folder: Path) -> Iterator[None]:
+        """Be woken as well by what changes in a folder, for the length of a block."""
+        loop, recheck_seconds = asyncio.get_running_loop(), self._recheck_seconds
+        with closing(watch(folder)) as changes:
+
+            def note() -> None:
+                changes.changed()
+                self._woken.set()
+
+            loop.add_reader(changes.fileno(), note)
+            self._recheck_seconds = min(recheck_seconds, changes.recheck_seconds)
+            try:
+                yield
+            finally:
+                self._recheck_seconds = recheck_seconds
+                loop.remove_reader(changes.fileno())
 
     def reset(self) -> None:
         """Forget the wake-ups so far; call it before looking for the mail that they told of."""

@@ -1,1 +1,1 @@
-"""Plans and shutdowns that are asked for: one file each, answered once, told for certain."""
+"""Plans, permissions and shutdowns: one file each, answered once, told for certain."""

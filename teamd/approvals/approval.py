@@ -6,18 +6,21 @@ import hmac
 import json
 import os
 import re
+import time
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import TeamError
-from teamd.messages import PLAN_TYPE, SHUTDOWN_TYPE, is_moment
+from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, SHUTDOWN_TYPE, USER, is_moment
+from teamd.permissions.rules import Grant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+_LEADS: Final = frozenset({LEAD, USER})
 _ID_BYTES: Final = 6  # short enough to be typed, long enough for one team
 
 
@@ -26,6 +29,7 @@ class Kind(StrEnum):
 
     SHUTDOWN = SHUTDOWN_TYPE
     PLAN = PLAN_TYPE
+    PERMISSION = PERMISSION_TYPE
 
 
 class Verdict(StrEnum):
@@ -39,17 +43,21 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """Something that one member asks another to approve: a plan, or a shutdown.
+    """Something that one member asks another to approve: a plan, a permission, or a shutdown.
 
     Attributes:
         asker: the member that asked and is told the answer; `from` in JSON.
-        to: the only member that may answer.
+        to: the only member that may answer; of a permission the person.
+        approvers: agents that may answer a permission besides, by the settings of its asker.
         asked: seconds since the epoch, as are `deadline` and `answered`.
         sent: whether it stands in the inbox of `to`.
         told: whether the answer stands in the asker's.
         listeners: agents that wait for its end by mail, and have not been told of it.
         settled: whether what follows from the answer is done, where anything is to be done.
         task: of a plan: which task of the asker's it is for.
+        answered_by: who answered.
+        grants: of a permission: what is allowed from now on, where that is answered so.
+        always: whether it was, and has not been taken back.
         extra: keys of other programs, kept as they came.
     """
 
@@ -68,12 +76,35 @@ class Approval:
     settled: bool = False
     task: str = ""
     listeners: tuple[str, ...] = ()
+    answered_by: str = ""
+    approvers: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    always: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
         """Whether it waits for an answer."""
         return self.status is Verdict.OPEN
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a permission waits no more, though nobody has answered."""
+        late = self.deadline is not None and time.time() >= self.deadline
+        return self.type == Kind.PERMISSION and self.is_open and late
+
+    def may_be_answered_by(self, who: str) -> bool:
+        """Whether it is for a member to answer.
+
+        The person of a team may answer what is asked of the lead of another one, too. A permission
+        is the person's, who has no name but `user` here, and its approvers'; never the asker's.
+        """
+        who = who.lower()
+        if self.type == Kind.PERMISSION:
+            approvers = {name.lower() for name in self.approvers} - {self.asker.lower()}
+            return who == USER or who in approvers
+        asked = self.to.lower()
+        return asked == who or (asked.partition("@")[0] in _LEADS and who in _LEADS)
 
     @property
     def owes_end(self) -> bool:
@@ -92,7 +123,8 @@ class Approval:
         """Return the approval as its file and `--json` show it."""
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "extra"}
         values = {"from" if key == "asker" else key: value for key, value in own.items()}
-        return {**self.extra, **values, "listeners": list(self.listeners)}
+        values["grants"] = [grant.to_json() for grant in self.grants]
+        return {**self.extra, **values}
 
     def encode(self) -> bytes:
         """Return the content of its file."""
@@ -107,20 +139,35 @@ class Approval:
             texts: dict[str, Any] = {
                 key: fields.pop(key) for key in ("id", "type", "to", "content")
             }
-            texts |= {key: fields.pop(key, "") for key in ("reason", "task")}
+            texts |= {key: fields.pop(key, "") for key in ("reason", "task", "answered_by")}
             texts["asker"] = fields.pop("from")
             flags: dict[str, Any] = {
-                key: fields.pop(key, None) is True for key in ("sent", "told", "settled")
+                key: fields.pop(key, None) is True for key in ("sent", "told", "settled", "always")
             }
             status = Verdict(fields.pop("status"))
-            listeners = tuple(map(str, fields.pop("listeners", ())))
+            lists: dict[str, Any] = {
+                key: tuple(map(str, fields.pop(key, ()))) for key in ("listeners", "approvers")
+            }
+            grants = tuple(map(Grant.decode, fields.pop("grants", ())))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         if not is_moment(moments["asked"]) or not all(isinstance(t, str) for t in texts.values()):
             return None
         moments = {key: value if is_moment(value) else None for key, value in moments.items()}
         extra = MappingProxyType(fields)
-        return cls(**texts, **moments, **flags, status=status, listeners=listeners, extra=extra)
+        return cls(**texts, **moments, **flags, **lists, status=status, grants=grants, extra=extra)
+
+
+def find_waiting(approvals: Iterable[Approval], asker: str, *kinds: Kind) -> Approval | None:
+    """Return the first of these kinds that a member has asked for and that is open."""
+    return next(
+        (
+            one
+            for one in approvals
+            if one.asker == asker and one.type in kinds and one.is_open and not one.overdue
+        ),
+        None,
+    )
 
 
 def id_of(key: str, secret: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
 from teamd.errors import (
@@ -22,7 +22,7 @@ from teamd.errors import (
     UnknownTeammate,
 )
 from teamd.files import directories, files, locks
-from teamd.messages import LEAD, TEAMD, USER, Message
+from teamd.messages import TEAMD, USER, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from teamd.mail.routing import Post
 
 SHORTEST_BEGINNING: Final = 4
-KEPT_SECONDS: Final = 30 * 86_400.0  # a shutdown that has ended
+KEPT_SECONDS: Final = 30 * 86_400.0  # what has ended
 _MOST_NAMED: Final = 5
 _LONGEST_REASON: Final = 10_000  # characters
-_LEADS: Final = frozenset({LEAD, USER})
+_PASSING: Final = frozenset({Kind.SHUTDOWN, Kind.PERMISSION})
 # Nobody can be told: the receiver has left the team, or the words can be no mail.
 _PROBLEMS: Final = (BadName, NotAMessage, UnknownTeam, UnknownTeammate)
 
@@ -66,8 +66,17 @@ class Approvals:
                 self.make_durable(there)
         return self._send(there or approval)
 
-    def answer(self, approval_id: str, *, by: str, approve: bool, reason: str = "") -> Approval:
+    def answer(
+        self, approval_id: str, *, by: str, approve: bool, reason: str = "", always: bool = False
+    ) -> Approval:
         """Answer and tell the asker. An answer that nobody was told of is told when it is repeated.
+
+        Args:
+            approval_id: which.
+            by: who answers; the person is `user`.
+            approve: whether it is approved.
+            reason: why, in words.
+            always: of a permission: from now on, see `Approval.grants`.
 
         Raises:
             NoSuchApproval: there is none, or it is not for `by` to answer.
@@ -76,13 +85,15 @@ class Approvals:
         verdict = Verdict.APPROVED if approve else Verdict.REJECTED
 
         def answered(approval: Approval) -> Approval:
-            if not _may_answer(approval, by):
-                raise NoSuchApproval(
-                    f"request {approval.id} is for {approval.to} to answer, not for {by}"
-                )
+            if not approval.may_be_answered_by(by):
+                whom = "the person" if approval.type == Kind.PERMISSION else approval.to
+                raise NoSuchApproval(f"request {approval.id} is for {whom} to answer, not for {by}")
+            if approval.overdue:
+                raise AlreadyAnswered(replace(approval, status=Verdict.EXPIRED))
             if approval.is_open:
                 words = reason.replace("\0", "\ufffd")[:_LONGEST_REASON]  # they become mail
-                return replace(approval, status=verdict, answered=time.time(), reason=words)
+                facts: dict[str, Any] = {"answered_by": by, "reason": words, "always": always}
+                return replace(approval, status=verdict, answered=time.time(), **facts)
             if approval.told or approval.status is not verdict:
                 raise AlreadyAnswered(approval)
             return approval
@@ -130,6 +141,14 @@ class Approvals:
 
         self._tell_if_owed(self._change(approval_id, settled))
 
+    def grants(self) -> list[Approval]:
+        """Return the permissions that were given for good, and not taken back."""
+        return [approval for approval in self.all() if approval.always]
+
+    def take_back(self, approval_id: str) -> Approval:
+        """Let what was allowed for good be asked for again."""
+        return self._change(approval_id, lambda approval: replace(approval, always=False))
+
     def withdraw(self, asker: str, kind: Kind, *, but: str = "") -> None:
         """Expire all approvals of a kind that a member has asked for, except `but`."""
         for approval in self.open_ones():
@@ -161,7 +180,7 @@ class Approvals:
             names = ", ".join(approval.id for approval in found[:_MOST_NAMED])
             raise NoSuchApproval(f"several requests begin with {beginning!r}: {names}; say more")
         if not found:
-            raise self._unknown(beginning, LEAD)
+            raise self._unknown(beginning, USER)
         return found[0]
 
     def all(self) -> list[Approval]:
@@ -196,10 +215,10 @@ class Approvals:
             raise failure
 
     def sweep(self) -> None:
-        """Remove shutdowns that ended long ago; approved plans stay, they are still looked at."""
+        """Remove what ended long ago; plans and lasting permissions stay, they are looked at."""
         for approval in self.all():
-            ended = approval.answered
-            if approval.type != Kind.SHUTDOWN or ended is None or approval.owes_end:
+            ended, passing = approval.answered, approval.type in _PASSING and not approval.always
+            if not passing or ended is None or approval.owes_end:
                 continue
             if approval.told and time.time() - ended > KEPT_SECONDS:
                 files.remove(self._paths.request(approval.id))
@@ -207,17 +226,18 @@ class Approvals:
     def _send(self, approval: Approval) -> Approval:
         if approval.sent or not approval.is_open:
             return approval
-        self._deliver(
-            Message(
-                id=approval.id,
-                type=approval.type,
-                sender=approval.asker,
-                to=approval.to,
-                content=approval.content,
-                timestamp=approval.asked,
-                extra={"request_id": approval.id},
+        for to in dict.fromkeys((approval.to, *approval.approvers)):
+            self._deliver(
+                Message(
+                    id=approval.id,
+                    type=approval.type,
+                    sender=approval.asker,
+                    to=to,
+                    content=approval.content,
+                    timestamp=approval.asked,
+                    extra={"request_id": approval.id},
+                )
             )
-        )
         return self._change(approval.id, lambda found: replace(found, sent=True))
 
     def _tell_if_owed(self, approval: Approval) -> Approval:
@@ -256,7 +276,7 @@ class Approvals:
             self._post.notify(message)
 
     def _change(
-        self, approval_id: str, change: Callable[[Approval], Approval], *, by: str = LEAD
+        self, approval_id: str, change: Callable[[Approval], Approval], *, by: str = USER
     ) -> Approval:
         with locks.locked(self._paths.requests_lock):
             old = self.find(approval_id)
@@ -284,13 +304,7 @@ class Approvals:
         return None
 
     def _unknown(self, wanted: str, by: str) -> NoSuchApproval:
-        mine = [q for q in self.open_ones() if _may_answer(q, by)]
+        mine = [q for q in self.open_ones() if q.may_be_answered_by(by)]
         names = [f"{q.id} ({q.type} of {q.asker})" for q in mine[:_MOST_NAMED]]
         known = f"open are: {', '.join(names)}" if names else "none is open"
         return NoSuchApproval(f"there is no request {wanted!r} to answer; {known}")
-
-
-def _may_answer(approval: Approval, who: str) -> bool:
-    asked, who = approval.to.lower(), who.lower()
-    # The person of a team may answer what is asked of the lead of another one, too.
-    return asked == who or (asked.partition("@")[0] in _LEADS and who in _LEADS)

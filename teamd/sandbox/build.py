@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
     from teamd.sandbox.probe import Probe
-    from teamd.settings.schema import Tools
+    from teamd.settings.schema import Settings, Tools
 
 WITHOUT: Final = frozenset({"external", "off"})
 _MEBI: Final = 20
 
 
-def build_shell(
-    paths: TeamPaths, name: str, tools: Tools, *, workspace: Path, probe: Probe
-) -> Shell:
+def build_shell(paths: TeamPaths, name: str, settings: Settings, role: str, probe: Probe) -> Shell:
     """Build what starts a teammate's commands, and make its home.
 
     Raises:
         StoreError: its home cannot be made.
     """
-    policy = build_policy(paths, name, tools, workspace=workspace)
+    tools, workspace = settings.tools_of(name, role), settings.team.workspace
+    allowed = settings.places_allowed_to(name)
+    policy = build_policy(paths, name, tools, workspace=workspace, allowed=allowed)
     make_home(policy, name)
     if tools.sandbox in WITHOUT:
         return OpenShell(policy)
@@ -54,7 +54,9 @@ def build_shell(
     return SandboxedShell(probe.program, policy, held, paths.root, paths.removed, cgroup)
 
 
-def build_policy(paths: TeamPaths, name: str, tools: Tools, *, workspace: Path) -> Policy:
+def build_policy(
+    paths: TeamPaths, name: str, tools: Tools, *, workspace: Path, allowed: Iterable[str] = ()
+) -> Policy:
     """Return the rights of a teammate's commands."""
     root = Path(os.path.realpath(workspace))
     return Policy(
@@ -64,6 +66,7 @@ def build_policy(paths: TeamPaths, name: str, tools: Tools, *, workspace: Path) 
         readable=tools.read,
         hidden=tuple(Path(os.path.realpath(place)) for place in paths.off_limits(workspace)),
         protected=tools.protect,
+        allowed=tuple(allowed),
         network=tools.network,
         hosts=tools.hosts,
         environment=_environment(tools.env),

@@ -24,11 +24,11 @@ GIT: Final = ".git"
 # Git passes over an empty folder wherever it is, but for those whose content it reads itself.
 _FILE: Final = "/info/attributes"
 OF_REPOSITORY: Final = ("hooks", "config", "info/attributes", "modules")
+# What tells agents what to do; a team may be there to write it.
+INSTRUCTIONS: Final = ("AGENTS.md", "CLAUDE.md", "team.toml")
 BUILT_IN: Final = (
     *(f"{GIT}/{name}" for name in OF_REPOSITORY),
-    "team.toml",
-    "AGENTS.md",
-    "CLAUDE.md",
+    *INSTRUCTIONS,
     ".claude",
     ".codex",
     ".cursor",
@@ -97,11 +97,11 @@ def protected_names(
     Args:
         workspace: the folder.
         more: places besides the built-in ones.
-        allowed: built-in ones that may be changed.
+        allowed: those of `INSTRUCTIONS` that may be changed.
         made: the placeholders that stand there now.
         may_init: whether a command may make a repository where there is none.
     """
-    names = [name for name in BUILT_IN if name not in set(allowed)]
+    names = [name for name in BUILT_IN if name not in INSTRUCTIONS or name not in set(allowed)]
     names += [os.path.normpath(name) for name in more]
     git = workspace / GIT
     if git.is_dir() and not git.is_symlink() and git not in made:

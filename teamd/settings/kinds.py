@@ -6,6 +6,7 @@ Sentences show keys and values as their reader sees them: short, on one line, ha
 from __future__ import annotations
 
 import re
+import shlex
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import BadName
-from teamd.messages import NAME, check_name
+from teamd.messages import LEAD, NAME, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,6 +38,9 @@ BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SHOWN_CHARACTERS: Final = 60
 SHOWN_NUMBER: Final = 10**18
 _NAME_WORDS: Final = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
+_TOOL_PATTERN: Final = re.compile(r"[a-z_*?]{1,128}")
+_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9_*?-]{0,63}")
+_SHELL_SIGNS: Final = frozenset(";&|()<>$`\n")
 _HEADERS_WORDS: Final = "a table of headers, each one line of ASCII text"
 _VARIABLES_WORDS: Final = 'a list of names of environment variables, such as ["PATH"]'
 
@@ -133,6 +137,29 @@ def _are_headers(value: Any) -> bool:
     return True
 
 
+def _is_command(value: Any) -> bool:
+    if not _is_text(value):
+        return False
+    if _SHELL_SIGNS & set(value):
+        raise Wrong('must be the first words of one command, such as "git push", without signs')
+    try:
+        return bool(shlex.split(value))
+    except ValueError as error:
+        raise Wrong("has a quote that is not closed; close it") from error
+
+
+def _is_glob(value: Any) -> bool:
+    if not _is_text(value):
+        return False
+    if value.startswith(("/", "~")) or ".." in value.split("/"):
+        raise Wrong("must be relative to the workspace, and in it")
+    return True
+
+
+def _are_approvers(value: Any) -> bool:
+    return isinstance(value, list) and all(name == LEAD for name in value)
+
+
 def _are_variables(value: Any) -> bool:
     if not isinstance(value, list):
         return False
@@ -207,6 +234,22 @@ PLACES: Final = Kind(
 )
 FOLDERS: Final = Kind(
     'a list of folders, such as ["~/datasets", "/srv/docs"]', _are_folders, _absolute
+)
+TOOL: Final = Kind(
+    'a tool\'s name, or a pattern such as "*_file"',
+    lambda value: isinstance(value, str) and _TOOL_PATTERN.fullmatch(value) is not None,
+)
+COMMAND_PREFIX: Final = Kind('the first words of a command, such as "git push"', _is_command)
+PATH: Final = Kind('a pattern of paths, such as "docs/**"', _is_glob)
+TEAMMATE_PATTERN: Final = Kind(
+    'a teammate\'s name, or a pattern such as "*"',
+    lambda value: isinstance(value, str) and _NAME_PATTERN.fullmatch(value) is not None,
+)
+THEN: Final = Kind('"allow", "ask" or "deny"', lambda value: value in ("allow", "ask", "deny"))
+APPROVERS: Final = Kind(
+    'a list of agents, of which there is one: ["lead"]',
+    _are_approvers,
+    lambda value, _: tuple(value),
 )
 VARIABLES: Final = Kind(_VARIABLES_WORDS, _are_variables, lambda value, _: tuple(value))
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import MISSING, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import SettingsError
 from teamd.settings.kinds import Wrong, bare, nearest, quoted, shown
 from teamd.settings.schema import (
+    PERMISSION,
     PRICES,
     ROLE,
     SECTIONS,
     TEAMMATE,
+    Permission,
     Price,
     Reach,
     Settings,
@@ -26,8 +29,18 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 MAX_FILE_BYTES: Final = 1_048_576
+# The tools that rules may be about; those that run commands, and those that take a path.
+TOOLS: Final = (
+    "bash", "background_run", "check_background", "stop_background", "read_file", "write_file",
+    "edit_file", "send_message", "read_inbox", "broadcast", "task_create", "task_get",
+    "task_update", "task_list", "claim_task", "submit_plan", "shutdown_response", "load_skill",
+    "task", "spawn_teammate", "list_teammates", "shutdown_request", "review_plan",
+    "review_permission", "create_team", "delete_team",
+)  # fmt: skip
+COMMAND_TOOLS: Final = ("bash", "background_run")
+PATH_TOOLS: Final = ("read_file", "write_file", "edit_file")
 # Promised, and refused until they are there: a limit that is ignored is worse than none.
-NOT_BUILT: Final = frozenset({"permission", "teammate.worktree"})
+NOT_BUILT: Final = frozenset({"teammate.worktree"})
 
 
 def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Settings:
@@ -131,7 +144,7 @@ class _Checking:
 
     def settings(self, document: dict[str, Any]) -> Settings:
         """Return what the document says; of use only if there are no mistakes."""
-        known = (*SECTIONS, PRICES, ROLE, TEAMMATE)
+        known = (*SECTIONS, PRICES, ROLE, TEAMMATE, PERMISSION)
         self.mistakes += [_unknown(key, known) for key in document if key not in known]
         sections = {
             name: shape(**self._section(name, shape, document.get(name, {})))
@@ -140,8 +153,14 @@ class _Checking:
         prices = self._prices(document.get(PRICES, {}))
         roles = self._roles(document.get(ROLE, {}))
         teammates = self._teammates(document.get(TEAMMATE, []))
+        permissions = self._permissions(document.get(PERMISSION, []))
         return Settings(
-            **sections, prices=prices, roles=roles, teammates=teammates, given=_given(document)
+            **sections,
+            prices=prices,
+            roles=roles,
+            teammates=teammates,
+            permissions=permissions,
+            given=_given(document),
         )
 
     def _section(self, name: str, shape: type[Any], table: object) -> dict[str, Any]:
@@ -180,13 +199,30 @@ class _Checking:
             for name, table in tables.items()
         }
 
-    def _teammates(self, tables: object) -> tuple[Teammate, ...]:
+    def _permissions(self, tables: object) -> tuple[Permission, ...]:
+        rules: list[Permission] = []
+        for number, table in enumerate(self._tables(PERMISSION, tables), start=1):
+            where = f" (in [[{PERMISSION}]] number {number})"
+            values = self._values(PERMISSION, Permission, table, where)
+            if not values.keys() >= set(_required_of(Permission)):
+                continue
+            rule = Permission(**values)
+            if (why := _never_matches(rule)) is not None:
+                self.mistakes.append(f"{PERMISSION}.{why}{where}")
+            rules.append(rule)
+        return tuple(rules)
+
+    def _tables(self, name: str, tables: object) -> list[dict[str, Any]]:
+        """The tables `[[name]]`, of which there may be any number."""
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            self.mistakes.append(f"{TEAMMATE} must be tables, each under a [[{TEAMMATE}]]")
-            return ()
+            self.mistakes.append(f"{name} must be tables, each under a [[{name}]]")
+            return []
+        return tables
+
+    def _teammates(self, tables: object) -> tuple[Teammate, ...]:
         team: list[Teammate] = []
         names: set[str] = set()
-        for number, table in enumerate(tables, start=1):
+        for number, table in enumerate(self._tables(TEAMMATE, tables), start=1):
             where = f" (in [[{TEAMMATE}]] number {number})"
             values = self._values(TEAMMATE, Teammate, table, where)
             name = values.get("name", "").lower()
@@ -229,6 +265,28 @@ def _given(document: dict[str, Any]) -> frozenset[str]:
     return frozenset(
         f"{name}.{key}" for name, table in tables if isinstance(table, dict) for key in table
     )
+
+
+def _never_matches(rule: Permission) -> str | None:
+    """The sentence about a rule that no call can match; a guard that is ignored is worse than none.
+
+    The key it is about stands in front.
+    """
+    if not _any_of(TOOLS, rule.tool):
+        near = nearest(rule.tool, TOOLS)
+        hint = f"did you mean {near}?" if near else f"there are: {', '.join(TOOLS)}"
+        return f"tool {quoted(rule.tool)} is no tool; {hint}"
+    if rule.command is not None and not _any_of(COMMAND_TOOLS, rule.tool):
+        return f"command is for {' and '.join(COMMAND_TOOLS)}; leave it out, or change tool"
+    if rule.path is not None and not _any_of(PATH_TOOLS, rule.tool):
+        return f"path is for {', '.join(PATH_TOOLS)}; leave it out, or change tool"
+    if rule.path is not None and rule.command is not None:
+        return "path and command never go together; make two rules of it"
+    return None
+
+
+def _any_of(tools: Collection[str], pattern: str) -> bool:
+    return any(fnmatchcase(tool, pattern) for tool in tools)
 
 
 def _unknown(key: str, known: Collection[str], section: str = "") -> str:

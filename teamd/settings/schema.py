@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -12,6 +13,7 @@ from teamd.settings import kinds
 from teamd.settings.kinds import FLAG, SECONDS, SECONDS_OR_ZERO, SHARE, TEXT, USD, WHOLE, Kind
 from teamd.settings.loosening import (
     added,
+    allows,
     always,
     higher,
     higher_limit,
@@ -228,6 +230,13 @@ class Tools:
         "the only environment variables that commands see",
         loosens=added,
     )
+    ask_seconds: float = setting(86400.0, SECONDS, "how long a call waits for your permission")
+    approvers: tuple[str, ...] = setting(
+        (),
+        kinds.APPROVERS,
+        'who answers besides you: ["lead"], the agent that leads',
+        loosens=added,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +281,19 @@ class Teammate(Reach):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """One `[[permission]]`: a rule about tool calls; the first that matches one wins."""
+
+    tool: str = field(metadata=key(kinds.TOOL, "or a pattern; bash is background_run as well"))
+    command: str | None = setting(None, kinds.COMMAND_PREFIX, "its first words", "git push")
+    path: str | None = setting(None, kinds.PATH, "of a file tool, in the workspace", "docs/**")
+    teammate: str = setting("*", kinds.TEAMMATE_PATTERN, "a name, or a pattern")
+    then: Literal["allow", "ask", "deny"] = field(
+        metadata=key(kinds.THEN, '"ask" you, "deny" it, or "allow" it', loosens=allows)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """One `[prices."model-name"]`, in USD per million tokens."""
 
@@ -301,7 +323,19 @@ class Settings:
     prices: Mapping[str, Price] = field(default_factory=dict)
     roles: Mapping[str, Reach] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
+    permissions: tuple[Permission, ...] = ()
     given: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def places_allowed_to(self, name: str) -> list[str]:
+        """Return the places that a rule lets a teammate write to, though they are protected."""
+        return [
+            rule.path
+            for rule in self.permissions
+            if rule.then == "allow"
+            and rule.path is not None
+            and fnmatchcase(name.lower(), rule.teammate.lower())
+            and fnmatchcase("write_file", rule.tool)
+        ]
 
     def tools_of(self, name: str, role: str) -> Tools:
         """Return what the tools of one teammate may take: the team's, the role's, its own."""
@@ -318,11 +352,13 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
 }
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
 ROLE: Final = "role"  # the tables `[role.NAME]`
+PERMISSION: Final = "permission"  # the tables `[[permission]]`
 PRICES: Final = "prices"  # the tables `[prices."model-name"]`
 TABLES: Final = {
     "teammates": TEAMMATE,
     "roles": ROLE,
     "prices": PRICES,
+    "permissions": PERMISSION,
 }  # by the field that holds them
 
 
@@ -330,7 +366,7 @@ def changes(old: Settings, new: Settings) -> list[str]:
     """The dotted keys that differ, in the order of `team.toml`.
 
     A teammate that came or went is `teammate.alice`; one that changed, `teammate.alice.prompt`.
-    The order of teammates is no difference.
+    The order of teammates is no difference; that of permissions is, and they are one key.
     """
     different = []
     for section in SECTIONS:
@@ -345,7 +381,7 @@ def changes(old: Settings, new: Settings) -> list[str]:
     after = {teammate.name: teammate for teammate in new.teammates}
     for name in before | after:
         different += _between(f"{TEAMMATE}.{name}", before.get(name), after.get(name))
-    return different
+    return different + [PERMISSION] * (old.permissions != new.permissions)
 
 
 def _between(place: str, old: Any, new: Any) -> list[str]:

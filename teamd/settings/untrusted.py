@@ -12,6 +12,7 @@ from teamd.settings.schema import SECTIONS, TABLES, Settings, keys_of
 
 if TYPE_CHECKING:
     from teamd.settings.loosening import Loosens
+    from teamd.settings.schema import Permission
 
 _MOST_KEYS: Final = 12  # in one sentence
 
@@ -61,6 +62,7 @@ def confine(
             kept[one.name] = confining.section(one.name, value, base, last)
         else:
             kept[one.name] = confining.table(one.name, getattr(found, one.name), last)
+    kept["permissions"] = (*_guards(before), *_without(kept["permissions"], _guards(before)))
     return Settings(**kept), tuple(confining.loosened)
 
 
@@ -69,6 +71,18 @@ def list_keys(loosened: tuple[Loosened, ...]) -> str:
     keys = [one.key for one in loosened[:_MOST_KEYS]]
     more = len(loosened) - len(keys)
     return ", ".join(keys) + (f" and {more} more" if more else "")
+
+
+def _guards(before: Settings | None) -> tuple[Permission, ...]:
+    """Return the rules that were confirmed and allow nothing: a file alone removes none of them."""
+    rules = () if before is None else before.permissions
+    return tuple(rule for rule in rules if rule.then != "allow")
+
+
+def _without(
+    rules: tuple[Permission, ...], others: tuple[Permission, ...]
+) -> tuple[Permission, ...]:
+    return tuple(rule for rule in rules if rule not in others)
 
 
 class _Confining:

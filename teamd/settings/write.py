@@ -28,6 +28,17 @@ PRICES: Final = """\
 
 EXAMPLE: Final = Price(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
 
+RULES: Final = """\
+# Rules about tool calls: the first that matches wins, and what no rule matches is allowed.
+# `teamctl help permissions` explains them.
+
+# [[permission]]
+# tool = "bash"         # or a pattern, such as "*_file"
+# command = "git push"  # what a command begins with; or of a file tool path = "docs/**"
+# teammate = "*"        # a name, or a pattern
+# then = "ask"          # you; or "deny", or "allow"
+"""
+
 TEAMMATES: Final = """\
 # Who is spawned at start. They write to each other by name, and to you as lead;
 # `teamctl spawn --save` adds one at the end of this file.
@@ -73,7 +84,7 @@ def init_text() -> str:
         for name, shape in SECTIONS.items()
     ]
     sections.append(PRICES + _commented(Price, EXAMPLE))
-    sections.append(ROLES + _commented(Reach, TESTER))
+    sections += [ROLES + _commented(Reach, TESTER), RULES]
     return "\n".join([HEAD, *sections, TEAMMATES + _commented(Teammate, ALICE, but=Reach) + BOB])
 
 

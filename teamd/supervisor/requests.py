@@ -17,7 +17,14 @@ from teamd.states import Status
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.pricing import warn_of_price
 from teamd.supervisor.shutdown import Outcome
-from teamd.supervisor.spawn import SpawnRequest, resume, spawn, spawn_declared, spawn_lead
+from teamd.supervisor.spawn import (
+    SpawnRequest,
+    resume,
+    spawn,
+    spawn_declared,
+    spawn_lead,
+    waiting_permission,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +84,7 @@ def _spawn_lead(context: Context, request: ControlRequest) -> ControlReply:
 
 def _interrupt(context: Context, request: ControlRequest) -> ControlReply:
     member = context.roster.team.get(request.text("name"))
-    if member.status is not Status.WORKING:
+    if member.status is not Status.WORKING and waiting_permission(context, member.name) is None:
         raise TeamError(f"{member.name} is {member.status}; there is nothing to interrupt")
     context.children.interrupt(member.name)
     return ControlReply(text=f"{member.name} is interrupted")

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from teamd.approvals.approval import Approval, Kind, find_waiting
+from teamd.approvals.store import Approvals
 from teamd.errors import TeamError, Unsynced
 from teamd.files import files
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
@@ -162,6 +164,7 @@ def resume(context: Context, member: Member, more: Mapping[str, Decimal]) -> lis
         raise TeamError(f"{name} is not paused, it is {member.status}; `teamctl team` shows all")
     if context.children.ending(name):
         raise TeamError(f"{name} is about to end; try again in a moment")
+    _check_not_waiting(context, name)
     raised = _raise_limits(context, name, more) if more else []
     _check_limits(context, name)
     at_limit = context.ledger.is_refused(name)
@@ -194,6 +197,7 @@ def _check(context: Context, name: str, member: Member | None, wanted: SpawnRequ
             f"`teamctl shutdown {name}` ends it"
         )
     if member.status is Status.PAUSED:
+        _check_not_waiting(context, name)
         _check_limits(context, name)
     if member.role != wanted.role and not wanted.fresh:
         raise TeamError(
@@ -205,6 +209,22 @@ def _check(context: Context, name: str, member: Member | None, wanted: SpawnRequ
 def _check_not_ending(context: Context, name: str) -> None:
     if context.children.ending(name) or context.shutdowns.pending(name):
         raise TeamError(f"{name} is being shut down; try again in a moment")
+
+
+def waiting_permission(context: Context, name: str) -> Approval | None:
+    """Return the permission that a teammate waits for in the middle of a turn, if it does."""
+    if context.roster.team.get(name).status is not Status.PAUSED:
+        return None
+    asked = Approvals(context.settings.paths, context.post).all()
+    return find_waiting(asked, name, Kind.PERMISSION)
+
+
+def _check_not_waiting(context: Context, name: str) -> None:
+    if (asked := waiting_permission(context, name)) is not None:
+        raise TeamError(
+            f"{name} waits for a permission: `teamctl approve {asked.id}` or "
+            f"`teamctl reject {asked.id}` lets it go on"
+        )
 
 
 def _check_limits(context: Context, name: str) -> None:
@@ -281,6 +301,7 @@ def _renew_lead(context: Context, member: Member, model: str | None) -> None:
             "`teamctl shutdown lead` ends it"
         )
     if member.status is Status.PAUSED:
+        _check_not_waiting(context, LEAD)
         _check_limits(context, LEAD)
         context.ledger.let_go(LEAD)
     if model is not None:

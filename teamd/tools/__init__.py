@@ -23,6 +23,20 @@ class ToolError(Exception):
     """A tool's failure: `str()` is what the model reads, a sentence that says what to do."""
 
 
+class PermissionPending(Exception):
+    """A call waits for a person's permission; `str()` says how that is given.
+
+    Attributes:
+        request: the id of the request.
+        deadline: when it waits no more, in seconds since the epoch.
+    """
+
+    def __init__(self, request: str, why: str, deadline: float) -> None:
+        super().__init__(why)
+        self.request = request
+        self.deadline = deadline
+
+
 class Input(BaseModel):
     """Input of a tool. Unknown keys are refused, so that a misspelt one is noticed."""
 
@@ -102,6 +116,7 @@ class Toolbox:
         gate: returns in a sentence why a tool that acts may not be used now; `None` where it may.
         mask: keeps secrets out of results, and out of what is passed on to others: only a tool
             that reaches the workspace is given what the model said to the letter.
+        permit: raises what keeps a call from running; by default nothing does.
     """
 
     def __init__(
@@ -109,10 +124,12 @@ class Toolbox:
         tools: Iterable[Tool[Any]],
         *,
         gate: Callable[[str], str | None] | None = None,
+        permit: Callable[[str, Input, str], None] = lambda *_: None,
         mask: Mask | None = None,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._gate = gate
+        self._permit = permit
         self._mask = mask or Mask()
         # Made once: they are sent with every request, and must be the same bytes each time.
         self._schemas = [_describe(tool) for tool in self._tools.values()]
@@ -134,7 +151,13 @@ class Toolbox:
         return tool is not None and (granted is None or not tool.grantable or name in granted)
 
     async def run(
-        self, name: str, arguments: object, *, key: str = "", granted: Collection[str] | None = None
+        self,
+        name: str,
+        arguments: object,
+        *,
+        key: str = "",
+        granted: Collection[str] | None = None,
+        begin: Callable[[], None] = lambda: None,
     ) -> Result:
         """Run one call to its end; every failure is a `Result`, never an exception.
 
@@ -143,12 +166,21 @@ class Toolbox:
             arguments: as the model gave them.
             key: names this very call, see `Tool.call`; a new one where it is empty.
             granted: which of the tools that reach the workspace may run; `None` for all.
+            begin: called when nothing keeps the call from running, right before it does.
+
+        Raises:
+            PermissionPending: it waits for a person, and nothing was begun.
         """
-        result = await self._run(name, arguments, key or new_id(), granted)
+        result = await self._run(name, arguments, key or new_id(), granted, begin)
         return replace(result, text=self._mask.text(result.text))
 
     async def _run(
-        self, name: str, arguments: object, key: str, granted: Collection[str] | None
+        self,
+        name: str,
+        arguments: object,
+        key: str,
+        granted: Collection[str] | None,
+        begin: Callable[[], None],
     ) -> Result:
         if not self._has(name, granted):
             there = ", ".join(known for known in self._tools if self._has(known, granted))
@@ -161,15 +193,30 @@ class Toolbox:
         except ValidationError as error:
             return Result(text=_clean(_explain(tool, error)), is_error=True)
         try:
-            if tool.acts and self._gate is not None and (why := self._gate(name)) is not None:
-                return Result(text=_clean(why), is_error=True)
+            self._check(tool, checked, key)
+        except PermissionPending:
+            raise
+        except Exception as error:  # noqa: BLE001 -- a check that fails opens nothing
+            return _failure(error)
+        begin()
+        try:
             text = await tool.call(checked, key)
         # The edge of every tool: what one did not foresee is the model's to hear, not the end of
         # the teammate. A cancellation is no Exception and passes.
         except Exception as error:  # noqa: BLE001
-            text = _clean(str(error))
-            return Result(text=text if text.strip() else type(error).__name__, is_error=True)
+            return _failure(error)
         return Result(text=_clean(text) if text.strip() else "(no output)")
+
+    def _check(self, tool: Tool[Any], arguments: Input, key: str) -> None:
+        """Raise what keeps a call from running."""
+        if tool.acts and self._gate is not None and (why := self._gate(tool.name)) is not None:
+            raise ToolError(why)
+        self._permit(tool.name, arguments, key)
+
+
+def _failure(error: Exception) -> Result:
+    text = _clean(str(error))
+    return Result(text=text if text.strip() else type(error).__name__, is_error=True)
 
 
 def _describe(tool: Tool[Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tools that ask for a yes or no, or give one: plans, and the request to shut down."""
+"""Tools that ask for a yes or no, or give one: plans, permissions, requests to shut down."""
 
 from __future__ import annotations
 
@@ -161,8 +161,48 @@ class ReviewPlan(RepeatableTool[ReviewPlanInput]):
         return self.approvals, LEAD
 
 
+class ReviewPermissionInput(Input):
+    """What `review_permission` takes."""
+
+    request_id: str = Field(description="that of the permission_request")
+    approve: bool = Field(description="true to let this one call run")
+    reason: str | None = Field(default=None, description="why not, or what to do instead")
+
+
+@dataclass
+class ReviewPermission(RepeatableTool[ReviewPermissionInput]):
+    """Answers a teammate's request for permission; only an approver of the settings has it.
+
+    Attributes:
+        approver: its own name.
+    """
+
+    approvals: Approvals
+    approver: str
+
+    name = "review_permission"
+    description = (
+        "Allow or refuse a call that a teammate waits to run, by the request_id of its "
+        "permission_request. Allow only what the person would; leave to the person what you doubt."
+    )
+    acts = False
+
+    async def call(self, arguments: ReviewPermissionInput, _key: str) -> str:
+        """Write the answer down, once."""
+        reason = arguments.reason or ""
+        answered = _answer(
+            self.approvals, Kind.PERMISSION, arguments, by=self.approver, reason=reason
+        )
+        return f"{answered.status}; {answered.asker} goes on"
+
+
 def _answer(
-    approvals: Approvals, kind: Kind, given: VerdictInput | ReviewPlanInput, *, by: str, reason: str
+    approvals: Approvals,
+    kind: Kind,
+    given: VerdictInput | ReviewPlanInput | ReviewPermissionInput,
+    *,
+    by: str,
+    reason: str,
 ) -> Approval:
     """Answer an approval of that kind; the same call may come again after a crash."""
     found = approvals.find(given.request_id)

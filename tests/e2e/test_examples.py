@@ -25,7 +25,7 @@ SERVER_SHOWN: Final = "http://localhost:11434"
 REQUEST_SHOWN: Final = "0a1b"
 FOLDER_SHOWN: Final = "my-project"
 # Pages whose examples start, stop or configure teamd themselves; the others share a running team.
-ALONE: Final = ("README", "limits", "models", "teams")
+ALONE: Final = ("README", "limits", "models", "permissions", "teams")
 TOGETHER: Final = [page.stem for page in documents.pages() if page.stem not in ALONE]
 
 # The folder and the exported variables go from step to step, as in one shell.
@@ -72,11 +72,21 @@ class Reader:
         """Put the key, the server and the request of this test in the place of those shown."""
         facts = {KEY_SHOWN: "test-key", SERVER_SHOWN: self._project.server.url}
         if REQUEST_SHOWN in text:
-            (request,) = json.loads(self._project.do("teamctl", "requests", "--json"))["requests"]
-            facts[REQUEST_SHOWN] = request["id"]
+            facts[REQUEST_SHOWN] = self._request()
         for shown, fact in facts.items():
             text = text.replace(shown, fact)
         return text
+
+    def _request(self) -> str:
+        """Return the id of the request that is open, or else of what is allowed for good."""
+
+        def found() -> list[str]:
+            shown = json.loads(self._project.do("teamctl", "requests", "--json"))
+            return [one["id"] for one in shown["requests"] or shown["always"]]
+
+        wait_until(found, what="there is a request")
+        (request,) = found()
+        return request
 
     def _settle(self) -> None:
         """Wait until every teammate has read its mail and ended its turn."""
@@ -108,6 +118,16 @@ def prepare_limits(project: Project) -> None:
     project.wait_for("alice", "paused")
 
 
+def prepare_permissions(project: Project) -> None:
+    """Alice asks three times."""
+    rule = '[[permission]]\ntool = "bash"\ncommand = "git push"\nthen = "ask"\n'
+    project.write("team.toml", rule)
+    pushes = (use(("bash", {"command": f"git push {name}"})) for name in ("a", "b", "c"))
+    project.stage.play("alice", *pushes, say("Done."))
+    project.start()
+    project.do("teamctl", "spawn", "alice", "coder", "Go.")
+
+
 def prepare_teams(project: Project) -> None:
     project.enlist("alice")
 
@@ -115,6 +135,7 @@ def prepare_teams(project: Project) -> None:
 PREPARE: Final[dict[str, Callable[[Project], None]]] = {
     "README": prepare_readme,
     "limits": prepare_limits,
+    "permissions": prepare_permissions,
     "teams": prepare_teams,
 }
 

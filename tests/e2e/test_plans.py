@@ -122,7 +122,7 @@ def test_what_cannot_be_answered_is_refused_with_what_can(project: Project, verb
     for given, sentence in (
         ("aaaa", "several requests begin with 'aaaa': aaaa1111, aaaa2222; say more"),
         ("nope", "open are: aaaa1111 (plan_approval_request of bob), aaaa2222"),
-        ("bbbb", "request bbbb3333 is for bob to answer, not for lead"),
+        ("bbbb", "request bbbb3333 is for bob to answer, not for user"),
     ):
         refused = project.run("teamctl", verb, given)
         assert refused.status == 1

@@ -185,6 +185,9 @@ class Life:
         self.calls = calls
         self.allowance = CallBudget(calls)
         self.room = room or Model()
+        self.settings = Settings(
+            model=replace(self.room, max_tokens=1000), mail=Mail(durability="os")
+        )
         self.open_work = open_work
         self.fetch: Callable[[], bool] = lambda: False
         self.opening = Opened(system=SYSTEM)
@@ -222,6 +225,10 @@ class Life:
         assert self.bell is not None
         os.dup2(self.bell[0], self.bell[1], inheritable=False)
 
+    def interrupt(self) -> None:
+        """Break off her turn, as a person does."""
+        self._loop.interrupt()
+
     def ring(self) -> None:
         """Ring the bell, if there is one yet, as the supervisor does."""
         if self.bell is not None:
@@ -244,7 +251,7 @@ class Life:
         self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         journal = Journal(self.paths.log("alice"), "alice")
         env = self._environment(self.bell[0], journal)
-        loop = self._loop(env)
+        self._loop = loop = self._make_loop(env)
         self._task = asyncio.create_task(loop.run())
         try:
             yield self._task
@@ -281,9 +288,7 @@ class Life:
         return Environment(
             name="alice",
             paths=self.paths,
-            settings=Settings(
-                model=replace(self.room, max_tokens=1000), mail=Mail(durability="os")
-            ),
+            settings=self.settings,
             journal=journal,
             wakeup=Wakeup(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             check=lambda: None,
@@ -292,7 +297,7 @@ class Life:
             mask=self.mask,
         )
 
-    def _loop(self, env: Environment) -> Loop:
+    def _make_loop(self, env: Environment) -> Loop:
         self.allowance = CallBudget(self.calls)
         tools: list[Tool[Any]] = [
             self.do,
@@ -305,7 +310,7 @@ class Life:
             compaction=Compaction(
                 conversation=env.conversation,
                 model=self.model,
-                toolbox=Toolbox(tools, gate=env.plans.refusal),
+                toolbox=Toolbox(tools, gate=env.plans.refusal, permit=env.permissions.check),
                 settings=env.settings.model,
                 model_name=lambda of_role: of_role or self.model_name,
                 asker=env.name,

@@ -17,6 +17,7 @@ from teamd.approvals.store import Approvals
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
+from teamd.permissions.rules import Grant
 from teamd.states import Status
 from tests.unit.life import enrol
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 EVERYBODY = ("alice", "bob", "lead", "user", "teamd")
 SHUTDOWN = ("lead", "bob", Kind.SHUTDOWN)
 PLAN = ("bob", "lead", Kind.PLAN)
+PERMISSION = ("bob", "lead", Kind.PERMISSION)
 
 
 @pytest.fixture
@@ -299,10 +301,26 @@ def test_a_question_comes_back_from_its_file() -> None:
         type=Kind.PLAN, asker="bob", to="lead", content="ä\ud800", asked=1.5, reason="r", task="t"
     )
     assert Approval.decode(question.encode()) == question
+    permission = Approval(
+        type=Kind.PERMISSION,
+        asker="bob",
+        to="lead",
+        content="x",
+        asked=1.5,
+        answered_by="user",
+        approvers=("lead",),
+        grants=(Grant(tool="bash", command=("git", "push")), Grant(tool="a", text="b", path="c")),
+        always=True,
+    )
+    assert Approval.decode(permission.encode()) == permission
 
 
-def test_only_ended_handshakes_are_swept(approvals: Approvals, paths: TeamPaths) -> None:
-    """An approved plan is looked at for as long as its task lasts."""
+def test_only_what_has_ended_for_good_is_swept(approvals: Approvals, paths: TeamPaths) -> None:
+    """An approved plan is looked at for as long as its task lasts, as is a lasting permission."""
+    lasting = asked(approvals, PERMISSION, told=True)
+    once, waiting = (asked(approvals, PERMISSION, told=True) for _ in range(2))
+    approvals.answer(lasting.id, by="user", approve=True, always=True)
+    approvals.answer(once.id, by="user", approve=True)
     ended, under_way = asked(approvals, SHUTDOWN), asked(approvals, SHUTDOWN)
     plan = asked(approvals)
     approvals.answer(plan.id, by="lead", approve=True)
@@ -315,6 +333,8 @@ def test_only_ended_handshakes_are_swept(approvals: Approvals, paths: TeamPaths)
             document = {**old.to_json(), "answered": old.answered - 90 * 86_400}
             path.write_text(json.dumps(document))
     approvals.sweep()
+    kept = {under_way.id, plan.id, lasting.id, waiting.id}
+    assert {question.id for question in approvals.all()} == kept
     assert {question.id for question in approvals.all()} == {under_way.id, plan.id}
 
 

@@ -163,7 +163,7 @@ def test_a_conversation_has_a_secret_that_is_in_no_id(tmp_path: Path) -> None:
     talk.add_reply(replied(use(DO)))
     secret = talk.opened.secret
     assert len(secret) == 32
-    assert secret not in talk.begin_call(talk.unanswered[0])
+    assert secret not in talk.key_of(talk.unanswered[0])
     assert written(path).opened.secret == secret, "the next process makes the same ids"
     talk.open(Opened(system=SYSTEM))
     assert talk.opened.secret != secret

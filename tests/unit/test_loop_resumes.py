@@ -77,7 +77,9 @@ def test_a_call_that_may_be_repeated_is_run_again_under_the_same_key(tmp_path: P
     """A send that is repeated under its id is one message to its receiver."""
     life = Life(tmp_path, do=Look())
     conversation = killed(life, TWO)
-    first, second = map(conversation.begin_call, conversation.unanswered)
+    first, second = map(conversation.key_of, conversation.unanswered)
+    for call in conversation.unanswered:
+        conversation.begin_call(call)
     life.live(calls=1)
     assert results(life) == ["did a", "did b"]
     assert isinstance(life.do, Look)

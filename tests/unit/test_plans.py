@@ -15,6 +15,7 @@ import teamd.tools
 from teamd.approvals.approval import Kind, Verdict
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
+from teamd.settings.load import COMMAND_TOOLS, PATH_TOOLS, TOOLS
 from teamd.states import Status
 from teamd.team.roster import Member, Roster, Team
 from teamd.tools import Tool, Toolbox
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from teamd.approvals.approval import Approval
 
+_GUARDED = ("command", "path")
 ACTING = frozenset({"bash", "write_file", "edit_file", "background_run"})
 SUBMIT = ("submit_plan", {"plan": "First this, then that."})
 
@@ -95,6 +97,13 @@ def test_which_tools_act_is_declared_on_each() -> None:
     """A set apart from the tools would let a new one act without a plan."""
     assert {tool.name for tool in _tools() if tool.acts} == ACTING
     assert all("acts" in vars(tool) for tool in _tools())
+
+
+def test_a_rule_may_be_about_every_tool_and_no_other() -> None:
+    """A rule about a name that is none would guard nothing."""
+    assert {tool.name for tool in _tools()} == set(TOOLS)
+    takes = {key: {t.name for t in _tools() if key in t.Input.model_fields} for key in _GUARDED}
+    assert takes == {"command": set(COMMAND_TOOLS), "path": set(PATH_TOOLS)}
 
 
 def test_who_does_not_work_by_plan_is_free(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from teamd.settings.schema import (
     Limits,
     Mail,
     Model,
+    Permission,
     Price,
     Reach,
     Supervision,
@@ -42,7 +43,7 @@ SCALARS = (
 KEYS = (
     st.sampled_from(sorted({key for shape in SECTIONS.values() for key in keys_of(shape)}))
     | st.sampled_from(sorted(dotted.split(".")[-1] for dotted in NOT_BUILT))
-    | st.sampled_from(["name", "role", "prompt"])
+    | st.sampled_from(["name", "role", "prompt", "tool", "command", "path", "then"])
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 )
 VALUES = st.recursive(
@@ -158,6 +159,8 @@ def test_every_setting_is_read(file: Path) -> None:
         bash_timeout_seconds = 6.5
         output_bytes = 7
         env = ["HOME"]
+        ask_seconds = 8
+        approvers = ["lead"]
         [prices."m"]
         input = 1
         output = 2
@@ -177,6 +180,15 @@ def test_every_setting_is_read(file: Path) -> None:
         prompt = "wait"
         model = "small"
         plan = true
+        [[permission]]
+        tool = "bash"
+        command = "git push"
+        teammate = "bob"
+        then = "ask"
+        [[permission]]
+        tool = "*_file"
+        path = "docs/**"
+        then = "allow"
     """)
     TrustStore().confirm(file, file.read_bytes())
     read = load(file, folder=Path("/nowhere"))
@@ -226,12 +238,18 @@ def test_every_setting_is_read(file: Path) -> None:
             bash_timeout_seconds=6.5,
             output_bytes=7,
             env=("HOME",),
+            ask_seconds=8,
+            approvers=("lead",),
         ),
         roles={"tester": Reach(network=False)},
         prices={"m": Price(input=1, output=2, cache_read=3, cache_write=4)},
         teammates=(
             Teammate(name="alice", role="coder", prompt="work", sandbox="external", hosts=()),
             Teammate(name="bob", role="reviewer", prompt="wait", model="small", plan=True),
+        ),
+        permissions=(
+            Permission(tool="bash", command="git push", teammate="bob", then="ask"),
+            Permission(tool="*_file", path="docs/**", then="allow"),
         ),
     )
     assert not list(_kept_defaults(read, Settings()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from teamd.settings import Settings, Teammate, changes
-from teamd.settings.schema import Limits, Model, Price, Tools
+from teamd.settings.schema import Limits, Model, Permission, Price, Tools
 
 
 def test_changes_are_dotted_keys() -> None:
@@ -19,6 +19,7 @@ def test_changes_are_dotted_keys() -> None:
         model=Model(cache=False, max_tokens=5),
         tools=Tools(env=()),
         teammates=(carol, replace(alice, prompt="rest", model="small")),
+        permissions=(Permission(tool="bash", then="deny"),),
     )
     assert changes(old, old) == []
     assert changes(old, Settings(teammates=(bob, alice))) == []
@@ -32,4 +33,5 @@ def test_changes_are_dotted_keys() -> None:
         "teammate.alice.model",
         "teammate.bob",
         "teammate.carol",
+        "permission",
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import SettingsError
-from teamd.settings import load, parse
+from teamd.settings import kinds, load, parse
 from teamd.settings.load import NOT_BUILT
 
 if TYPE_CHECKING:
@@ -235,10 +235,75 @@ def test_a_mistaken_price_is_told(text: str, sentence: str, file: Path) -> None:
 def test_what_is_promised_and_not_built_is_refused(dotted: str, file: Path) -> None:
     """A limit or a sandbox that is ignored without a word is worse than none."""
     section, _, key = dotted.partition(".")
-    texts = {"permission": "[[permission]]", "teammate": f"{ALICE}{key} = true"}
+    texts = {"teammate": f"{ALICE}{key} = true"}
     (sentence,) = mistakes(texts.get(section, f"[{section}]\n{key} = 1"), file)
     where = " (in [[teammate]] number 1)" if section == "teammate" else ""
     assert sentence == f"{dotted} is not built yet; leave it out{where}"
+
+
+RULE = '[[permission]]\ntool = "bash"\nthen = "ask"\n'
+ONE_COMMAND = 'must be the first words of one command, such as "git push", without signs'
+OTHER_TOOL = "leave it out, or change tool"
+IN_RULE = " (in [[permission]] number 1)"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("permission = 1", "permission must be tables, each under a [[permission]]"),
+        (
+            '[[permission]]\ntool = "bash"',
+            f'permission.then is missing; it must be "allow", "ask" or "deny"{IN_RULE}',
+        ),
+        (
+            '[[permission]]\ntool = "bash"\nthen = "never"',
+            f'permission.then must be "allow", "ask" or "deny", not "never"{IN_RULE}',
+        ),
+        (
+            '[[permission]]\ntool = "bsh"\nthen = "ask"',
+            f'permission.tool "bsh" is no tool; did you mean bash?{IN_RULE}',
+        ),
+        (
+            f'{RULE}command = "git push; ls"',
+            f"permission.command {ONE_COMMAND}{IN_RULE}",
+        ),
+        (
+            f'{RULE}command = "git \'push"',
+            f"permission.command has a quote that is not closed; close it{IN_RULE}",
+        ),
+        (
+            f'{RULE}path = "docs/**"',
+            f"permission.path is for read_file, write_file, edit_file; {OTHER_TOOL}{IN_RULE}",
+        ),
+        (
+            '[[permission]]\ntool = "*_file"\nthen = "ask"\ncommand = "x"',
+            f"permission.command is for bash and background_run; {OTHER_TOOL}{IN_RULE}",
+        ),
+        (
+            '[[permission]]\ntool = "*"\nthen = "ask"\ncommand = "x"\npath = "y"',
+            f"permission.path and command never go together; make two rules of it{IN_RULE}",
+        ),
+        (
+            '[[permission]]\ntool = "*"\nthen = "ask"\npath = "../x"',
+            f"permission.path must be relative to the workspace, and in it{IN_RULE}",
+        ),
+        (
+            f'{RULE}teammate = ""',
+            f'permission.teammate must be {kinds.TEAMMATE_PATTERN.words}, not ""{IN_RULE}',
+        ),
+        (
+            f"{RULE}commnd = 1",
+            f"permission.commnd is not a setting; did you mean command?{IN_RULE}",
+        ),
+        (
+            '[tools]\napprovers = ["alice"]',
+            'tools.approvers must be a list of agents, of which there is one: ["lead"], not a list',
+        ),
+    ],
+)
+def test_a_mistaken_rule_is_told(text: str, sentence: str, file: Path) -> None:
+    """A rule that no call can match guards nothing, and nobody would notice."""
+    assert mistakes(text, file) == (sentence,)
 
 
 def test_all_mistakes_are_told_at_once(file: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from teamd.errors import SettingsError, TeamError
 from teamd.messages import check_name
 from teamd.settings import Settings, Teammate, changes, parse
-from teamd.settings.schema import SECTIONS, Price, Team, keys_of
+from teamd.settings.schema import SECTIONS, Permission, Price, Team, keys_of
 from teamd.settings.write import init_text, with_teammate
 
 SETTING = re.compile(r"^# ([a-z_]+ = .*)", re.MULTILINE)
@@ -100,6 +100,13 @@ def test_the_examples_price_loads_when_it_is_uncommented(file: Path) -> None:
     assert parse(text.encode(), path=file).prices == {
         "my-model": Price(input=3, output=15, cache_read=0.3, cache_write=3.75)
     }
+
+
+def test_the_examples_rule_loads_when_it_is_uncommented(file: Path) -> None:
+    _, mark, rules = init_text().partition("# [[permission]]")
+    text = re.sub(r"(?m)^# ", "", (mark + rules).partition("# Who is spawned")[0])
+    rule = Permission(tool="bash", command="git push", then="ask")
+    assert parse(text.encode(), path=file).permissions == (rule,)
 
 
 def test_the_examples_teammates_load_when_they_are_uncommented(file: Path) -> None:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamctl.wait import explain_wait
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
 from teamd.budget.accounts import Reservation, Terms
 from teamd.budget.ledger import Ledger
 from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.roster import Roster
@@ -58,6 +61,17 @@ def test_who_is_not_paused_takes_its_mail(paths: TeamPaths, status: Status) -> N
 
 def test_a_pause_without_a_limit_ends_with_the_mail(paths: TeamPaths) -> None:
     Ledger(paths.ledger).let_go("alice")
+    assert explain_wait(paths, alice(paths)) is None
+
+
+def test_in_the_middle_of_a_turn_that_waits_for_a_permission_mail_stays(paths: TeamPaths) -> None:
+    Ledger(paths.ledger).let_go("alice")
+    approvals = Approvals(paths, Post(paths, durable=False, max_bytes=10_000))
+    facts = {"asker": "alice", "to": "lead", "content": "May I?", "asked": time.time()}
+    asked = approvals.ask(Approval(type=Kind.PERMISSION, **facts))  # type: ignore[arg-type]
+    assert explain_wait(paths, alice(paths)) is not None
+    assert explain_wait(paths, replace(alice(paths), name="bob")) is None
+    approvals.expire(asked.id)
     assert explain_wait(paths, alice(paths)) is None
 
 

@@ -47,15 +47,17 @@ class Conversation(ConversationState):
         """Put a whole reply of the model into it."""
         self.record(records.Replied(content=reply.content, **_facts(reply)))
 
-    def begin_call(self, call: Block) -> str:
-        """Note that a tool call of the last reply is begun.
-
-        Returns:
-            A name for this very call, the same when it is repeated after a crash and no other
-            call's: servers give the same call id twice.
-        """
+    def begin_call(self, call: Block) -> None:
+        """Note that a tool call of the last reply is begun."""
         if call["id"] not in self.begun:
             self.record(records.CallStarted(tool_use_id=call["id"]))
+
+    def key_of(self, call: Block) -> str:
+        """Return a name for this very call of the last reply.
+
+        It is the same when the call is repeated after a crash, and no other call's: servers give
+        the same call id twice.
+        """
         index = [block["id"] for block in self.context.calls].index(call["id"])
         return f"{self.opened.nonce}-{self._reply_number}-{index}"
 

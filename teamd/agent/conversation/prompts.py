@@ -32,6 +32,10 @@ BROKEN_OFF_CALL = (
     "the person interrupted this turn: this call did not run, or not to its end. Wait for what "
     "the person says next."
 )
+SHUT_DOWN_CALL = (
+    "you were shut down while a call waited for the person's permission: this call did not run, "
+    "and its request was withdrawn."
+)
 SKILLS = (
     "Skills: instructions for certain kinds of work. When one fits what you are to do, read it "
     "with load_skill first:"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.approvals import Plans
 from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.permissions import Permissions
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
@@ -22,13 +24,16 @@ from teamd.mail.routing import Post
 from teamd.mail.spool import BatchLimit
 from teamd.messages import Message
 from teamd.process_id import Identity
+from teamd.settings.schema import Permission
 from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team import teams
 from teamd.team.roster import Member, Roster
 from teamd.tokens import Usage
+from teamd.tools import PermissionPending
 from teamd.tools.asking import Asking
 from teamd.tools.background import Jobs
+from teamd.tools.shell import BashInput
 from teamd.tools.text_file import TextFile
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
@@ -179,6 +184,28 @@ def act(paths: TeamPaths) -> None:
     assert plans.refusal("bash") is None
 
 
+def ask_permission(paths: TeamPaths) -> None:
+    """Have bob ask for a permission."""
+    with suppress(PermissionPending):
+        permitted(paths)
+        raise AssertionError
+
+
+def permitted(paths: TeamPaths) -> None:
+    """Have bob run what he may only once the person has allowed it."""
+    Permissions(
+        name="bob",
+        rules=(Permission(tool="bash", then="ask"),),
+        ask_seconds=86_400.0,
+        approvers=(),
+        workspace=Workspace(paths.home, hidden=[]),
+        approvals=Approvals(paths, _post(paths)),
+        paths=paths,
+        journal=Journal(paths.log("bob"), "bob"),
+        person=lambda: "lead",
+    ).check("bash", BashInput(command="make"), "key")
+
+
 def repeat(paths: TeamPaths) -> None:
     """Put again what somebody who died may not have put."""
     assert list(Approvals(paths, _post(paths)).repeat())
@@ -310,6 +337,8 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         reign,
         ask,
         act,
+        ask_permission,
+        permitted,
         repeat,
         add_once,
         flush,

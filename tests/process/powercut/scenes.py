@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl.main import main as teamctl
+from teamd.approvals.approval import id_of
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from tests.process.powercut.deeds import DEEDS
 
@@ -178,6 +179,18 @@ def an_answer_is_found(scene: Scene) -> None:
     scene.kill_at("syncdir", "requests$")
     scene.command("teamctl", "approve", "abcdef", killed=True)
     scene.do("act", opened="abcdef")
+
+
+def a_permission_is_found(scene: Scene) -> None:
+    """A call runs on an answer whose giver died."""
+    permission = id_of("key-permission", "")
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("ask_permission", plans=permission)
+    scene.do("serve")
+    scene.kill_at("syncdir", "requests$")
+    scene.command("teamctl", "approve", permission, killed=True)
+    scene.do("permitted", opened=permission)
 
 
 def an_answer_is_told_by_another(scene: Scene) -> None:
@@ -451,6 +464,7 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_change_is_repeated,
     an_answer_is_repeated,
     an_answer_is_found,
+    a_permission_is_found,
     an_answer_is_told_by_another,
     a_question_is_repeated,
     a_task_is_added_again,

@@ -1,0 +1,206 @@
+"""A teammate's permissions: what the rules let it do, and what it has to ask the person for.
+
+What counts is the rules, and the answers in the store; no mail, whoever it is from, allows
+anything.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.approvals.approval import Approval, Kind, Verdict, id_of
+from teamd.permissions.rules import Call, Judgement, Then, judge
+from teamd.tools import PermissionPending, ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from teamd.approvals.store import Approvals
+    from teamd.files.paths import TeamPaths
+    from teamd.journal import Journal
+    from teamd.settings.schema import Permission
+    from teamd.tools import Input
+    from teamd.tools.workspace import Workspace
+
+LONGEST: Final = 10_000  # characters of a command or path; what a person cannot see is not asked
+_INDENT: Final = "    "
+_SHOWN: Final = 2_000  # characters of any other argument
+_ENDED: Final = "; do not try it in another way, go on without it or say that you cannot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permissions:
+    """One teammate's permissions.
+
+    Attributes:
+        rules: those of the settings, in their order.
+        ask_seconds: how long a request waits for its answer.
+        approvers: agents that may answer besides the person.
+        person: returns the address of the person.
+        secret: returns that of the conversation, from which the ids of requests follow.
+    """
+
+    name: str
+    rules: Sequence[Permission]
+    ask_seconds: float
+    approvers: Sequence[str]
+    workspace: Workspace
+    approvals: Approvals
+    paths: TeamPaths
+    journal: Journal
+    person: Callable[[], str]
+    secret: Callable[[], str] = str
+
+    def check(self, tool: str, arguments: Input, key: str) -> None:
+        """Return if a call may run.
+
+        Args:
+            tool: the name of the tool.
+            arguments: of the call, checked.
+            key: this very call's; the same one waits for the same request.
+
+        Raises:
+            ToolError: it may not.
+            PermissionPending: the person is asked; try again when there is an answer.
+        """
+        judgement = self._judge(tool, arguments)
+        if judgement.then is Then.ASK:
+            self._heed(self._ask(tool, arguments, key, judgement))
+
+    def check_unasked(self, tool: str, arguments: Input, _key: str) -> None:
+        """Return if a call of a subagent may run, for which nobody is asked.
+
+        Raises:
+            ToolError: it may not.
+        """
+        judgement = self._judge(tool, arguments)
+        if judgement.then is Then.ASK:
+            self._log(tool, "denied", judgement.rule, why="a subagent cannot ask")
+            why = f"{tool} needs the person's permission here, and a subagent cannot ask for it"
+            raise ToolError(f"{why}; leave it to {self.name}, and say so")
+
+    def answered(self, request: str) -> bool:
+        """Return whether a request waits no more."""
+        found = self.approvals.find(request)
+        return found is None or not found.is_open
+
+    def withdraw(self) -> None:
+        """Withdraw what was asked for calls that will not run any more."""
+        self.approvals.withdraw(self.name, Kind.PERMISSION)
+
+    def _judge(self, tool: str, arguments: Input) -> Judgement:
+        """Judge a call.
+
+        Raises:
+            ToolError: it is denied.
+        """
+        if not self.rules:
+            return Judgement()
+        call = self._call(tool, arguments)
+        judgement = judge(self.rules, call)
+        if judgement.then is Then.ASK:  # only then the store is read
+            granted = [grant for given in self.approvals.grants() for grant in given.grants]
+            judgement = judge(self.rules, call, granted)
+        if judgement.rule is not None and judgement.then is not Then.ASK:
+            self._log(tool, "denied" if judgement.then else "allowed", judgement.rule)
+        if judgement.then is Then.DENY:
+            why = f"{tool} is denied here by a rule of team.toml ({_shown(judgement.rule)})"
+            raise ToolError(why + _ENDED)
+        return judgement
+
+    def _call(self, tool: str, arguments: Input) -> Call:
+        command = getattr(arguments, "command", None)
+        path = getattr(arguments, "path", None)
+        if path is not None:
+            path = self.workspace.resolve(path).relative_to(self.workspace.root).as_posix()
+        return Call(tool=tool, teammate=self.name, command=command, path=path)
+
+    def _ask(self, tool: str, arguments: Input, key: str, judgement: Judgement) -> Approval:
+        """Ask the person, and return the request as it stands; a call asks once."""
+        request, now = id_of(f"{key}-permission", self.secret()), time.time()
+        if self.approvals.find(request) is None:
+            self._log(tool, "asked", judgement.rule, id=request)
+        return self.approvals.ask(
+            Approval(
+                id=request,
+                type=Kind.PERMISSION,
+                asker=self.name,
+                to=self.person(),
+                content=self._question(tool, arguments, request, judgement),
+                asked=now,
+                deadline=now + self.ask_seconds,
+                told=True,  # the call that waits sees the answer, no mail is needed
+                approvers=tuple(name for name in self.approvers if name != self.name),
+                grants=judgement.grants,
+            )
+        )
+
+    def _heed(self, approval: Approval) -> None:
+        """Return if it was approved.
+
+        Raises:
+            ToolError: it was rejected, or nobody has answered in time.
+            PermissionPending: it is open.
+        """
+        if approval.overdue:
+            approval = self.approvals.expire(approval.id)
+        if approval.is_open:
+            raise PermissionPending(approval.id, _waits(approval), approval.deadline or 0.0)
+        self.journal.note(
+            "permission answered", id=approval.id, status=approval.status, by=approval.answered_by
+        )
+        if approval.status is Verdict.APPROVED:
+            return
+        if approval.status is Verdict.REJECTED:
+            why = f": {approval.reason}" if approval.reason else ""
+            raise ToolError(f"rejected by {approval.answered_by}{why}{_ENDED}")
+        raise ToolError(f"not allowed: nobody answered within {self.ask_seconds:g} s{_ENDED}")
+
+    def _question(self, tool: str, arguments: Input, request: str, judgement: Judgement) -> str:
+        lines = [f"{self.name} asks to run {tool}:"]
+        for name, value in arguments.model_dump(exclude_none=True).items():
+            # Indented, so that no argument passes for a line of this text.
+            lines.append(f"{name}: {_cut(name, str(value))}".replace("\n", f"\n{_INDENT}"))
+        exact = any(grant.text for grant in judgement.grants)
+        always = "this very command" if exact else "; ".join(map(str, judgement.grants))
+        lines += [
+            f"because of {_shown(judgement.rule)}",
+            f"`teamctl approve {request}` allows it once, `teamctl reject {request}` refuses it.",
+            f"`teamctl approve {request} --always` allows from now on: {always}",
+        ]
+        return self.paths.addressed("\n".join(lines)).replace("\0", "\ufffd")
+
+    def _log(self, tool: str, verdict: str, rule: Permission | None, **more: Any) -> None:
+        self.journal.note("permission", tool=tool, verdict=verdict, rule=_shown(rule), **more)
+
+
+def _cut(name: str, value: str) -> str:
+    """Return an argument as a person sees it: whole, if that is what is allowed.
+
+    Raises:
+        ToolError: it is too long for that.
+    """
+    if name in ("command", "path"):
+        if len(value) > LONGEST:
+            why = f"its {name} is too long to be shown to the person, who would have to allow it"
+            raise ToolError(f"{why} ({len(value)} characters, at most {LONGEST}); make it shorter")
+        return value
+    if len(value) <= _SHOWN:
+        return value
+    return f"{value[:_SHOWN]}\n[cut here: {len(value) - _SHOWN} characters more]"
+
+
+def _waits(approval: Approval) -> str:
+    answer = f"`teamctl approve {approval.id}` or `teamctl reject {approval.id}`"
+    return f"it waits for your permission, request {approval.id}: {answer}"
+
+
+def _shown(rule: Permission | None) -> str:
+    """Return a rule as it stands in team.toml."""
+    if rule is None:
+        return "no rule"
+    facts = {"tool": rule.tool, "command": rule.command, "path": rule.path}
+    words = [f'{key} = "{value}"' for key, value in facts.items() if value is not None]
+    return "[[permission]] " + ", ".join([*words, f'then = "{rule.then}"'])

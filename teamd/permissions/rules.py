@@ -1,0 +1,261 @@
+"""The judgement of a tool call by the rules of team.toml.
+
+The first rule that matches a command wins, and of several commands the strictest answer counts.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.permissions.programs import mentions, program, views
+from teamd.permissions.shell import SimpleCommand, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from teamd.settings.schema import Permission
+
+BASH: Final = "bash"
+_LIKE_BASH: Final = frozenset({BASH, "background_run"})
+
+
+class Then(IntEnum):
+    """An answer to a call, from the mildest to the strictest."""
+
+    ALLOW = 0
+    ASK = 1
+    DENY = 2
+
+
+class _Match(IntEnum):
+    """Whether a rule is about a command."""
+
+    NO = 0
+    MAYBE = 1
+    YES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What a person allows from now on: what was asked for, and nothing wider.
+
+    Attributes:
+        command: the first words of a command.
+        text: or all of what was to be run, where its commands cannot be told one by one.
+        path: or a file, relative to the workspace.
+    """
+
+    tool: str
+    command: tuple[str, ...] = ()
+    text: str = ""
+    path: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON shows it: only what it has."""
+        facts = {"command": list(self.command), "text": self.text, "path": self.path}
+        return {"tool": self.tool, **{key: value for key, value in facts.items() if value}}
+
+    @classmethod
+    def decode(cls, found: Any) -> Grant:
+        """Read it.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if not isinstance(found, dict) or not isinstance(found.get("tool"), str):
+            raise ValueError("no grant")  # noqa: TRY004 -- one kind of error for what is damaged
+        words, texts = found.get("command", []), [found.get(key, "") for key in ("text", "path")]
+        if not isinstance(words, list) or not all(isinstance(t, str) for t in (*words, *texts)):
+            raise ValueError("no grant")
+        return cls(tool=found["tool"], command=tuple(words), text=texts[0], path=texts[1])
+
+    def __str__(self) -> str:
+        if self.command:
+            return f"{self.tool}: {shlex.join(self.command)} …"
+        return f"{self.tool}: {self.text or self.path}" if self.text or self.path else self.tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool call as rules see it.
+
+    Attributes:
+        command: what it runs, of a tool that runs commands.
+        path: the file that it means, relative to the workspace, links followed.
+    """
+
+    tool: str
+    teammate: str
+    command: str | None = None
+    path: str | None = None
+
+    @property
+    def tools(self) -> frozenset[str]:
+        """The names under which rules find it: what runs in the background is bash as well."""
+        return frozenset({self.tool, BASH} if self.tool in _LIKE_BASH else {self.tool})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the rules say of a call.
+
+    Attributes:
+        rule: the one that decided; `None` where none is about the call.
+        grants: what would have to be allowed for the call not to be asked for again.
+    """
+
+    then: Then = Then.ALLOW
+    rule: Permission | None = None
+    grants: tuple[Grant, ...] = field(default=())
+
+
+def judge(rules: Iterable[Permission], call: Call, granted: Collection[Grant] = ()) -> Judgement:
+    """Return what rules say of a call, in their order.
+
+    Args:
+        rules: of all teammates and tools.
+        call: what is to be done.
+        granted: what the person has allowed for good; it only answers what would be asked.
+    """
+    ours = [rule for rule in rules if _concerns(rule, call)]
+    if call.command is None or not ours:
+        return _judge_whole(ours, call, granted)
+    commands = parse(call.command) or (SimpleCommand(words=()),)
+    verdicts = [_judge_command(ours, views(command)) for command in commands]
+    worst = max(verdicts, key=lambda verdict: verdict.then)
+    if worst.then is not Then.ASK:
+        return Judgement(then=worst.then, rule=worst.rule)
+    needed = [_needed(call, one) for one in verdicts if one.then is Then.ASK]
+    return _unless_granted(worst, needed, granted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What the rules say of one command, and whether it is known to be what a rule is about."""
+
+    then: Then
+    rule: Permission | None
+    command: SimpleCommand
+    certain: bool
+
+
+def _concerns(rule: Permission, call: Call) -> bool:
+    teammate = fnmatchcase(call.teammate.lower(), rule.teammate.lower())
+    tool = any(fnmatchcase(name, rule.tool) for name in call.tools)
+    if rule.command is not None and call.command is None:
+        return False
+    return teammate and tool and (rule.path is None or _matches_path(rule, call.path))
+
+
+def _matches_path(rule: Permission, path: str | None) -> bool:
+    if path is None or rule.path is None:
+        return False
+    pattern = _translate(rule.path)
+    if re.fullmatch(pattern, path) is not None:
+        return True
+    # Where case does not count, another spelling is the same file.
+    return rule.then != "allow" and re.fullmatch(pattern, path, re.IGNORECASE) is not None
+
+
+def _translate(glob: str) -> str:
+    """Return the expression of a path's glob: `**` for any folders, `*` within one name."""
+    pattern = ""
+    glob = f"{glob.removeprefix('./')}**" if glob.endswith("/") else glob.removeprefix("./")
+    for part in re.findall(r"\*\*/|\*\*|\*|\?|[^*?]+", glob):
+        known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+        pattern += known.get(part, re.escape(part))
+    return f"(?s:{pattern})"
+
+
+def _judge_whole(rules: Sequence[Permission], call: Call, granted: Collection[Grant]) -> Judgement:
+    rule = rules[0] if rules else None
+    then = Then.ALLOW if rule is None else _then(rule)
+    if then is not Then.ASK:
+        return Judgement(then=then, rule=rule)
+    needed = Grant(tool=call.tool, path=call.path or "")
+    return _unless_granted(_Verdict(then, rule, SimpleCommand(words=()), True), [needed], granted)
+
+
+def _judge_command(rules: Sequence[Permission], seen: Sequence[SimpleCommand]) -> _Verdict:
+    """Judge one command, given as it is written and then as what it runs."""
+    maybe: Permission | None = None
+    for rule in rules:
+        match = _match(rule, seen)
+        if match is _Match.YES and (maybe is None or rule.then == "deny"):
+            return _Verdict(_then(rule), rule, seen[0], certain=True)
+        if match is _Match.YES:
+            break
+        if match is _Match.MAYBE and maybe is None:
+            maybe = rule
+    then = Then.ALLOW if maybe is None else Then.ASK
+    return _Verdict(then, maybe, seen[0], certain=False)
+
+
+def _then(rule: Permission) -> Then:
+    return Then[rule.then.upper()]
+
+
+def _match(rule: Permission, seen: Sequence[SimpleCommand]) -> _Match:
+    """Return whether a rule is about a command.
+
+    Permission is given only for the command as it is written and nothing else, so that another
+    program of that name, or a variable that is set for it, is not covered.
+    """
+    if rule.command is None:
+        return _Match.YES
+    wanted = tuple(shlex.split(rule.command))
+    written = seen[0]
+    if rule.then == "allow":
+        covered = written.plain and written.words[: len(wanted)] == wanted
+        return _Match.YES if covered else _Match.NO
+    found = max(_match_words(wanted, command) for command in seen)
+    return max(found, _Match.MAYBE if mentions(written, wanted) else _Match.NO)
+
+
+def _match_words(wanted: tuple[str, ...], command: SimpleCommand) -> _Match:
+    otherwise = _Match.MAYBE if command.opaque else _Match.NO
+    for at, (rule, word) in enumerate(zip(wanted, command.words, strict=False)):
+        if word is None:
+            return _Match.MAYBE
+        same = program(rule) == program(word) if at == 0 else rule == word
+        if not same:
+            return otherwise
+    return _Match.YES if len(command.words) >= len(wanted) else otherwise
+
+
+def _needed(call: Call, asked: _Verdict) -> Grant:
+    words = tuple(word for word in asked.command.words if word is not None)
+    alone = asked.command.plain and len(words) == len(asked.command.words)
+    if asked.certain and alone and words:
+        return Grant(tool=_named(call), command=words)
+    return Grant(tool=_named(call), text=call.command or "")
+
+
+def _named(call: Call) -> str:
+    return BASH if BASH in call.tools else call.tool
+
+
+def _unless_granted(
+    asked: _Verdict, needed: Sequence[Grant], granted: Collection[Grant]
+) -> Judgement:
+    left = dict.fromkeys(one for one in needed if not _covers(granted, one))
+    if not left:
+        return Judgement(then=Then.ALLOW, rule=asked.rule)
+    return Judgement(then=Then.ASK, rule=asked.rule, grants=tuple(left))
+
+
+def _covers(granted: Iterable[Grant], needed: Grant) -> bool:
+    return any(
+        one == needed
+        or (
+            one.command != ()
+            and one.tool == needed.tool
+            and needed.command[: len(one.command)] == one.command
+        )
+        for one in granted
+    )

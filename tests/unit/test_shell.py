@@ -1,0 +1,231 @@
+"""Which simple commands a piece of bash runs, and where nobody can tell."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.permissions.shell import LONGEST, UNRESOLVED, SimpleCommand, parse
+
+TEXT = st.text(st.characters(codec=None)) | st.text("abc $(){}[]<>|&;`'\"\\\n#=*?~!-:/@%")
+
+
+def words(text: str) -> list[list[str | None]]:
+    """Return the words of each simple command; all of it must be understood."""
+    commands = parse(text)
+    assert UNRESOLVED not in commands, text
+    return [list(command.words) for command in commands if command.words]
+
+
+def unresolved(text: str) -> bool:
+    return any(None in command.words[:1] for command in parse(text))
+
+
+PUSH = ["git", "push"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git push",
+        "  git\tpush  # now",
+        "git \\\n push",
+        'g\\it pu"sh"',
+        "'git' \"push\"",
+        "$'git' push",
+        "{ git push; }",
+        "(git push)",
+        "( ( git push ) )",
+        "! git push",
+        "time -p git push",
+        "X=1 Y='a b' git push",
+        "2>/dev/null git push >&2 <<<word",
+        "git 2>&1 push",
+        "git push &",
+        "git push &>log",
+        "if git push\nthen git push; else git push; fi",
+        "while git push; do done",
+        "x() { git push; }\ny() ( git push )",
+        "function x { git push; }",
+        "function x() { git push; }",
+        "for x in a b; do git push; done",
+        "for x\ndo git push\ndone",
+        "case $x in a|b) git push ;; esac",
+        "case x in (a) git push;; (*) git push;& esac",
+        "\n\n git push\n#git pull\n",
+    ],
+)
+def test_a_command_is_found_in_whatever_it_stands(text: str) -> None:
+    assert set(map(tuple, words(text))) == {tuple(PUSH)}, text
+
+
+@pytest.mark.parametrize("sign", ["&&", "||", ";", "|", "|&", "&", "\n", " ;\n"])
+def test_commands_are_told_apart_however_they_are_joined(sign: str) -> None:
+    assert words(f"cd a{sign} git push{sign} ls -l") == [["cd", "a"], PUSH, ["ls", "-l"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo $(git push)",
+        "echo `git push`",
+        'echo "a $(git push) b"',
+        'echo "a `git push` b"',
+        "echo $(echo $(git push))",
+        'echo "$(echo "$(git push)")"',
+        "cat <(git push)",
+        "tee >(git push)",
+        "x=$(git push)",
+        "echo a >$(git push)",
+        "cat <<END\n$(git push)\nEND",
+        "cat <<END\n`git push`\nEND\n",
+        "[[ -n $(git push) ]]",
+        "for x in $(git push); do :; done",
+        "case $(git push) in *) ;; esac",
+        "echo $(case x in a) git push;; esac)",
+        "echo ${x} $(git push)",
+        "echo $(: # a )\ngit push)",
+    ],
+)
+def test_a_command_is_found_in_a_substitution(text: str) -> None:
+    assert PUSH in words(text), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo 'git push'",
+        "echo ';' git push",
+        "echo \\; git push",
+        'echo "; git push"',
+        "echo 'a\n; git push'",
+        "echo '$(git push)'",
+        "cat <<'END'\ngit push\n$(git push)\nEND",
+        "cat <<\\END\n`git push`\nEND",
+        "cat <<-END\n\tgit push\n\tEND",
+        "echo a # ; git push",
+        "echo a#b",
+        "for git in push; do :; done",
+        "git log push",
+    ],
+)
+def test_what_is_only_a_text_is_no_command(text: str) -> None:
+    assert PUSH not in words(text), text
+
+
+def test_what_follows_a_here_document_is_a_command_again() -> None:
+    assert words("cat <<A <<B\n;a\nA\n;b\nB\ngit push")[1:] == [PUSH]
+    assert words("cat <<A | wc\n\nA\ngit push")[2:] == [PUSH]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$x",
+        '"$x" push',
+        "${x} push",
+        "g${x}t push",
+        "/usr/bin/gi? push",
+        "{git,push}",
+        "~/git push",
+        "$(echo git) push",
+        "`echo git` push",
+        "$'\\x67it' push",
+        "x=(git push)",
+        "a[0]=x git push",
+        "((x=1))",
+        "echo $((a[x]))",
+        "echo $[1+1]",
+        "echo ${x@P}",
+        "echo ${x:-$(git push)}",
+        "echo ${a[x]}",
+        "echo ${x:y}",
+        "x='a[$(git push)]'; echo",
+        "[[ 'a[$(git push)]' -eq 1 ]]",
+        "read x <<< 'a[$(git push)]'",
+        "for x in 'a[`git push`]'; do :; done",
+        "coproc git push",
+        "echo 'open",
+        'echo "open',
+        "echo `open",
+        "echo $(open",
+        "echo )",
+        "(git push",
+        "case x in",
+        "a ;; b",
+        "cat <<END\nno end",
+        "cat <<END\\\n\nEND",
+        "cat <<A $(\ngit push\nA\n)\nA",
+        "cat <<A\na\\\nA\ngit push\nA",
+        "cat <<$x\n$x",
+        "echo `a \\`git push\\``",
+        "f (x) { git push; }",
+        "[[ a =~ #x ]] && git push\n]]",
+        "a\rb",
+        "\x01git",
+        "git\u00a0push",
+        "a\\",
+        "\ud800",
+        "echo " + "$(" * 100 + ")" * 100,
+        "a" * (LONGEST + 1),
+    ],
+)
+def test_what_is_not_certain_is_unresolved(text: str) -> None:
+    assert unresolved(text), text
+
+
+def test_what_was_understood_before_counts_as_well() -> None:
+    assert PUSH in [list(command.words) for command in parse("git push; echo 'open")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("git $x push", ["git", None, "push"]),
+        ('git commit -m "$x"', ["git", "commit", "-m", None]),
+        ("git add *.py", ["git", "add", None]),
+        ("git add [ab].py", ["git", "add", None]),
+        ("git pus{h,}", ["git", None]),
+        ("git ~", ["git", None]),
+        ("find . -exec x {} +", ["find", ".", "-exec", "x", "{}", "+"]),
+        ("[ -f x ]", ["[", "-f", "x", "]"]),
+        ("echo $ $% a=~", ["echo", "$", "$%", "a=~"]),
+    ],
+)
+def test_words_that_an_expansion_makes_are_not_known(text: str, expected: list[str | None]) -> None:
+    assert words(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("git push", True),
+        ("git push 2>&1", True),
+        ("git push >/dev/null 2>&1", True),
+        ("git push <file", True),
+        ("git push >&-", True),
+        ("X=1 git push", False),
+        ("git push >file", False),
+        ("git push >>file", False),
+        ("git push &>file", False),
+        ("git push >&file", False),
+        ("git push >&$x", False),
+        ("git push >|file", False),
+        ("git push <>file", False),
+    ],
+)
+def test_a_command_is_plain_that_sets_and_writes_nothing(text: str, plain: bool) -> None:
+    (command,) = parse(text)
+    assert command.plain is plain
+
+
+def test_a_here_document_is_known() -> None:
+    (command,) = parse("python3 - <<'A' <<<word\none\ntwo\nA\n")
+    assert command == SimpleCommand(words=("python3", "-"), texts=("word", "one\ntwo"))
+
+
+@given(text=TEXT)
+def test_whatever_comes_it_is_read(text: str) -> None:
+    for command in parse(text):
+        assert isinstance(command.words, tuple)
