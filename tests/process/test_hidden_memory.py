@@ -36,10 +36,10 @@ ctypes.CDLL(None).prctl({PR_SET_DUMPABLE}, 1, 0, 0, 0)
 HIDES: Final = """
 if sys.argv[1] == "hide":
     hide_memory()
+program = subprocess.Popen(["sleep", "1000"])
 child = os.fork()
 if child == 0:
     signal.pause()
-program = subprocess.Popen(["sleep", "1000"])
 print(os.getpid(), child, program.pid, flush=True)
 sys.stdin.read()
 os.kill(child, 9)

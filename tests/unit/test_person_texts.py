@@ -7,9 +7,15 @@ import sys
 from typing import TYPE_CHECKING
 
 from teamctl.arguments import text_or_stdin
+from teamctl.chat.lead import Lead
+from teamd.cli import Choice
+from teamd.files.paths import TeamPaths
 from teamd.masking import MASK
+from tests.unit.life import enrol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
 
@@ -19,3 +25,11 @@ def test_no_known_secret_goes_into_mail_or_onto_the_board(monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"log: sk-12345\n")))
     assert text_or_stdin("use sk-12345") == f"use {MASK}"
     assert text_or_stdin("-") == f"log: {MASK}\n"
+
+
+def test_nor_what_is_said_in_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-12345")
+    paths = TeamPaths(tmp_path / ".team")
+    enrol(paths)
+    Lead(Choice(team_dir=str(paths.root)), fresh=False, model=None).tell("use sk-12345")
+    assert f"use {MASK}" in paths.inbox("lead").read_text()

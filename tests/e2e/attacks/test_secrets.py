@@ -93,9 +93,12 @@ def holds_key(text: str) -> bool:
 
 def test_the_key_stands_in_no_environment_and_no_command_line(team: Project) -> None:
     """Of teamd, of its teammates and of their commands; the server got it all the same."""
-    team.stage.play("alice", use(("bash", {"command": f"touch looks; {LOOK}; sleep 0.1"})))
-    team.do("teamctl", "spawn", "alice", "clerk", "Look.", "--wait")
-    team.wait_for("alice", "idle")
+    # Not before the person's own command has ended, which has the key in its environment.
+    command = f"until [ -e look ]; do sleep 0.05; done; {LOOK}"
+    team.stage.play("alice", use(("bash", {"command": command})))
+    team.do("teamctl", "spawn", "alice", "clerk", "Look.")
+    team.write("look", "")
+    team.wait_for("alice", "idle", turns=2)
     (shown,) = results(team, "alice")
     assert "PATH=" in shown
     assert not holds_key(shown)
