@@ -105,8 +105,8 @@ def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TeamPaths:
 
 def mail(to: str) -> Message:
     extra = {"summary": ATTACK, "request_id": ATTACK, "approve": True}
-    given = {"type": ATTACK, "content": ATTACK, "id": "evil" + ATTACK}
-    return Message(sender=ATTACK, to=to, extra=extra, **given)
+    name = "evil" + ATTACK
+    return Message(id=name, type=ATTACK, sender=ATTACK, to=to, content=ATTACK, extra=extra)
 
 
 def call(*argv: str, color: bool = True) -> tuple[str, str]:
