@@ -66,8 +66,8 @@ def command(
     if wait:
         name = reply.data["member"]["name"]
         said = wait_for_last_words(paths, name, reply.data["message_id"], timeout)
-    text = reply.text if said is None else said
-    output.print_either(text, {**reply.data, "text": said}, as_json=as_json)
+    shown = reply.text if said is None else said
+    output.print_either(shown, {**reply.data, "text": said}, as_json=as_json)
 
 
 @click.command()

@@ -64,14 +64,8 @@ def make_private_directory(directory: Path) -> None:
         check_folder(directory)
 
 
-def protect_directory(directory: Path) -> None:
-    """Make a directory private, and one that is there already private again.
-
-    Raises:
-        StoreError: it belongs to another user, or cannot be made.
-    """
-    make_private_directory(directory)
-    check_owner(directory)
+def close_directory(directory: Path) -> None:
+    """Take from others what they may do in a directory that is there already."""
     with translate_os_errors(directory):
         if stat.S_IMODE(directory.stat().st_mode) != PRIVATE_DIRECTORY:
             directory.chmod(PRIVATE_DIRECTORY)

@@ -196,7 +196,10 @@ class TeamPaths:
         """
         self._refuse_other_folders()
         for folder in (self.root, *self.folders):
-            directories.protect_directory(folder)
+            directories.make_private_directory(folder)
+            directories.check_owner(folder)
+            if self.root.name == TEAM_FOLDER or self.own_name is not None:
+                directories.close_directory(folder)  # any other may be a folder of the person's
         files.ignore(self.root)
         for name in (LEAD, USER):  # before a program of others makes them
             files.append(self.inbox(name), b"", durable=False)

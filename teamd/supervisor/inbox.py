@@ -69,7 +69,8 @@ class ControlInbox:
         if self._blocked.left > 0:
             return
         try:
-            if not self.mailbox.waiting():
+            self._more = self.mailbox.waiting()
+            if not self._more:
                 return
             batch = self.mailbox.take(_BATCH)
             self.mailbox.done(batch)  # first, so that no request runs twice, whatever comes

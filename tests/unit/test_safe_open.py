@@ -316,6 +316,17 @@ def test_a_team_directory_that_others_could_look_into_is_closed_to_them(paths: T
     assert [stat.S_IMODE(f.stat().st_mode) for f in (paths.root, paths.inboxes)] == [0o700] * 2
 
 
+def test_a_folder_of_the_persons_that_is_named_keeps_its_mode(tmp_path: Path) -> None:
+    """`--team-dir .` in a project, or as root `--team-dir /`: others work there, too."""
+    own = tmp_path / "project"
+    (own / "logs").mkdir(parents=True)
+    for folder in (own, own / "logs"):
+        folder.chmod(0o755)
+    TeamPaths(own).create()
+    modes = [stat.S_IMODE(f.stat().st_mode) for f in (own, own / "logs", own / "inbox")]
+    assert modes == [0o755, 0o755, 0o700]
+
+
 def test_every_strange_file_is_found(paths: TeamPaths, outside: Path, tmp_path: Path) -> None:
     assert list(directories.find_strange(paths)) == []
     link(paths.inbox("bob"), outside)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from teamctl.main import cli
 from teamd.cli import Choice
-from teamd.errors import TeamError
+from teamd.errors import BadTeamName, TeamError
 from teamd.files.paths import TeamPaths
-from teamd.messages import NAME
+from teamd.messages import NAME, check_team_name
 from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.tools import ToolError
@@ -48,7 +48,6 @@ PLACES: Final = {
     "reject": ("reject", "{}"),
     "trace": ("trace", "{}"),
     "--team": ("--team", "{}", "inbox", "bob"),
-    "create": ("create", "{}"),
     "delete": ("delete", "{}", "--force"),
 }
 # These may be any text, and name no file.
@@ -125,6 +124,15 @@ def test_what_may_be_any_text_names_no_file(place: str, base: Path) -> None:
 
     lead_out()
     inbox.unlink(missing_ok=True)
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_no_name_of_a_new_team_leads_elsewhere(base: Path, data: st.DataObject) -> None:
+    """Asked of the check alone: without it, `create` would start a teamd there."""
+    word = data.draw(words(base).filter(lambda word: not NAME.fullmatch(word)))
+    with pytest.raises(BadTeamName):
+        check_team_name(word)
 
 
 def test_no_job_id_leads_out_of_the_jobs(base: Path) -> None:
