@@ -88,7 +88,9 @@ class Loop:
 
     def _deliver(self) -> None:
         """Take mail and put it into the conversation, unless it is held; then what is news."""
-        if not self.env.hold.holds():
+        if self.env.hold.holds():
+            self._send_notices()
+        else:
             self._take_mail()
         for news in self.news():
             if news.about not in self.env.conversation.told:
