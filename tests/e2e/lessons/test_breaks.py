@@ -150,7 +150,7 @@ def test_an_agent_that_leads_and_fails_is_told_to_the_person(project: Project) -
 
 def test_an_agent_that_leads_and_is_paused_says_so_and_goes_on(project: Project) -> None:
     """A limit is the person's to raise."""
-    settings = project.write("team.toml", "[limits]\nteammate_tokens = 100\n")
+    project.write("team.toml", "[limits]\nteammate_tokens = 100\n")
     project.start()
     refused = project.run("teamctl", "chat", "Hello.")
     assert refused.status == 1
@@ -160,7 +160,7 @@ def test_an_agent_that_leads_and_is_paused_says_so_and_goes_on(project: Project)
     assert "lead is paused: " in project.do("teamctl", "inbox")
     sent = project.run("teamctl", "send", "lead", "And now?")
     assert "lead is paused; the message waits" in sent.complaint
-    settings.write_text("")
+    project.write("team.toml", "")
     project.do("teamctl", "resume", "lead")
     project.wait_for("lead", "idle", turns=1)
     assert "And now?" in project.asked("lead", least=1)[-1].asked.heard
