@@ -56,13 +56,14 @@ def confine(
     for one in fields(Settings):
         last = getattr(before, one.name, None)
         if one.name == "given":
-            kept[one.name] = found.given
-        elif one.name in SECTIONS:
+            continue
+        if one.name in SECTIONS:
             value, base = getattr(found, one.name), getattr(default, one.name)
             kept[one.name] = confining.section(one.name, value, base, last)
         else:
             kept[one.name] = confining.table(one.name, getattr(found, one.name), last)
     kept["permissions"] = (*_guards(before), *_without(kept["permissions"], _guards(before)))
+    kept["given"] = found.given.difference(one.key for one in confining.loosened)
     return Settings(**kept), tuple(confining.loosened)
 
 
