@@ -113,7 +113,14 @@ def _protect(places: Iterable[Place]) -> Iterator[str]:
     for folder in sorted(above, key=lambda folder: len(folder.parts)):
         yield from ("--bind", str(folder), str(folder))
     for place in places:
-        if place.state in (State.FILE, State.FOLDER):
+        if place.state is State.FOLDER and not any(place.path.iterdir()):
+            yield from (
+                "--tmpfs",
+                str(place.path),
+                "--remount-ro",
+                str(place.path),
+            )  # half the time
+        elif place.state in (State.FILE, State.FOLDER):
             yield from ("--ro-bind", str(place.path), str(place.path))
 
 

@@ -1,0 +1,53 @@
+"""What the sandbox costs a command, against bubblewrap alone; printed with `-s`."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import subprocess
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from teamd.sandbox.bubblewrap import build_arguments
+from teamd.sandbox.places import BUILT_IN, find_places
+from teamd.tools import Toolbox
+from teamd.tools.shell import Bash
+from tests.shells import sandboxed_shell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ROUNDS: Final = 40
+
+
+@pytest.mark.long
+@pytest.mark.alone
+def test_a_sandboxed_true_costs_less_than_two_and_a_half_times_bubblewrap(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    shell = sandboxed_shell(workspace, aside=tmp_path)
+    box = Toolbox([Bash(shell=shell, timeout_seconds=60, output_bytes=2000)])
+    for name in BUILT_IN:  # what is there is mounted as well, but needs no placeholder
+        (workspace / name).mkdir(parents=True)
+    places = find_places(workspace, BUILT_IN)
+    argv = [*build_arguments(shell.program, shell.policy, places), "--", "true"]
+    alone, through = [], []
+    with asyncio.Runner() as runner:
+        for _ in range(ROUNDS):
+            alone.append(_time(lambda: subprocess.run(argv, check=True, env={})))
+            call = box.run("bash", {"command": "true"})
+            through.append(_time(partial(runner.run, call)))
+    milliseconds = 1000 * statistics.median(alone)
+    ratio = statistics.median(through) / statistics.median(alone)
+    print(f"\n{ratio:.2f} times bubblewrap alone, {milliseconds:.1f} ms")  # noqa: T201 -- for people
+    assert ratio < 2.5
+
+
+def _time(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
