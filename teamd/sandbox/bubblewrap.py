@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -113,15 +114,16 @@ def _protect(places: Iterable[Place]) -> Iterator[str]:
     for folder in sorted(above, key=lambda folder: len(folder.parts)):
         yield from ("--bind", str(folder), str(folder))
     for place in places:
-        if place.state is State.FOLDER and not any(place.path.iterdir()):
-            yield from (
-                "--tmpfs",
-                str(place.path),
-                "--remount-ro",
-                str(place.path),
-            )  # half the time
+        if place.state is State.FOLDER and _is_empty(place.path):  # takes half the time
+            yield from ("--tmpfs", str(place.path), "--remount-ro", str(place.path))
         elif place.state in (State.FILE, State.FOLDER):
             yield from ("--ro-bind", str(place.path), str(place.path))
+
+
+def _is_empty(folder: Path) -> bool:
+    with suppress(OSError):
+        return not any(folder.iterdir())
+    return False
 
 
 def _hide(policy: Policy) -> Iterator[str]:
