@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 GIT: Final = ".git"
 # Git passes over an empty folder wherever it is, but for those whose content it reads itself.
 _FILE: Final = "/info/attributes"
-OF_REPOSITORY: Final = ("hooks", "config", "info/attributes", "modules")
+_OF_REPOSITORY: Final = ("hooks", "config", "info/attributes", "modules")
+_TREES: Final = "worktrees"
+_OF_TREE: Final = ("commondir", "config.worktree", "gitdir")  # lead git to settings elsewhere
 # What tells agents what to do; a team may be there to write it.
 INSTRUCTIONS: Final = ("AGENTS.md", "CLAUDE.md", "team.toml")
 BUILT_IN: Final = (
-    *(f"{GIT}/{name}" for name in OF_REPOSITORY),
+    *(f"{GIT}/{name}" for name in _OF_REPOSITORY),
     *INSTRUCTIONS,
     ".claude",
     ".codex",
@@ -44,6 +46,7 @@ BUILT_IN: Final = (
     ".vscode",
     ".zed",
     # Hooks of git that are kept in the folder itself.
+    ".githooks",
     ".husky",
     ".pre-commit-config.yaml",
     "lefthook.yml",
@@ -105,7 +108,8 @@ def protected_names(
     names += [os.path.normpath(name) for name in more]
     git = workspace / GIT
     if git.is_dir() and not git.is_symlink() and git not in made:
-        return [*names, *_modules(git), *_hooks_path(workspace, git)]
+        ours = (f"{GIT}/{name}" for name in names_in_repository(git))
+        return [*dict.fromkeys([*names, *ours]), *_hooks_path(workspace, git)]
     others = [name for name in names if not name.startswith(f"{GIT}/")]
     return others if may_init and not os.path.lexists(git) else [*others, GIT]
 
@@ -132,10 +136,16 @@ def find_repository(workspace: Path) -> Path | None:
         return None
     folder = Path(os.path.realpath(workspace / os.fsdecode(found.group(1).strip())))
     back = os.fsdecode(_read(folder / "gitdir").strip())
-    common = os.fsdecode(_read(folder / "commondir").strip())
-    if not common or os.path.realpath(folder / back) != os.path.realpath(workspace / GIT):
+    if folder.parent.name != _TREES or os.path.realpath(folder / back) != str(workspace / GIT):
         return None
-    return Path(os.path.realpath(folder / common))
+    return folder.parent.parent  # not what its `commondir` says, which a command may have written
+
+
+def names_in_repository(git: Path) -> list[str]:
+    """Return the places of a repository that stay as they are, relative to its folder."""
+    trees = sorted(git.glob(f"{_TREES}/*/"))
+    found = (f"{_TREES}/{tree.name}/{name}" for tree in trees for name in _OF_TREE)
+    return [*_OF_REPOSITORY, *(name for name in found if os.path.lexists(git / name))]
 
 
 def is_protected(path: Path, places: Iterable[Place]) -> bool:
@@ -173,13 +183,6 @@ def _find(root: Path, parts: tuple[str, ...]) -> Place:
         if not stat.S_ISDIR(mode):
             return Place(path, State.FILE, tuple(above))
     return Place(path, State.FOLDER, tuple(above))
-
-
-def _modules(git: Path) -> Iterator[str]:
-    """Yield the hooks and settings of submodules; `.git/modules` itself takes no new ones."""
-    for module in sorted(git.glob("modules/*/")):
-        for name in ("hooks", "config", "info/attributes"):
-            yield f"{GIT}/modules/{module.name}/{name}"
 
 
 def _hooks_path(workspace: Path, git: Path) -> Iterator[str]:

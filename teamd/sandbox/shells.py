@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -18,10 +19,10 @@ from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.placeholders import Holder
 from teamd.sandbox.places import (
     GIT,
-    OF_REPOSITORY,
     State,
     find_places,
     find_repository,
+    names_in_repository,
     protected_names,
 )
 from teamd.sandbox.probe import find_program
@@ -136,7 +137,7 @@ class SandboxedShell:
         places = find_places(policy.workspace, names)
         repository = find_repository(policy.workspace)
         if repository is not None:
-            places += find_places(repository, OF_REPOSITORY)
+            places += find_places(repository, names_in_repository(repository))
         argv = build_arguments(self.program, policy, places, repository=repository)
         return [*CONFINED, *argv] if policy.network else argv
 
@@ -178,6 +179,7 @@ def make_home(policy: Policy, name: str) -> None:
     Raises:
         StoreError: they cannot be made.
     """
+    shutil.rmtree(policy.temporary, ignore_errors=True)
     for folder in (policy.home, policy.temporary):
         directories.make_private_directory(folder.parent)
         directories.make_private_directory(folder)

@@ -238,7 +238,7 @@ def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World
     assert [path.name for path in (world.workspace / ".githooks").iterdir()] == ["pre-push"]
     assert "[taken away, since it is protected: .git/commondir]" in texts[-2]
     assert texts[-1].splitlines()[-1].endswith(" done")
-    assert world.names() == {".git", ".githooks", "a", "i"}, (
+    assert world.names() == {".git", ".githooks", "a", "h", "i"}, "copies are its own"
         "a copy of .git/info is the agent's own"
     )
 
@@ -309,10 +309,14 @@ def test_a_working_tree_of_another_repository_can_be_committed_in(world: World) 
     tree.rename(world.workspace)
     main = str(world.folder / "main")
     world.execute("git", "-C", main, "worktree", "repair", str(world.workspace))
-    (text,) = world.run(
-        f"echo evil > {world.folder}/main/.git/hooks/pre-commit; "
-        "echo hi > a; git add a; git commit -qm done; git log --oneline -1"
+    git = f"{world.folder}/main/.git"
+    (text, _) = world.run(
+        f"echo evil > {git}/hooks/pre-commit;"
+        f"echo {world.folder}/person > {git}/worktrees/*/commondir;"
+        "echo hi > a; git add a; git commit -qm done; git log --oneline -1",
+        f"echo evil > {world.folder}/person/planted",
     )
+    assert not (world.folder / "person/planted").exists()
     assert text.splitlines()[-1].endswith(" done")
     assert not (world.folder / "main/.git/hooks/pre-commit").exists()
 
