@@ -239,8 +239,6 @@ def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World
     assert "[taken away, since it is protected: .git/commondir]" in texts[-2]
     assert texts[-1].splitlines()[-1].endswith(" done")
     assert world.names() == {".git", ".githooks", "a", "h", "i"}, "copies are its own"
-        "a copy of .git/info is the agent's own"
-    )
 
 
 PLANTED: Final = (
