@@ -75,8 +75,9 @@ class TeammateProcess:
         Raises:
             StoreError: it cannot be done now.
         """
-        names = (member.name for member in Roster(self.paths).read().members)
-        remove_cgroups(self.paths, names)
+        members = Roster(self.paths).read().members
+        gone = (one.name for one in members if one.process is None or not one.process.alive)
+        remove_cgroups(self.paths, gone)
         return clear_dead(self.paths, self.settings().team.workspace)
 
     def load(self) -> None:

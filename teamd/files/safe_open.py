@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
 _PRIVATE_UMASK: Final = 0o077
+_UMASK: Final = threading.RLock()
 _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO would have us wait for ever
 _LINK: Final = "a symbolic link, which is not followed in a team directory"
 
@@ -77,13 +79,15 @@ def find_fault(path: Path, found: os.stat_result) -> StrangeFile | None:
 def private_umask() -> Iterator[None]:
     """Make what is made inside the block its owner's alone, with all that its mode gives him.
 
-    A mode that is set afterwards would come too late for a process that is killed in between.
+    A mode that is set afterwards would come too late for a process that is killed in between. One
+    thread at a time: the umask is the process's, and two at once would restore each other's.
     """
-    before = os.umask(_PRIVATE_UMASK)
-    try:
-        yield
-    finally:
-        os.umask(before)
+    with _UMASK:
+        before = os.umask(_PRIVATE_UMASK)
+        try:
+            yield
+        finally:
+            os.umask(before)
 
 
 def _check(fd: int, path: Path) -> None:

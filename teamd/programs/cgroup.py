@@ -21,9 +21,10 @@ _CONTROLLER: Final = "pids"
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """A group of processes with a limit to their number."""
+    """A group of processes, and how many it may have."""
 
     path: Path
+    processes: int
 
     @classmethod
     def make(cls, name: str, processes: int) -> Cgroup | None:
@@ -31,10 +32,9 @@ class Cgroup:
         parent = _parent()
         if parent is None:
             return None
-        group = cls(parent / name)
+        group = cls(parent / name, processes)
         try:
-            group.path.mkdir(exist_ok=True)
-            (group.path / "pids.max").write_text(str(processes))
+            group._limit()
         except OSError:
             group.remove()
             return None
@@ -44,14 +44,25 @@ class Cgroup:
     def find(cls, name: str) -> Cgroup | None:
         """Return the group of that name, if there may be one."""
         parent = _parent()
-        return None if parent is None else cls(parent / name)
+        return None if parent is None else cls(parent / name, 0)
 
     def add(self, pid: int) -> None:
-        """Move a process into it.
+        """Move a process into it; where it was removed meanwhile, it is made again.
 
         Raises:
-            OSError: it has ended, or may not be moved.
+            OSError: the process has ended, or may not be moved.
         """
+        try:
+            self._move(pid)
+        except FileNotFoundError:
+            self._limit()
+            self._move(pid)
+
+    def _limit(self) -> None:
+        self.path.mkdir(exist_ok=True)
+        (self.path / "pids.max").write_text(str(self.processes))
+
+    def _move(self, pid: int) -> None:
         (self.path / "cgroup.procs").write_text(str(pid))
 
     @property

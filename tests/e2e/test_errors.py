@@ -218,7 +218,7 @@ def test_an_unknown_model_pauses_a_teammate(project: Project) -> None:
     project.start()
     waited = project.run("teamctl", "spawn", "uma", "coder", "Go.", "--model", "gpt-2", "--wait")
     assert waited.status == 1
-    assert "uma is paused" in waited.complaint
+    assert "uma is paused" in waited.stderr
     assert "knows no model 'gpt-2' (model: gpt-2); set [model] name in team.toml" in waited.stderr
     assert len(project.refusals()) == 1
     project.do("teamctl", "spawn", "uma", "coder", "Go.", "--model", "claude-haiku-5-5", "--wait")

@@ -76,7 +76,7 @@ def run(name, bell, heartbeat):
     os.kill(supervisor, signal.SIGTERM)
     raise KeyboardInterrupt(sys.argv[2])
 
-program = ChildProgram(run=run, load=lambda: None, warning=lambda: None, check_role=lambda _: None)
+program = ChildProgram(run=run, load=lambda: None, warning=lambda: None, find_role=lambda _: None)
 daemon.serve(paths, paths.settings, ready=lambda: None, prepare=lambda _: program)
 """
 

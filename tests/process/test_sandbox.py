@@ -139,7 +139,8 @@ def test_home_team_and_neighbours_are_not_there(world: World) -> None:
     hidden = [str(world.workspace / ".team")]
     reads = "; ".join(f"cat {path}" for path in secrets)
     (text,) = world.run(
-        f"{reads}; grep -r canary / 2>/dev/null; ls -a .team; echo x >> .team/inbox/lead.jsonl",
+        f"{reads}; grep -r canary /home /root /tmp /var 2>/dev/null; ls -a .team;"
+        "echo x >> .team/inbox/lead.jsonl",
         hidden=hidden,
     )
     assert CANARY not in text.replace(f"grep -r {CANARY}", "")

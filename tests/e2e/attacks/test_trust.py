@@ -161,7 +161,8 @@ def test_an_agent_that_rewrites_the_settings_gains_nothing(
     project.do("teamctl", "spawn", "eve", "coder", "Go.", "--wait")
     assert project.asked("eve", least=1)[0].headers["x-mine"] == "a"
     (written,) = project.records("eve", "result")
-    assert not written["is_error"], "whether it may write there is the sandbox's business"
+    assert written["is_error"], "it is protected from agents besides"
+    (project.folder / "team.toml").write_text(hostile(project, thief))
     told = project.do("teamd", "reload")
     assert "limits.calls_per_wake" in told
     project.restart()
