@@ -79,13 +79,13 @@ def _disarm(git: Path, kept: Path) -> Iterator[Path]:
             yield _take(git / name, kept)
     config = git / "config"
     content = (files.read(config) or b"").decode(errors="replace") if config.is_file() else ""
-    harmless = _keep_harmless(content)
+    harmless = keep_harmless(content)
     if config.is_symlink() or harmless.split() != content.split():
         yield _take(config, kept)
         files.replace(config, harmless.encode(), mode=_NEW_FILE_MODE, durable=False)
 
 
-def _keep_harmless(content: str) -> str:
+def keep_harmless(content: str) -> str:
     """Return the settings of git that neither run nor include anything."""
     kept, section = [], ""
     for line in content.splitlines():

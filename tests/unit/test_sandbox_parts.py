@@ -1,0 +1,195 @@
+"""The parts of the sandbox that need no process: places, programs, git's settings, words."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.process_id import Identity
+from teamd.sandbox.build import describe
+from teamd.sandbox.placeholders import Holder, Placeholders
+from teamd.sandbox.places import (
+    State,
+    find_places,
+    find_repository,
+    is_protected,
+    protected_names,
+)
+from teamd.sandbox.probe import Probe, find_program
+from teamd.sandbox.repair import keep_harmless
+from teamd.settings.schema import Reach, Settings, Teammate, Tools
+
+
+def program(folder: Path, name: str = "bwrap") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+    return folder / name
+
+
+def test_no_program_is_taken_from_where_agents_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual environment in the workspace is on the PATH of whoever starts teamd there."""
+    workspace = tmp_path / "workspace"
+    program(workspace / ".venv/bin")
+    mine = program(tmp_path / "bin")
+    (tmp_path / "link").symlink_to(workspace / ".venv/bin")
+    path = [workspace / ".venv/bin", tmp_path / "link", Path("relative"), tmp_path / "bin"]
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, path)))
+    assert find_program("bwrap", [workspace]) == str(mine)
+    assert find_program("no-such-program") is None
+
+
+def test_a_place_is_found_as_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/file").touch()
+    (tmp_path / "a/link").symlink_to("b")
+    found = {p.path: p for p in find_places(tmp_path, ["a/b/file", "a/link", "a/x/y", "a/x/z"])}
+    states = {str(path.relative_to(tmp_path)): place.state for path, place in found.items()}
+    assert states == {
+        "a/b": State.FOLDER,  # where the link leads
+        "a/b/file": State.FILE,
+        "a/link": State.LINK,
+        "a/x": State.MISSING,
+    }
+    assert found[tmp_path / "a/b/file"].above == (tmp_path / "a", tmp_path / "a/b")
+
+
+def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:
+    places = find_places(tmp_path, protected_names(tmp_path, ["deploy"], may_init=False))
+    names = (
+        ".git/hooks/pre-push",
+        ".GIT/config",
+        ".vscode/a/b",
+        "team.toml",
+        "deploy/x",
+        "Agents.md",
+    )
+    assert all(is_protected(tmp_path / name, places) for name in names)
+    names = ("src/main.py", ".gitignore", "deployed", "docs/AGENTS.md")
+    assert not any(is_protected(tmp_path / name, places) for name in names)
+
+
+def test_instructions_may_be_allowed_and_hooks_may_not(tmp_path: Path) -> None:
+    allowed = ["AGENTS.md", ".vscode", ".git/hooks"]
+    names = protected_names(tmp_path, allowed=allowed, may_init=False)
+    assert "AGENTS.md" not in names
+    assert {".vscode", ".git", "CLAUDE.md", "team.toml"} <= set(names)
+
+
+def test_a_repository_is_one_that_knows_its_working_tree(tmp_path: Path) -> None:
+    """A file alone could name any repository of the person's, or any folder."""
+    tree, repository = tmp_path / "tree", tmp_path / "main/.git"
+    entry = repository / "worktrees/tree"
+    entry.mkdir(parents=True)
+    tree.mkdir()
+    (tree / ".git").write_text(f"gitdir: {entry}\n")
+    (entry / "commondir").write_text("../..\n")
+    assert find_repository(tree) is None
+    (entry / "gitdir").write_text(f"{tree}/.git\n")
+    assert find_repository(tree) == repository
+    (entry / "commondir").write_text(f"{tmp_path}\n")
+    assert find_repository(tree) == repository, "what a command may have written leads nowhere"
+
+
+@pytest.mark.parametrize(
+    ("content", "kept"),
+    [
+        ("[core]\n\tbare = false\n\tfsmonitor = evil\n", "[core]\n\tbare = false\n"),
+        ('[include]\n\tpath = evil\n[user]\nname = "x"\n', "[include]\n[user]\n"),
+        ('[core "x"]\n\tbare = evil\n', ""),
+        ("[core] pager = evil\n\tbare = false\n", ""),
+        ("[core]\n\tbare = false \\\n\tfsmonitor = evil\n", "[core]\n"),
+    ],
+)
+def test_git_settings_that_run_something_are_left_out(content: str, kept: str) -> None:
+    assert keep_harmless(content) == kept
+
+
+@given(st.text(st.sampled_from('[]"\\=;#\n\t corefsmnitpagh. ux'), max_size=200))
+def test_whatever_a_file_holds_only_harmless_settings_are_kept(content: str) -> None:
+    section = ""
+    for line in keep_harmless(content).splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        else:
+            key = line.partition("=")[0].strip().lower()
+            assert re.fullmatch(r"core|extensions|user|init", section), (content, line)
+            assert not re.search(r"fsmonitor|pager|hookspath|editor|sshcommand", key)
+
+
+def holder(name: str, *, team: str = "/team") -> Holder:
+    return Holder(id=name, team=team, process=Identity.own())
+
+
+def test_the_last_command_removes_the_placeholders_and_nothing_else(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    (workspace / ".idea").mkdir(parents=True)
+    held = Placeholders(workspace, tmp_path / "state")
+
+    def look(name: str) -> Any:
+        places = find_places(workspace, [".vscode", ".idea", ".husky"])
+        missing = [place for place in places if place.state is State.MISSING]
+        return lambda _made: (holder(name), missing)
+
+    one = held.hold(look("1"))
+    two = held.hold(look("2"))
+    (workspace / ".husky/mine").touch()  # the person's
+    held.release(one)
+    assert {path.name for path in workspace.iterdir()} == {".idea", ".vscode", ".husky"}
+    held.release(two)
+    assert {path.name for path in workspace.iterdir()} == {".idea", ".husky"}
+    assert (workspace / ".husky/mine").exists()
+
+
+def test_only_what_the_dead_left_is_found(tmp_path: Path) -> None:
+    held = Placeholders(tmp_path, tmp_path / "state")
+    assert held.left_by_dead(Path("/team")) == []
+    gone = Holder(id="g", team="/team", process=Identity(pid=Identity.own().pid, started=0.0))
+    others = Holder(id="o", team="/other", process=gone.process)
+    for one in (holder("alive"), gone, others):
+        held.hold(lambda _made, one=one: (one, []))  # type: ignore[misc] # called at once
+    assert held.left_by_dead(Path("/team")) == [gone]
+
+
+@pytest.mark.parametrize(
+    ("tools", "probe", "words"),
+    [
+        (Tools(), Probe(program="bwrap"), "bubblewrap, no network"),
+        (Tools(network=True), Probe(), "bubblewrap, with network"),
+        (Tools(hosts=("a.org", "b.org")), Probe(), "bubblewrap, hosts: a.org, b.org"),
+        (Tools(sandbox="off"), Probe(), "off: commands run with your rights"),
+        (
+            Tools(),
+            Probe(trouble="bubblewrap is not installed", remedy="`apt install bubblewrap`"),
+            (
+                "none: bubblewrap is not installed, so commands are refused; "
+                "`apt install bubblewrap` mends it"
+            ),
+        ),
+    ],
+)
+def test_what_stands_around_commands_is_said_in_a_line(
+    tools: Tools, probe: Probe, words: str
+) -> None:
+    assert describe(tools, probe) == words
+
+
+def test_a_teammate_comes_before_its_role_and_that_before_the_team() -> None:
+    ann = Teammate(name="Ann", role="tester", prompt=".", hosts=("c.org",), protect=("x",))
+    settings = Settings(
+        tools=Tools(hosts=("a.org",), network=True, protect=("deploy",)),
+        roles={"tester": Reach(hosts=("b.org",), network=False, protect=())},
+        teammates=(ann,),
+    )
+    of_ann = settings.tools_of("ann", "tester")
+    assert (of_ann.hosts, of_ann.network, of_ann.protect) == (("c.org",), False, ("deploy", "x"))
+    assert settings.tools_of("bob", "tester").hosts == ("b.org",)
+    assert settings.tools_of("bob", "coder") == settings.tools
