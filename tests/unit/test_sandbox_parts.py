@@ -64,17 +64,10 @@ def test_a_place_is_found_as_it_stands(tmp_path: Path) -> None:
 
 def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:
     places = find_places(tmp_path, protected_names(tmp_path, ["deploy"], may_init=False))
-    names = (
-        ".git/hooks/pre-push",
-        ".GIT/config",
-        ".vscode/a/b",
-        "team.toml",
-        "deploy/x",
-        "Agents.md",
-    )
-    assert all(is_protected(tmp_path / name, places) for name in names)
-    names = ("src/main.py", ".gitignore", "deployed", "docs/AGENTS.md")
-    assert not any(is_protected(tmp_path / name, places) for name in names)
+    stays = [".git/hooks/pre-push", ".GIT/config", ".vscode/a/b", "team.toml", "deploy/x"]
+    assert all(is_protected(tmp_path / name, places) for name in [*stays, "Agents.md"])
+    free = ["src/main.py", ".gitignore", "deployed", "docs/AGENTS.md"]
+    assert not any(is_protected(tmp_path / name, places) for name in free)
 
 
 def test_instructions_may_be_allowed_and_hooks_may_not(tmp_path: Path) -> None:
