@@ -147,6 +147,12 @@ def test_home_team_and_neighbours_are_not_there(world: World) -> None:
     assert all(path.read_text() == CANARY for path in secrets)
 
 
+def test_what_only_root_may_read_is_not_for_commands_of_root(world: World) -> None:
+    (text,) = world.run("cat /etc/shadow; cat /etc/passwd | head -1")
+    assert "/etc/shadow: Permission denied" in text
+    assert "root:" in text.splitlines()[-1]
+
+
 def test_folders_that_are_named_can_be_read(world: World) -> None:
     data = world.write("data/table", "1,2,3\n")
     read, written = world.run(
@@ -217,8 +223,8 @@ def test_it_has_no_rights_and_cannot_be_left(world: World) -> None:
 
 def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World) -> None:
     world.repository()
-    world.execute("git", "config", "core.hooksPath", ".githooks")
-    world.write("workspace/.githooks/pre-push", "#!/bin/sh\n")
+    world.execute("git", "config", "core.hooksPath", "myhooks")
+    world.write("workspace/myhooks/pre-push", "#!/bin/sh\n")
     config = (world.workspace / ".git/config").read_text()
     texts = world.run(
         "mv .git x; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit",
@@ -227,7 +233,7 @@ def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World
         "ln .git/config x && echo evil >> x",
         "mkdir -p .git/info; echo '* filter=evil' > .git/info/attributes; mv .git/info i",
         "mkdir -p .git/modules/m/hooks; echo evil > .git/modules/m/config",
-        "echo evil > .githooks/pre-commit; mv .githooks y",
+        "echo evil > myhooks/pre-commit; mv myhooks y",
         "echo ../evil > .git/commondir",
         "git status && echo hi > a && git add a && git commit -qm done && git log --oneline -1",
     )
@@ -236,10 +242,10 @@ def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World
     assert not (world.workspace / ".git/info/attributes").exists()
     assert not (world.workspace / ".git/modules").exists()
     assert not (world.workspace / ".git/commondir").exists()
-    assert [path.name for path in (world.workspace / ".githooks").iterdir()] == ["pre-push"]
+    assert [path.name for path in (world.workspace / "myhooks").iterdir()] == ["pre-push"]
     assert "[taken away, since it is protected: .git/commondir]" in texts[-2]
     assert texts[-1].splitlines()[-1].endswith(" done")
-    assert world.names() == {".git", ".githooks", "a", "h", "i"}, "copies are its own"
+    assert world.names() == {".git", "myhooks", "a", "h", "i"}, "copies are its own"
 
 
 PLANTED: Final = (
