@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def bash(command: str) -> Call:
-    """Call the tool."""
+    """Run a command."""
     return "bash", {"command": command}
 
 
@@ -19,17 +19,17 @@ def python(*lines: str) -> Call:
 
 
 def read(path: str) -> Call:
-    """Call the tool."""
+    """Read a file."""
     return "read_file", {"path": path}
 
 
 def write(path: str, content: str = "evil\n") -> Call:
-    """Call the tool."""
+    """Write a file."""
     return "write_file", {"path": path, "content": content}
 
 
 def mail(to: str, content: str, **more: Any) -> Call:
-    """Call the tool."""
+    """Send a message."""
     return "send_message", {"to": to, "content": content, **more}
 
 
