@@ -5,6 +5,7 @@ Sentences show keys and values as their reader sees them: short, on one line, ha
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import stat
@@ -191,7 +192,8 @@ def _is_list_of(value: Any, fits: Callable[[str], bool]) -> bool:
 
 
 def _absolute(value: list[str], folder: Path) -> tuple[Path, ...]:
-    return tuple(folder / Path(path).expanduser() for path in value)
+    # Without `..`: what a folder lies in is seen by its name.
+    return tuple(Path(os.path.normpath(folder / Path(path).expanduser())) for path in value)
 
 
 FLAG: Final = Kind("true or false", lambda value: isinstance(value, bool))

@@ -274,6 +274,12 @@ def test_a_path_is_absolute_wherever_the_program_was_started(
     assert load(Path("gone.toml"), folder=Path()).team.workspace == file.parent
 
 
+def test_a_folder_beside_the_project_is_named_without_dots(file: Path) -> None:
+    """With them it counted as one in the workspace, and commands could not read it."""
+    settings = parse(b'[tools]\nread = ["../docs", "/srv/../data"]\n', path=file)
+    assert settings.tools.read == (file.parent.parent / "docs", Path("/data"))
+
+
 def test_a_byte_order_mark_does_no_harm(file: Path) -> None:
     file.write_bytes(b'\xef\xbb\xbf[team]\r\nname = "red"\r\n')
     assert load(file, folder=file.parent).team.name == "red"
