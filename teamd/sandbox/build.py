@@ -63,7 +63,8 @@ def build_policy(
         workspace=root,
         home=paths.home_of(name),
         temporary=paths.temporary(name),
-        readable=tools.read,
+        # As what they lead to: what is hidden in them is known by its real path.
+        readable=tuple(Path(os.path.realpath(folder)) for folder in tools.read),
         hidden=tuple(Path(os.path.realpath(place)) for place in paths.off_limits(workspace)),
         protected=tools.protect,
         allowed=tuple(allowed),
