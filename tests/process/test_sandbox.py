@@ -122,11 +122,12 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 def test_it_writes_in_its_workspace_and_its_own_folders_only(world: World) -> None:
     world.write("neighbour/file", "as it was")
     outside = [str(world.folder / "neighbour"), "/etc", "/usr/local", "/", str(Path.home())]
-    tries = "; ".join(f"echo x > {folder}/planted" for folder in outside)
+    planted = f"planted-{world.folder.name}"
+    tries = "; ".join(f"echo x > {folder}/{planted}" for folder in outside)
     world.run(f"{tries}; echo x >> {outside[0]}/file; mkdir made && echo fine > made/file")
     assert (world.workspace / "made/file").read_text() == "fine\n"
     assert (world.folder / "neighbour/file").read_text() == "as it was"
-    assert [folder for folder in outside if Path(folder, "planted").exists()] == []
+    assert [folder for folder in outside if Path(folder, planted).exists()] == []
 
 
 def test_home_team_and_neighbours_are_not_there(world: World) -> None:
@@ -208,15 +209,16 @@ def test_no_network_and_no_socket_of_others(world: World) -> None:
 def test_it_has_no_rights_and_cannot_be_left(world: World) -> None:
     world.repository()
     hook = world.workspace / ".git/hooks/pre-commit"
+    planted = Path("/etc", f"planted-{world.folder.name}")
     left, status = world.run(
         "mount -o remount,rw,bind /; mount -o remount,rw,bind .git/hooks; umount .git/hooks;"
         "unshare --user --map-root-user --mount sh -c 'umount -l .git/hooks; umount -l .git;"
         "mount -o remount,rw,bind .git/hooks; echo evil > .git/hooks/pre-commit';"
-        "echo evil > .git/hooks/pre-commit; echo x > /etc/planted",
+        "echo evil > .git/hooks/pre-commit; " + f"echo x > {planted}",
         "grep Cap /proc/self/status",
     )
     assert not hook.exists(), left
-    assert not Path("/etc/planted").exists()
+    assert not planted.exists()
     rights = dict(line.split() for line in status.splitlines())
     assert {rights[f"Cap{kind}:"] for kind in ("Inh", "Prm", "Eff", "Amb", "Bnd")} == {"0" * 16}
 
