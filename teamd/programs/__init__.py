@@ -7,10 +7,8 @@ asyncio's own subprocesses would start one each, and the agent's process must ha
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,7 +30,6 @@ CONFINED: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("lan
 _CAPTURED_BYTES: Final = 1 << 20
 _CHUNK: Final = 1 << 16  # what a pipe holds
 _LAST_CHUNKS: Final = 16  # read after the end; more than a pipe holds comes from what escaped us
-_LISTEN_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.02  # where the OS has no pidfds
 _REAP_SECONDS: Final = 2.0  # SIGKILL ends a process at once, unless it waits for a dead disk
 
@@ -83,55 +80,6 @@ async def capture(
             raise TimeoutError(f"{argv[0]} did not end within {timeout_seconds:g} s") from None
         program.drain()
     return Captured(status=status, stdout=bytes(stdout.kept), stderr=bytes(stderr.kept))
-
-
-def run_briefly(
-    argv: Sequence[str],
-    *,
-    timeout_seconds: float,
-    env: Mapping[str, str] | None = None,
-    pass_fds: Sequence[int] = (),
-) -> tuple[int, str]:
-    """Run a program that ends at once, and wait for it; for whoever has no loop.
-
-    Returns:
-        Its exit status, or a negative one where it did not come to its end, and its output.
-    """
-    try:
-        ended = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout_seconds,
-            env={} if env is None else env,
-            cwd="/",
-            pass_fds=pass_fds,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return -1, str(error)
-    return ended.returncode, ended.stdout.decode(errors="replace")
-
-
-def listen_in_namespace(pid: int, port: int) -> socket.socket:
-    """Return a socket that listens on the loopback address of a process's network, see `netns`.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    from teamd.programs import netns  # noqa: PLC0415 -- only for its path
-
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.settimeout(_LISTEN_SECONDS)
-        fd = theirs.fileno()
-        argv = [sys.executable, "-I", "-S", netns.__file__, str(pid), str(port), str(fd)]
-        status, said = run_briefly(argv, timeout_seconds=_LISTEN_SECONDS, pass_fds=[fd])
-        if status != 0:
-            raise OSError(errno.EPERM, f"no proxy in the sandbox: {said.strip()[-200:]}")
-        _, fds, _, _ = socket.recv_fds(ours, 1, 1)
-    return socket.socket(fileno=fds[0])
 
 
 def start_detached(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.programs import run_briefly
+from teamd.programs.brief import run_briefly
 from teamd.sandbox.bubblewrap import BASE, SYSTEM
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from teamd.programs import listen_in_namespace
+from teamd.programs.brief import listen_in_namespace
 from teamd.sandbox.policy import PROXY_PORT
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from teamd import secret_environment
 from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.process_id import Identity
-from teamd.programs import CONFINED, run_briefly
+from teamd.programs import CONFINED
+from teamd.programs.brief import run_briefly
 from teamd.programs.reaped import Reaped
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
