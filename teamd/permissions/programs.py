@@ -124,17 +124,18 @@ def views(command: SimpleCommand) -> tuple[SimpleCommand, ...]:
 def mentions(command: SimpleCommand, wanted: tuple[str, ...]) -> bool:
     """Return whether a program that may run them has these words among its arguments.
 
-    A single word is too common to tell anything.
+    They need not stand beside each other: options may come between.
     """
-    if len(wanted) == 1 or not command.words or _is_inert(command.words):
+    if not command.words or _is_inert(command.words):
         return False
     texts = [word for word in command.words[1:] if word is not None]
     tokens = _TOKEN.findall("\n".join([*texts, *command.texts]))
     named = [program(token) for token in tokens]
-    first, rest = program(wanted[0]), list(wanted[1:])
-    return any(
-        name == first and tokens[at + 1 : at + len(wanted)] == rest for at, name in enumerate(named)
-    )
+    first = program(wanted[0])
+    if first not in named:
+        return False
+    behind = iter(tokens[named.index(first) + 1 :])
+    return all(word in behind for word in wanted[1:])
 
 
 def _is_inert(words: Words) -> bool:

@@ -8,6 +8,8 @@ controller on, as systemd's `Delegate=` does. See cgroups(7).
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +19,7 @@ from typing import Final
 _MOUNTS: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
 _CONTROLLER: Final = "pids"
+_MOST_KILLS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,19 @@ class Cgroup:
             return int(words[words.index("max") + 1])
         except (OSError, ValueError, IndexError):
             return 0
+
+    def kill(self) -> None:
+        """Kill every process in it; one that clung to life elsewhere cannot leave its group."""
+        for _ in range(_MOST_KILLS):
+            try:
+                pids = (self.path / "cgroup.procs").read_text().split()
+            except OSError:
+                return
+            if not pids:
+                return
+            for pid in map(int, pids):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def remove(self) -> None:
         """Remove it, unless a process is in it."""

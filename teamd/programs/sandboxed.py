@@ -78,6 +78,7 @@ class Sandboxed(Program):
         command: for bash.
         bounds: looked at ten times a second, since limits of single processes do not bind root.
         before: called with the pid of the namespace's first process, before the command begins.
+        changed: asked ten times a second; returns what has come open, for which all is ended.
         cgroup: bounds the number of processes better than a look now and then.
         clear: called once, when nothing of it runs any more; returns what it took away.
 
@@ -95,11 +96,13 @@ class Sandboxed(Program):
         output: Sink,
         bounds: Bounds,
         clear: Callable[[], Sequence[str]],
+        changed: Callable[[], str] = str,
         before: Callable[[int], None] | None = None,
         cgroup: Cgroup | None = None,
     ) -> None:
         self._bounds = bounds
         self._clear = clear
+        self._changed = changed
         self._taken: tuple[str, ...] | None = None
         self._exceeded = ""
         self._cgroup = cgroup
@@ -213,7 +216,9 @@ class Sandboxed(Program):
             return
         refused = self._cgroup is not None and self._cgroup.refusals > self._refused_before
         pids = [pid for first in reaper.children(self.pid) for pid in _descendants(first)]
-        if refused or len(pids) > self._bounds.processes:
+        if changed := self._changed():
+            self._exceeded = f"{changed} was replaced meanwhile, and could not be protected"
+        elif refused or len(pids) > self._bounds.processes:
             self._exceeded = f"it had more than {self._bounds.processes} processes"
         elif sum(map(_memory_bytes, pids)) > self._bounds.memory_bytes:
             self._exceeded = f"it took more than {self._bounds.memory_bytes >> 20} MiB of memory"
@@ -239,7 +244,8 @@ class Sandboxed(Program):
         with suppress(BlockingIOError):
             self._said += os.read(self._report, 1 << 10)
         lines = self._said.split(b"\n")
-        return [int(word) for word in lines[-2].split()] if len(lines) > 1 else []
+        words = lines[-2].split() if len(lines) > 1 else []
+        return [int(word) for word in words] if all(map(bytes.isdigit, words)) else []
 
 
 def _descendants(first: int) -> list[int]:

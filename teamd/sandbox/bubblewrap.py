@@ -34,6 +34,7 @@ _SYSTEM_FOLDERS: Final = (
 )  # fmt: skip
 _LIBRARIES: Final = ("lib", "lib64", "libexec", "pyvenv.cfg")
 _RESOLVER: Final = Path("/etc/resolv.conf")
+_KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 _OTHERS_MAY_READ: Final = stat.S_IROTH
 
 
@@ -44,21 +45,20 @@ def _system() -> Iterator[str]:
         elif folder.is_dir():
             yield from ("--ro-bind", str(folder), str(folder))
     yield from ("--proc", "/proc", "--dev", "/dev")
+    for name in _KERNEL:  # root inside is root outside, and the kernel asks for no more than that
+        yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
 
 
 SYSTEM: Final = tuple(_system())
 
 
-def build_arguments(
-    program: str, policy: Policy, places: Iterable[Place], *, repository: Path | None = None
-) -> list[str]:
+def build_arguments(program: str, policy: Policy, places: Iterable[Place]) -> list[str]:
     """Return bubblewrap and its options, up to the command.
 
     Args:
         program: bubblewrap.
         policy: what the command may reach.
         places: what stays as it is, each as it stands now.
-        repository: that of the workspace, where it is another folder.
     """
     network = ["--share-net"] if policy.network else []
     return [
@@ -70,9 +70,8 @@ def build_arguments(
         *(_resolver() if policy.network else ()),
         *("--bind", str(policy.temporary), TEMPORARY, "--symlink", TEMPORARY, "/var/tmp"),  # noqa: S108
         *("--bind", str(policy.home), HOME),
-        *_readable(policy),
-        *_writable(policy.workspace),
-        *(_writable(repository) if repository else ()),
+        *_mount_readable(policy),
+        *("--bind", str(policy.workspace), str(policy.workspace)),
         *_protect(places),
         *_hide(policy),
         *("--remount-ro", "/", "--chdir", str(policy.workspace), "--clearenv"),
@@ -80,27 +79,31 @@ def build_arguments(
     ]
 
 
-def _readable(policy: Policy) -> Iterator[str]:
-    """Yield the folders on the PATH, with the libraries beside them, and those that are named."""
+def _readable(policy: Policy) -> list[Path]:
+    """Return the folders on the PATH, with the libraries beside them, and those that are named."""
     path = policy.environment.get("PATH", "").split(os.pathsep)
     found = dict.fromkeys(policy.readable)
     for folder in map(Path, path):
         # Some may not be looked into: they are passed over, as a shell does.
-        if folder.is_absolute() and os.path.isdir(folder) and not _is_too_much(folder):  # noqa: PTH112
+        if folder.is_absolute() and os.path.isdir(folder) and not _is_too_much(folder, policy):  # noqa: PTH112
             beside = (folder.parent / name for name in _LIBRARIES if folder.name == "bin")
             found.update(dict.fromkeys([folder, *beside]))
-    for place in sorted(found, key=lambda place: len(place.parts)):
-        if not _is_of_system(place) and not place.is_relative_to(policy.workspace):
-            yield from ("--ro-bind-try", str(place), str(place))
+    ours = (place for place in found if not place.is_relative_to(policy.workspace))
+    others = (place for place in ours if not _is_of_system(place))
+    return sorted(others, key=lambda place: len(place.parts))
 
 
-def _writable(folder: Path) -> tuple[str, ...]:
-    return ("--bind", str(folder), str(folder))
+def _mount_readable(policy: Policy) -> Iterator[str]:
+    for place in _readable(policy):
+        yield from ("--ro-bind-try", str(place), str(place))
 
 
-def _is_too_much(folder: Path) -> bool:
+def _is_too_much(folder: Path, policy: Policy) -> bool:
     """Return whether a folder on the PATH is one that holds more than programs."""
-    return Path.home().is_relative_to(folder) or Path("/run").is_relative_to(folder)
+    place = Path(os.path.realpath(folder))
+    home = Path(os.path.realpath(Path.home()))
+    inner = (home, Path("/run"), policy.workspace, *policy.hidden)
+    return any(one.is_relative_to(place) for one in inner)
 
 
 def _is_of_system(place: Path) -> bool:
@@ -128,7 +131,7 @@ def _is_empty(folder: Path) -> bool:
 
 def _hide(policy: Policy) -> Iterator[str]:
     """Yield an empty folder in the place of each hidden one that is within reach."""
-    reach = (policy.workspace, *policy.readable)
+    reach = (policy.workspace, *map(Path, map(os.path.realpath, _readable(policy))))
     for folder in policy.hidden:
         if folder.is_dir() and any(folder.is_relative_to(place) for place in reach):
             yield from ("--tmpfs", str(folder), "--remount-ro", str(folder))

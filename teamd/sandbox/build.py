@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -44,7 +45,7 @@ def build_shell(paths: TeamPaths, name: str, settings: Settings, role: str, prob
         return ClosedShell(
             f"commands are refused: {probe.trouble}; the person can mend it with {probe.remedy}"
         )
-    if Path.home().is_relative_to(workspace):
+    if Path(os.path.realpath(Path.home())).is_relative_to(policy.workspace):
         why = f"the workspace {workspace} holds the person's home, which no sandbox could hide then"
         return ClosedShell(
             f"commands are refused: {why}; the person can put the project into a folder"
@@ -66,7 +67,7 @@ def build_policy(
         # As what they lead to: what is hidden in them is known by its real path.
         readable=tuple(Path(os.path.realpath(folder)) for folder in tools.read),
         hidden=tuple(Path(os.path.realpath(place)) for place in paths.off_limits(workspace)),
-        protected=tools.protect,
+        protected=(*tools.protect, *_own_places(root)),
         allowed=tuple(allowed),
         network=tools.network,
         hosts=tools.hosts,
@@ -111,15 +112,22 @@ def clear_dead(paths: TeamPaths, workspace: Path) -> list[str]:
 
 
 def remove_cgroups(paths: TeamPaths, names: Iterable[str]) -> None:
-    """Remove the control groups of teammates that run no command any more."""
+    """End what is left in the control groups of teammates that are gone, and remove them."""
     for name in names:
         if group := Cgroup.find(_group_name(paths, name)):
+            group.kill()
             group.remove()
 
 
 def _group_name(paths: TeamPaths, name: str) -> str:
     team = sha256(os.fsencode(paths.root)).hexdigest()[:16]
     return f"teamd-{team}-{name}"
+
+
+def _own_places(workspace: Path) -> list[str]:
+    """Return where this program itself lies in a workspace: parts of it run outside the sandbox."""
+    own = (Path(os.path.realpath(sys.prefix)), Path(__file__).resolve().parents[1])
+    return [str(one.relative_to(workspace)) for one in own if one.is_relative_to(workspace)]
 
 
 def placeholders_of(paths: TeamPaths, workspace: Path) -> Placeholders:

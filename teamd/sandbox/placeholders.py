@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -65,15 +66,17 @@ class Placeholders:
     workspace: Path
     state: Path
 
-    def hold(self, look: Callable[[Container[Path]], tuple[Holder, list[Place]]]) -> Holder:
+    def hold(
+        self, look: Callable[[Container[Path], list[Holder]], tuple[Holder, list[Place]]]
+    ) -> Holder:
         """Look at the places, and keep those that are missing until `release`.
 
         Args:
-            look: gets the placeholders that stand; returns the entry of the command, and the
-                missing places. Called when no placeholder can come or go.
+            look: gets the placeholders that stand, and the other commands; returns the entry of
+                the command, and the missing places. Called when no placeholder can come or go.
         """
         with self._locked() as (made, holders):
-            holder, missing = look({Path(path) for path in made})
+            holder, missing = look({Path(path) for path in made}, holders)
             for place in missing:
                 made[str(place.path)] = _describe(place)
             # Noted before they are made: what a kill leaves can be removed.
@@ -89,6 +92,8 @@ class Placeholders:
         ids = {holder.id for holder in ended}
         with self._locked() as (made, holders):
             left = [holder for holder in holders if holder.id not in ids]
+            if not left:
+                _open_up(self.workspace)
             for path in () if left else made:
                 _remove(Path(path))
             self._write(made if left else {}, left)
@@ -134,6 +139,12 @@ def _make(place: Place) -> None:
             os.close(os.open(place.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400))
         else:  # an editor of the person's may want to write its settings into it meanwhile
             place.path.mkdir()
+
+
+def _open_up(workspace: Path) -> None:
+    """Let the folder's owner write to it: a command may have closed it, to keep what is there."""
+    with suppress(OSError):
+        workspace.chmod(stat.S_IMODE(workspace.stat().st_mode) | stat.S_IRWXU)
 
 
 def _remove(path: Path) -> None:

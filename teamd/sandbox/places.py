@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 GIT: Final = ".git"
 # Git passes over an empty folder wherever it is, but for those whose content it reads itself.
-_FILE: Final = "/info/attributes"
-_OF_REPOSITORY: Final = ("hooks", "config", "info/attributes", "modules")
+_FILES: Final = ("/.git/info/attributes", "/.git/config.worktree")
+_OF_REPOSITORY: Final = ("hooks", "config", "config.worktree", "info/attributes", "modules")
 _TREES: Final = "worktrees"
 _OF_TREE: Final = ("commondir", "config.worktree", "gitdir")  # lead git to settings elsewhere
 # What tells agents what to do; a team may be there to write it.
@@ -54,7 +54,6 @@ BUILT_IN: Final = (
 _HOOKS_PATH: Final = re.compile(
     rb"^\s*hookspath\s*=\s*\"?([^\"\n#;]+)", re.IGNORECASE | re.MULTILINE
 )
-_GIT_FILE: Final = re.compile(rb"gitdir: (.+)")
 _LARGEST_BYTES: Final = 1 << 20
 
 
@@ -84,7 +83,8 @@ class Place:
     @property
     def wants_file(self) -> bool:
         """Whether a placeholder here is a file rather than a folder."""
-        return self.path.as_posix().endswith(_FILE)
+        path = self.path.as_posix()
+        return path.endswith(_FILES) or f"/{GIT}/{_TREES}/" in path
 
 
 def protected_names(
@@ -125,27 +125,35 @@ def find_places(root: Path, names: Iterable[str]) -> list[Place]:
     return sorted(found.values(), key=lambda place: len(place.path.parts))
 
 
-def find_repository(workspace: Path) -> Path | None:
-    """Return the repository of a working tree that `git worktree` made, else `None`.
-
-    Its `.git` is a file that names a folder in the repository, which names that file in turn: a
-    file alone could name any repository of the person's.
-    """
-    found = _GIT_FILE.match(_read(workspace / GIT))
-    if found is None:
-        return None
-    folder = Path(os.path.realpath(workspace / os.fsdecode(found.group(1).strip())))
-    back = os.fsdecode(_read(folder / "gitdir").strip())
-    if folder.parent.name != _TREES or os.path.realpath(folder / back) != str(workspace / GIT):
-        return None
-    return folder.parent.parent  # not what its `commondir` says, which a command may have written
-
-
 def names_in_repository(git: Path) -> list[str]:
     """Return the places of a repository that stay as they are, relative to its folder."""
     trees = sorted(git.glob(f"{_TREES}/*/"))
     found = (f"{_TREES}/{tree.name}/{name}" for tree in trees for name in _OF_TREE)
-    return [*_OF_REPOSITORY, *(name for name in found if os.path.lexists(git / name))]
+    return [*_OF_REPOSITORY, *found]
+
+
+class Standing:
+    """What the mounts of a command hold. A mount goes when somebody outside replaces its place."""
+
+    def __init__(self, workspace: Path, places: Iterable[Place]) -> None:
+        self._commondir = workspace / GIT / "commondir"
+        found = {one.path for one in places} | {one for place in places for one in place.above}
+        self._numbers = {path: _number(path) for path in found}
+
+    def changed(self) -> str:
+        """Return a place that is open by now, or one that no mount can hold; empty for none."""
+        for path, number in self._numbers.items():
+            if _number(path) != number:
+                return path.name
+        return self._commondir.name if os.path.lexists(self._commondir) else ""
+
+
+def _number(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_protected(path: Path, places: Iterable[Place]) -> bool:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+import stat
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import translate_os_errors
-from teamd.files import directories, files
+from teamd.files import directories
 from teamd.sandbox.places import GIT
 
 if TYPE_CHECKING:
@@ -29,12 +31,16 @@ _HARMLESS: Final = re.compile(
 _SECTION: Final = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?")
 _VARIABLE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*([^\"\\#;\n]*)")
 _STANDARD_HOOK: Final = ".sample"
-_FOREIGN: Final = ("commondir", "config.worktree", "info/attributes", "modules")
+_FOREIGN: Final = ("commondir", "config.worktree", "modules", "worktrees")
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LARGEST_BYTES: Final = 1 << 20
 _NEW_FILE_MODE: Final = 0o644
 
 
 def repair(workspace: Path, holder: Holder, kept: Path) -> list[str]:
     """Put a workspace right again after a command.
+
+    Other commands may run in it meanwhile: it is walked by descriptors, and no link is followed.
 
     Args:
         workspace: the folder.
@@ -43,46 +49,140 @@ def repair(workspace: Path, holder: Holder, kept: Path) -> list[str]:
 
     Returns:
         What was taken away, relative to the workspace.
+
+    Raises:
+        StoreError: something cannot be taken away, nor what it stands in.
     """
-    taken = [*_restore_links(holder, kept)]
-    git = workspace / GIT
-    if holder.may_init and os.path.lexists(git):
-        taken += _disarm(git, kept) if git.is_dir() and not git.is_symlink() else [_take(git, kept)]
-    elif git.is_dir() and not git.is_symlink() and os.path.lexists(git / "commondir"):
+    directories.make_private_directory(kept)
+    with translate_os_errors(workspace), _Folder.open(workspace, kept) as root:
+        taken = [*_restore_links(root, workspace, holder), *_repair_git(root, holder)]
+    if not any(kept.iterdir()):
+        directories.remove_placeholder(kept)
+    return taken
+
+
+def _repair_git(root: _Folder, holder: Holder) -> list[str]:
+    """Take out of a repository what a command may have put there; all of it, if need be."""
+    if not root.has(GIT):
+        return []
+    if not holder.may_init:
         # A placeholder of that name would stop git itself.
-        taken.append(_take(git / "commondir", kept))
-    return [os.path.relpath(path, workspace) for path in taken]
+        with suppress(OSError), root.inner(GIT) as git:
+            return [f"{GIT}/{name}" for name in git.take("commondir")]
+        return []
+    try:
+        with root.inner(GIT) as git:
+            return [f"{GIT}/{name}" for name in _disarm(git)]
+    except OSError:  # a file or a link, or a folder in it is one, or may not be changed
+        return root.take(GIT)
 
 
-def _restore_links(holder: Holder, kept: Path) -> Iterator[Path]:
+def _restore_links(root: _Folder, workspace: Path, holder: Holder) -> Iterator[str]:
     for name, target in holder.links.items():
-        path = Path(name)
-        with suppress(OSError):
-            if os.readlink(path) == target:  # noqa: PTH115 -- as it was read
-                continue
-        if os.path.lexists(path):
-            yield _take(path, kept)
-        with translate_os_errors(path):
-            path.symlink_to(target)
+        place = Path(name).relative_to(workspace)
+        with ExitStack() as stack:
+            folder = root
+            for part in place.parts[:-1]:
+                folder = stack.enter_context(folder.inner(part))
+            if folder.link(place.name) != target:
+                yield from (str(place) for _ in folder.take(place.name))
+                os.symlink(target, place.name, dir_fd=folder.fd)
 
 
-def _disarm(git: Path, kept: Path) -> Iterator[Path]:
+def _disarm(git: _Folder) -> Iterator[str]:
     """Take hooks and settings that run something out of a repository that was just made."""
-    for hook in sorted((git / "hooks").glob("*")) if not (git / "hooks").is_symlink() else ():
-        if hook.suffix != _STANDARD_HOOK or hook.is_symlink():
-            yield _take(hook, kept)
-    for name in ("hooks", "info"):
-        if (git / name).is_symlink():
-            yield _take(git / name, kept)
+    with git.inner("hooks", optional=True) as hooks:
+        for name in hooks.names():
+            if not name.endswith(_STANDARD_HOOK):
+                yield from (f"hooks/{one}" for one in hooks.take(name))
+    with git.inner("info", optional=True) as info:
+        yield from (f"info/{one}" for one in info.take("attributes"))
     for name in _FOREIGN:
-        if os.path.lexists(git / name):
-            yield _take(git / name, kept)
-    config = git / "config"
-    content = (files.read(config) or b"").decode(errors="replace") if config.is_file() else ""
+        yield from git.take(name)
+    content = git.read("config")
     harmless = keep_harmless(content)
-    if config.is_symlink() or harmless.split() != content.split():
-        yield _take(config, kept)
-        files.replace(config, harmless.encode(), mode=_NEW_FILE_MODE, durable=False)
+    if harmless.split() != content.split():
+        yield from git.take("config")
+        git.write("config", harmless)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """An open folder; -1 for one that is not there."""
+
+    fd: int
+    kept: Path
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, kept: Path) -> Iterator[_Folder]:
+        fd = os.open(path, _FOLDER)
+        try:
+            yield cls(fd, kept)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def inner(self, name: str, *, optional: bool = False) -> Iterator[_Folder]:
+        """Open a folder in it.
+
+        Raises:
+            OSError: it is none, or a link.
+        """
+        if optional and not self.has(name):
+            yield replace(self, fd=-1)
+            return
+        if stat.S_ISDIR(mode := os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mode):
+            with suppress(OSError):  # a command may have closed it, to keep what is in it
+                os.chmod(name, stat.S_IMODE(mode) | stat.S_IRWXU, dir_fd=self.fd)
+        fd = os.open(name, _FOLDER, dir_fd=self.fd)
+        try:
+            yield replace(self, fd=fd)
+        finally:
+            os.close(fd)
+
+    def has(self, name: str) -> bool:
+        return self.fd >= 0 and name in self.names()
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self.fd)) if self.fd >= 0 else []  # noqa: PTH208 -- a descriptor
+
+    def link(self, name: str) -> str | None:
+        try:
+            return os.readlink(name, dir_fd=self.fd)
+        except OSError:
+            return None
+
+    def take(self, name: str) -> list[str]:
+        """Move something out of it; return its name, if it was there."""
+        if not self.has(name):
+            return []
+        os.fchmod(self.fd, stat.S_IMODE(os.fstat(self.fd).st_mode) | stat.S_IRWXU)
+        aside = f"{name}-{os.urandom(4).hex()}"
+        try:
+            os.rename(name, self.kept / aside, src_dir_fd=self.fd)
+        except OSError:  # another disk; or a folder that may not be written to
+            os.rename(name, f".removed-{aside}", src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        return [name]
+
+    def read(self, name: str) -> str:
+        """Return a file's content; nothing of what is none."""
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.fd)
+        except FileNotFoundError:
+            return ""
+        try:
+            return os.read(fd, _LARGEST_BYTES).decode(errors="replace")
+        finally:
+            os.close(fd)
+
+    def write(self, name: str, content: str) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        fd = os.open(name, flags, _NEW_FILE_MODE, dir_fd=self.fd)
+        try:
+            os.write(fd, content.encode())
+        finally:
+            os.close(fd)
 
 
 def keep_harmless(content: str) -> str:
@@ -99,15 +199,3 @@ def keep_harmless(content: str) -> str:
         elif line.strip():
             section = section if line.strip().startswith(("#", ";")) or found else ""
     return "".join(f"{line}\n" for line in kept)
-
-
-def _take(path: Path, kept: Path) -> Path:
-    """Move something out of the workspace; what cannot be moved to the team is removed."""
-    directories.make_private_directory(kept)
-    with translate_os_errors(path):
-        place = kept / f"{path.name}-{os.urandom(4).hex()}"
-        try:
-            path.rename(place)
-        except OSError:  # another disk
-            path.rename(path.with_name(f".removed-{os.urandom(4).hex()}"))
-    return path

@@ -18,14 +18,7 @@ from teamd.programs.reaped import Reaped
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.placeholders import Holder
-from teamd.sandbox.places import (
-    GIT,
-    State,
-    find_places,
-    find_repository,
-    names_in_repository,
-    protected_names,
-)
+from teamd.sandbox.places import GIT, Standing, State, find_places, protected_names
 from teamd.sandbox.probe import find_program
 from teamd.sandbox.proxy import HostProxy
 from teamd.sandbox.repair import repair
@@ -119,11 +112,13 @@ class SandboxedShell:
         proxy = HostProxy(policy.hosts) if policy.hosts and not policy.network else None
         clear = partial(self._clear, holder, proxy)
         try:
+            places = find_places(policy.workspace, names)
             return Sandboxed(
-                self._arguments(names),
+                self._arguments(places),
                 command,
                 output=output,
                 bounds=policy.bounds,
+                changed=Standing(policy.workspace, places).changed,
                 clear=clear,
                 before=proxy.listen_in if proxy else None,
                 cgroup=self.cgroup,
@@ -132,22 +127,18 @@ class SandboxedShell:
             clear()
             raise
 
-    def _arguments(self, names: Sequence[str]) -> list[str]:
+    def _arguments(self, places: Sequence[Place]) -> list[str]:
         """Return bubblewrap and its options; nothing among the places is missing by now."""
-        policy = self.policy
-        places = find_places(policy.workspace, names)
-        repository = find_repository(policy.workspace)
-        if repository is not None:
-            places += find_places(repository, names_in_repository(repository))
-        argv = build_arguments(self.program, policy, places, repository=repository)
-        return [*CONFINED, *argv] if policy.network else argv
+        argv = build_arguments(self.program, self.policy, places)
+        return [*CONFINED, *argv] if self.policy.network else argv
 
     def _look(
-        self, names: list[str], made: Container[Path], *, may_init: bool
+        self, names: list[str], made: Container[Path], others: Sequence[Holder], *, may_init: bool
     ) -> tuple[Holder, list[Place]]:
         """Find the protected places; return what this command holds, and which are missing."""
         root, more, allowed = self.policy.workspace, self.policy.protected, self.policy.allowed
-        may_init = may_init and not os.path.lexists(root / GIT)
+        # A repository that another command is just making is looked after by whoever ends last.
+        new = not os.path.lexists(root / GIT) or any(other.may_init for other in others)
         names += protected_names(root, more, allowed=allowed, made=made, may_init=may_init)
         places = find_places(root, names)
         holder = Holder(
@@ -155,7 +146,7 @@ class SandboxedShell:
             team=str(self.team),
             process=Identity.own(),
             links={str(one.path): one.target for one in places if one.state is State.LINK},
-            may_init=may_init,
+            may_init=new and (may_init or os.path.lexists(root / GIT)),
         )
         return holder, [one for one in (*places, *self._hidden()) if one.state is State.MISSING]
 

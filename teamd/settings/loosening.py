@@ -41,6 +41,11 @@ def added(value: Collection[str], base: Collection[str]) -> bool:
     return not set(value) <= set(base)
 
 
+def removed(value: Collection[str] | None, base: Collection[str] | None) -> bool:
+    """Something missing in a list that was in it."""
+    return not set(value or ()) >= set(base or ())
+
+
 def outside(value: Path, base: Path) -> bool:
     """A folder that is not within another."""
     return not value.is_relative_to(base)

@@ -19,6 +19,7 @@ from teamd.settings.loosening import (
     higher_limit,
     if_set,
     outside,
+    removed,
     switched_off,
     without_walls,
 )
@@ -209,7 +210,10 @@ class Tools:
         (), kinds.FOLDERS, "folders outside the workspace that commands may read", loosens=added
     )
     protect: tuple[str, ...] = setting(
-        (), kinds.PLACES, "places in it that stay as they are, besides the built-in ones"
+        (),
+        kinds.PLACES,
+        "places in it that stay as they are, besides the built-in ones",
+        loosens=removed,
     )
     max_processes: int = setting(
         1000, WHOLE, "of one command; it is ended if it has more", loosens=higher
@@ -254,7 +258,10 @@ class Reach:
         None, kinds.FOLDERS, "folders that they may read", loosens=if_set
     )
     protect: tuple[str, ...] | None = setting(
-        None, kinds.PLACES, "places that stay as they are, besides those of [tools]"
+        None,
+        kinds.PLACES,
+        "places that stay as they are, besides those of [tools]",
+        loosens=removed,
     )
     env: tuple[str, ...] | None = setting(
         None, kinds.VARIABLES, "the variables that they see", loosens=if_set

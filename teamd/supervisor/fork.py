@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_KEYCTL: Final = {"x86_64": 250, "aarch64": 219}
+_JOIN_SESSION_KEYRING: Final = 1
 _RESET: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -149,6 +151,19 @@ def hide_memory() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))
     _prctl(_PR_SET_DUMPABLE, 0)
+    _leave_keyring()
+
+
+def _leave_keyring() -> None:
+    """Join a session keyring of one's own: keys of the person's would be there for commands, too.
+
+    See keyrings(7) and keyctl(2), which libc has no function for.
+    """
+    number = _KEYCTL.get(os.uname().machine) if sys.platform == "linux" else None
+    if number is not None:
+        import ctypes  # noqa: PLC0415 -- as for prctl
+
+        ctypes.CDLL(None).syscall(number, _JOIN_SESSION_KEYRING, None)
 
 
 def become_subreaper() -> None:

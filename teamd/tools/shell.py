@@ -110,7 +110,7 @@ def _notes(status: int | None, seconds: float, ended: Ended) -> list[str]:
     """Return what stands below the output, a line each."""
     notes = []
     if ended.exceeded:
-        notes.append(f"[all of it was ended: {ended.exceeded}, the most that one command may have]")
+        notes.append(f"[all of it was ended: {ended.exceeded}]")
     elif status is None:
         mend = "give a longer `timeout` if it needs one"
         notes.append(f"[ended after {seconds:g} s, its time limit; {mend}]")

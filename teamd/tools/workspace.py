@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.sandbox.places import is_protected
+from teamd.sandbox.places import GIT, is_protected
 from teamd.tools import ToolError
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class Workspace:
         Raises:
             ToolError: it is, or lies in, a place that stays as it is.
         """
-        if is_protected(place, self._protected(self.root)):
+        of_git = place.relative_to(self.root).parts[:1] == (GIT,)
+        if of_git or is_protected(place, self._protected(self.root)):
             why = "it runs by itself, or tells agents what to do"
             raise ToolError(f"{self.shown(place)} is protected and stays as it is: {why}")
 

@@ -6,6 +6,7 @@ of `teamd/sandbox/bubblewrap.py` or its neighbours.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.process.sandboxed import commands
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -236,7 +237,7 @@ def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World
         "mkdir -p .git/info; echo '* filter=evil' > .git/info/attributes; mv .git/info i",
         "mkdir -p .git/modules/m/hooks; echo evil > .git/modules/m/config",
         "echo evil > myhooks/pre-commit; mv myhooks y",
-        "echo ../evil > .git/commondir",
+        "echo ../evil > .git/commondir; echo evil > .git/config.worktree; sleep 1",
         "git status && echo hi > a && git add a && git commit -qm done && git log --oneline -1",
     )
     assert (world.workspace / ".git/config").read_text() == config
@@ -246,6 +247,8 @@ def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World
     assert not (world.workspace / ".git/commondir").exists()
     assert [path.name for path in (world.workspace / "myhooks").iterdir()] == ["pre-push"]
     assert "[taken away, since it is protected: .git/commondir]" in texts[-2]
+    assert "[all of it was ended: commondir was replaced meanwhile" in texts[-2]
+    assert not (world.workspace / ".git/config.worktree").exists()
     assert texts[-1].splitlines()[-1].endswith(" done")
     assert world.names() == {".git", "myhooks", "a", "h", "i"}, "copies are its own"
 
@@ -308,7 +311,8 @@ def test_a_repository_is_not_replaced_by_one_elsewhere(world: World) -> None:
     assert world.names() == {"evil"}
 
 
-def test_a_working_tree_of_another_repository_can_be_committed_in(world: World) -> None:
+def test_a_repository_elsewhere_is_out_of_reach(world: World) -> None:
+    """A working tree of `git worktree` names one, and so could any file of that name."""
     world.repository()
     tree = world.folder / "tree"
     world.execute("git", "worktree", "add", "--quiet", str(tree))
@@ -316,16 +320,48 @@ def test_a_working_tree_of_another_repository_can_be_committed_in(world: World) 
     tree.rename(world.workspace)
     main = str(world.folder / "main")
     world.execute("git", "-C", main, "worktree", "repair", str(world.workspace))
-    git = f"{world.folder}/main/.git"
-    (text, _) = world.run(
-        f"echo evil > {git}/hooks/pre-commit;"
-        f"echo {world.folder}/person > {git}/worktrees/*/commondir;"
-        "echo hi > a; git add a; git commit -qm done; git log --oneline -1",
-        f"echo evil > {world.folder}/person/planted",
+    git = f"{main}/.git"
+    (text,) = world.run(f"echo x > {git}/hooks/pre-commit; echo x > {git}/commondir; git status")
+    assert "not a git repository" in text
+    assert not Path(git, "hooks/pre-commit").exists()
+    assert not Path(git, "commondir").exists()
+
+
+def test_root_changes_nothing_of_the_kernel(world: World) -> None:
+    """Root inside is root outside, and the kernel's settings ask for no more than that."""
+    name = "/proc/sys/kernel/core_pattern"
+    (text,) = world.run(f"[ -w {name} ] && echo open; exec 5>>{name}")
+    assert "open" not in text.splitlines()
+    assert "Read-only file system" in text or "Permission denied" in text
+
+
+def test_a_new_repository_that_is_closed_is_disarmed_all_the_same(world: World) -> None:
+    world.run(
+        "git init -q; echo evil > .git/hooks/pre-commit; git config core.fsmonitor evil;"
+        "chmod 555 .git .git/hooks; chmod 444 .git/config; chmod 555 .",
     )
-    assert not (world.folder / "person/planted").exists()
-    assert text.splitlines()[-1].endswith(" done")
-    assert not (world.folder / "main/.git/hooks/pre-commit").exists()
+    assert "evil" not in (world.workspace / ".git/config").read_text()
+    assert not (world.workspace / ".git/hooks/pre-commit").exists()
+    assert world.names() == {".git"}
+
+
+def test_what_only_one_of_two_commands_made_is_disarmed_with_the_last(world: World) -> None:
+    box = commands.toolbox(world.workspace, world.folder / "aside", {})
+    if os.geteuid() != world.uid:
+        return  # the commands run in this very process
+
+    async def both() -> None:
+        wait = "while [ ! -e {} ]; do sleep .01; done; ".format
+        swap = f"git init -q; touch made; {wait('second')} mv .git old; cp -r old .git; touch third"
+        first = asyncio.create_task(commands.run_all(box, [swap]))
+        await until((world.workspace / "made").exists, what="a repository is made")
+        plant = "echo evil > .git/hooks/pre-commit; git config core.fsmonitor evil"
+        await commands.run_all(box, [f"touch second; {wait('third')} sleep 1; {plant}"])
+        await first
+
+    asyncio.run(both())
+    assert "evil" not in (world.workspace / ".git/config").read_text()
+    assert not (world.workspace / ".git/hooks/pre-commit").exists()
 
 
 def test_nothing_of_a_command_runs_on(world: World) -> None:

@@ -15,9 +15,9 @@ from teamd.process_id import Identity
 from teamd.sandbox.build import describe
 from teamd.sandbox.placeholders import Holder, Placeholders
 from teamd.sandbox.places import (
+    Standing,
     State,
     find_places,
-    find_repository,
     is_protected,
     protected_names,
 )
@@ -77,21 +77,6 @@ def test_instructions_may_be_allowed_and_hooks_may_not(tmp_path: Path) -> None:
     assert {".vscode", ".git", "CLAUDE.md", "team.toml"} <= set(names)
 
 
-def test_a_repository_is_one_that_knows_its_working_tree(tmp_path: Path) -> None:
-    """A file alone could name any repository of the person's, or any folder."""
-    tree, repository = tmp_path / "tree", tmp_path / "main/.git"
-    entry = repository / "worktrees/tree"
-    entry.mkdir(parents=True)
-    tree.mkdir()
-    (tree / ".git").write_text(f"gitdir: {entry}\n")
-    (entry / "commondir").write_text("../..\n")
-    assert find_repository(tree) is None
-    (entry / "gitdir").write_text(f"{tree}/.git\n")
-    assert find_repository(tree) == repository
-    (entry / "commondir").write_text(f"{tmp_path}\n")
-    assert find_repository(tree) == repository, "what a command may have written leads nowhere"
-
-
 @pytest.mark.parametrize(
     ("content", "kept"),
     [
@@ -118,6 +103,21 @@ def test_whatever_a_file_holds_only_harmless_settings_are_kept(content: str) -> 
             assert not re.search(r"fsmonitor|pager|hookspath|editor|sshcommand", key)
 
 
+def test_a_place_that_is_replaced_from_outside_is_noticed(tmp_path: Path) -> None:
+    """The kernel takes a mount away when somebody renames over its place, or removes it."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/config").write_text("a")
+    standing = Standing(tmp_path, find_places(tmp_path, [".git/config"]))
+    (tmp_path / ".git/config").write_text("b")
+    assert standing.changed() == ""
+    (tmp_path / "new").write_text("c")
+    (tmp_path / "new").rename(tmp_path / ".git/config")
+    assert standing.changed() == "config"
+    other = Standing(tmp_path, find_places(tmp_path, [".git/config"]))
+    (tmp_path / ".git/commondir").touch()
+    assert other.changed() == "commondir"
+
+
 def holder(name: str, *, team: str = "/team") -> Holder:
     return Holder(id=name, team=team, process=Identity.own())
 
@@ -130,7 +130,7 @@ def test_the_last_command_removes_the_placeholders_and_nothing_else(tmp_path: Pa
     def look(name: str) -> Any:
         places = find_places(workspace, [".vscode", ".idea", ".husky"])
         missing = [place for place in places if place.state is State.MISSING]
-        return lambda _made: (holder(name), missing)
+        return lambda _made, _others: (holder(name), missing)
 
     one = held.hold(look("1"))
     two = held.hold(look("2"))
@@ -148,7 +148,7 @@ def test_only_what_the_dead_left_is_found(tmp_path: Path) -> None:
     gone = Holder(id="g", team="/team", process=Identity(pid=Identity.own().pid, started=0.0))
     others = Holder(id="o", team="/other", process=gone.process)
     for one in (holder("alive"), gone, others):
-        held.hold(lambda _made, one=one: (one, []))  # type: ignore[misc] # called at once
+        held.hold(lambda _made, _others, one=one: (one, []))  # type: ignore[misc] # called at once
     assert held.left_by_dead(Path("/team")) == [gone]
 
 
