@@ -108,6 +108,10 @@ def test_a_command_is_denied_in_whatever_it_hides(command: str) -> None:
         "git config alias.x push; git x",
         "ssh host git push",
         "ssh host 'git push'",
+        "ssh host 'git -C r push'",
+        "setpriv --reuid 1 git -C . push",
+        "uv run git --no-pager push",
+        "git bisect run git -C . push",
         "make X='git push'",
         "git rebase -x 'git push' main",
         "python3 -c 'import os; os.system(\"git push\")'",
@@ -381,3 +385,9 @@ def test_the_strictest_command_is_found_in_any_structure(script: tuple[str, int]
 def test_whatever_is_to_run_there_is_an_answer(text: str) -> None:
     rules = [rule("a", "allow"), rule("git push", "ask"), rule(None, "deny", teammate="bob")]
     assert isinstance(judge(rules, Call(tool="bash", teammate="alice", command=text)).then, Then)
+
+
+@pytest.mark.parametrize("command", ["setpriv curl x", "ssh h curl x", "git rebase -x 'curl x'"])
+def test_a_single_word_is_found_behind_programs_that_may_run_it(command: str) -> None:
+    assert then([rule("curl", "deny")], command) == "ask"
+    assert then([rule("curl", "deny")], "grep curl notes; echo curl") == "allow"

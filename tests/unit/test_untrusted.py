@@ -184,6 +184,17 @@ def test_a_teammate_that_needs_a_plan_goes_on_needing_one(file: Path) -> None:
     assert keys(read_text(file, ann.replace("ann", "bob"))) == []
 
 
+def test_what_was_confirmed_stays_protected_and_asked_for(file: Path) -> None:
+    """A file that an agent could change would otherwise open what it is to be kept from."""
+    protect = '[tools]\nprotect = ["deploy"]\n[role.coder]\nprotect = ["infra"]\n'
+    rule = '[[permission]]\ntool = "bash"\ncommand = "git push"\nthen = "deny"\n'
+    trust(file, protect + rule)
+    found = read_text(file, "[tools]\nprotect = []\n[role.coder]\n")
+    assert keys(found) == ["tools.protect", "role.coder.protect"]
+    assert found.settings.tools_of("ann", "coder").protect == ("deploy", "infra")
+    assert [one.then for one in found.settings.permissions] == ["deny"]
+
+
 def test_a_workspace_outside_of_the_files_folder_waits(file: Path) -> None:
     """A cloned repository would hand the person's home to agents."""
     (file.parent / "src").mkdir()
