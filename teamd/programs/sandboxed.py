@@ -123,6 +123,8 @@ class Sandboxed(Program):
             )
         except BaseException:
             os.close(self._report)
+            if gate:
+                gate.open()
             raise
         finally:
             os.close(theirs)

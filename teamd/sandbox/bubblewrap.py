@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # As root a sandbox with any capability can be left. The command is the first process of its
 # namespace, so that nothing of bubblewrap's own is in there.
-BASE: Final = (
+_BASE: Final = (
     "--unshare-user", "--unshare-all", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
     "--as-pid-1",
 )  # fmt: skip
@@ -35,7 +35,15 @@ _SYSTEM_FOLDERS: Final = (
 _LIBRARIES: Final = ("lib", "lib64", "libexec", "pyvenv.cfg")
 _RESOLVER: Final = Path("/etc/resolv.conf")
 _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
-_OTHERS_MAY_READ: Final = stat.S_IROTH
+
+
+def build_base(program: str, *, network: bool = False) -> list[str]:
+    """Return bubblewrap with what is the same for every command: namespaces, the system's folders.
+
+    What is slow to find of it is found once, by whoever tries it before the first fork.
+    """
+    shared = ["--share-net"] if network else []
+    return [program, *_BASE, *shared, *_system(), *_hide_secrets_of_root()]
 
 
 def _system() -> Iterator[str]:
@@ -49,9 +57,6 @@ def _system() -> Iterator[str]:
         yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
 
 
-SYSTEM: Final = tuple(_system())
-
-
 def build_arguments(program: str, policy: Policy, places: Iterable[Place]) -> list[str]:
     """Return bubblewrap and its options, up to the command.
 
@@ -60,13 +65,8 @@ def build_arguments(program: str, policy: Policy, places: Iterable[Place]) -> li
         policy: what the command may reach.
         places: what stays as it is, each as it stands now.
     """
-    network = ["--share-net"] if policy.network else []
     return [
-        program,
-        *BASE,
-        *network,
-        *SYSTEM,
-        *_hide_secrets_of_root(),
+        *build_base(program, network=policy.network),
         *(_resolver() if policy.network else ()),
         *("--bind", str(policy.temporary), TEMPORARY, "--symlink", TEMPORARY, "/var/tmp"),  # noqa: S108
         *("--bind", str(policy.home), HOME),
@@ -149,21 +149,24 @@ def _resolver() -> Iterator[str]:
         yield from ("--ro-bind", str(real), str(real))
 
 
+def _hide_secrets_of_root() -> Iterator[str]:
+    """Yield mounts that hide what in `/etc` only root may read: to root nothing else does."""
+    for path in _secrets_of_root() if os.geteuid() == 0 else ():
+        if path.is_dir():
+            yield from ("--tmpfs", str(path), "--remount-ro", str(path))
+        elif path.exists():  # one that is gone by now could not be mounted over
+            yield from ("--ro-bind", os.devnull, str(path))
+
+
 @cache
-def _hide_secrets_of_root() -> tuple[str, ...]:
-    """Return mounts that hide what in `/etc` only root may read: to root nothing else does."""
-    if os.geteuid() != 0:
-        return ()
-    found: list[str] = []
+def _secrets_of_root() -> tuple[Path, ...]:
+    """Return the files and folders in `/etc` that others than their owner may not read."""
+    found = []
     for folder, folders, names in os.walk("/etc"):
-        for name in [*folders, *names]:
-            path = Path(folder, name)
-            mode = path.lstat().st_mode
-            if stat.S_ISLNK(mode) or mode & _OTHERS_MAY_READ:
-                continue
-            if stat.S_ISDIR(mode):
-                found += ["--tmpfs", str(path), "--remount-ro", str(path)]
-                folders.remove(name)
-            else:
-                found += ["--ro-bind", os.devnull, str(path)]
+        for path in [Path(folder, name) for name in (*folders, *names)]:
+            with suppress(FileNotFoundError):
+                mode = path.lstat().st_mode
+                if not (stat.S_ISLNK(mode) or mode & stat.S_IROTH):
+                    found.append(path)
+        folders[:] = [name for name in folders if Path(folder, name) not in found]
     return tuple(found)

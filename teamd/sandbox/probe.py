@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.programs.brief import run_briefly
-from teamd.sandbox.bubblewrap import BASE, SYSTEM
+from teamd.sandbox.bubblewrap import build_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +55,7 @@ def probe(untrusted: Iterable[Path] = ()) -> Probe:
     program = find_program(PROGRAM, untrusted)
     if program is None:
         return Probe(trouble="bubblewrap is not installed", remedy=_INSTALL)
-    status, said = run_briefly([program, *BASE, *SYSTEM, "true"], timeout_seconds=_PROBE_SECONDS)
+    status, said = run_briefly([*build_base(program), "true"], timeout_seconds=_PROBE_SECONDS)
     if status == 0:
         return Probe(program=program)
     reason, remedy = _diagnose(said)

@@ -17,13 +17,16 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from teamd.tools import Toolbox
+from teamd.tools.shell import Bash
 from tests.process.sandboxed import commands
+from tests.shells import sandboxed_shell
 from tests.waiting import until, wait_until
 
 if TYPE_CHECKING:
@@ -414,3 +417,17 @@ def _command_lines() -> str:
         with contextlib.suppress(OSError):
             found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return "\n".join(found)
+
+
+def test_a_sandbox_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:
+    """A teammate may try for hours, and has only so many descriptors."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    shell = replace(sandboxed_shell(workspace, aside=tmp_path), program="/nowhere/bwrap")
+    shell = replace(shell, policy=replace(shell.policy, hosts=("a.org",)))
+    bash = Bash(shell=shell, timeout_seconds=60, output_bytes=2000)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    result = asyncio.run(Toolbox([bash]).run("bash", {"command": "true"}))
+    assert result.text.startswith("bash could not be started in the workspace: No such file")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert list(workspace.iterdir()) == []
