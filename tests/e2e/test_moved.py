@@ -76,11 +76,16 @@ def test_a_team_that_was_moved_while_nothing_ran_goes_on_there(project: Project,
 def test_a_team_that_was_moved_while_it_ran_is_stopped_from_there(
     project: Project, new: Path
 ) -> None:
-    """Its teamd serves a place that is no more; in the new one the same commands reach it."""
+    """Its teamd serves a place that is no more; in the new one the same commands reach it.
+
+    It is held while they look: it ends by itself as soon as anything wakes it.
+    """
     populated(project)
     pid = project.supervisor
+    os.kill(pid, signal.SIGSTOP)
     project.folder.rename(new)
     status = project.run("teamd", "status", "--json", cwd=new)
+    os.kill(pid, signal.SIGCONT)
     assert json.loads(status.stdout)["pid"] == pid
     assert project.run("teamd", "restart", cwd=new).status == 0
     assert_goes_on(project, new)
