@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.programs import Program, reaper
 from teamd.programs.gate import Gate
+from teamd.programs.processes import descendants, namespace_of, signal_in, take_more_than
 from teamd.programs.reaped import Ended
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for 
 _LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile
 _PAUSE_SECONDS: Final = 0.005
 _LOOK_SECONDS: Final = 0.1
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NOT_MADE: Final = 1  # bubblewrap's own exit status
 
 # The first process of the namespace: it sets the limits, runs the command, gives what that leaves
@@ -208,21 +208,21 @@ class Sandboxed(Program):
     def _signal_all(self, number: signal.Signals) -> None:
         """Signal every process in the namespace but its first, which no signal but SIGKILL ends."""
         for first in reaper.children(self.pid):
-            namespace = _namespace(first)
-            for pid in _descendants(first)[1:]:
-                _signal_in(pid, namespace, number)
+            namespace = namespace_of(first)
+            for pid in descendants(first)[1:]:
+                signal_in(pid, namespace, number)
 
     def _look_at_bounds(self) -> None:
         """End all of it where it has become too much; a fork bomb cannot outrun the kernel."""
         if self._ended.is_set():
             return
         refused = self._cgroup is not None and self._cgroup.refusals > self._refused_before
-        pids = [pid for first in reaper.children(self.pid) for pid in _descendants(first)]
+        pids = [pid for first in reaper.children(self.pid) for pid in descendants(first)]
         if changed := self._changed():
             self._exceeded = f"{changed} was replaced meanwhile, and could not be protected"
         elif refused or len(pids) > self._bounds.processes:
             self._exceeded = f"it had more than {self._bounds.processes} processes"
-        elif sum(map(_memory_bytes, pids)) > self._bounds.memory_bytes:
+        elif take_more_than(self._bounds.memory_bytes, pids):
             self._exceeded = f"it took more than {self._bounds.memory_bytes >> 20} MiB of memory"
         if self._exceeded:
             self._kill_first()
@@ -248,41 +248,3 @@ class Sandboxed(Program):
         lines = self._said.split(b"\n")
         words = lines[-2].split() if len(lines) > 1 else []
         return [int(word) for word in words] if all(map(bytes.isdigit, words)) else []
-
-
-def _descendants(first: int) -> list[int]:
-    """Return a process and all below it, as far as is seen by now."""
-    found = [first]
-    for pid in found:  # grows meanwhile
-        found += reaper.children(pid)
-    return found
-
-
-def _signal_in(pid: int, namespace: str, number: signal.Signals) -> None:
-    """Signal a process if it is in that namespace: its number may be another's by now."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except OSError:
-        return
-    try:
-        if namespace and _namespace(pid) == namespace:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(pidfd, number)
-    finally:
-        os.close(pidfd)
-
-
-def _namespace(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 -- it names no file
-    except OSError:
-        return ""
-
-
-def _memory_bytes(pid: int) -> int:
-    """Return the memory of a process, what it shares included; 0 for one that is gone."""
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123 -- ten times a second
-            return int(file.read().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError, ValueError):
-        return 0

@@ -34,6 +34,7 @@ _SYSTEM_FOLDERS: Final = (
 )  # fmt: skip
 _LIBRARIES: Final = ("lib", "lib64", "libexec", "pyvenv.cfg")
 _RESOLVER: Final = Path("/etc/resolv.conf")
+_OPEN_SOCKETS: Final = Path("/proc/net/unix")
 _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 
 
@@ -68,15 +69,23 @@ def build_arguments(program: str, policy: Policy, places: Iterable[Place]) -> li
     return [
         *build_base(program, network=policy.network),
         *(_resolver() if policy.network else ()),
-        *("--bind", str(policy.temporary), TEMPORARY, "--symlink", TEMPORARY, "/var/tmp"),  # noqa: S108
+        *_temporary(policy),
         *("--bind", str(policy.home), HOME),
         *_mount_readable(policy),
         *("--bind", str(policy.workspace), str(policy.workspace)),
         *_protect(places),
         *_hide(policy),
+        *_hide_sockets(policy),
         *("--remount-ro", "/", "--chdir", str(policy.workspace), "--clearenv"),
         *_environment(policy),
     ]
+
+
+def _temporary(policy: Policy) -> Iterator[str]:
+    """Yield one folder on the disk for all that is temporary: memory would have no bound there."""
+    for folder in (TEMPORARY, "/dev/shm"):  # noqa: S108 -- the sandbox's own
+        yield from ("--bind", str(policy.temporary), folder)
+    yield from ("--symlink", TEMPORARY, "/var/tmp", "--remount-ro", "/dev")  # noqa: S108
 
 
 def _readable(policy: Policy) -> list[Path]:
@@ -135,6 +144,23 @@ def _hide(policy: Policy) -> Iterator[str]:
     for folder in policy.hidden:
         if folder.is_dir() and any(folder.is_relative_to(place) for place in reach):
             yield from ("--tmpfs", str(folder), "--remount-ro", str(folder))
+
+
+def _hide_sockets(policy: Policy) -> Iterator[str]:
+    """Yield mounts over sockets in folders that can be read: who may see one may connect to it."""
+    reach = (*map(Path, _SYSTEM_FOLDERS), *map(Path, map(os.path.realpath, _readable(policy))))
+    for socket in map(Path, map(os.path.realpath, _sockets())):
+        if any(socket.is_relative_to(place) for place in reach) and socket.is_socket():
+            yield from ("--ro-bind", os.devnull, str(socket))
+
+
+def _sockets() -> list[str]:
+    """Return the paths of all sockets that are open on this machine, see proc(5)."""
+    try:
+        lines = _OPEN_SOCKETS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:  # another system
+        return []
+    return [line[line.index("/") :] for line in lines if "/" in line]
 
 
 def _environment(policy: Policy) -> Iterator[str]:

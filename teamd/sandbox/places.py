@@ -10,12 +10,13 @@ in its place; these are looked after when the command has ended, see `repair`.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from teamd.sandbox.git_settings import named_by_settings
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -51,10 +52,7 @@ BUILT_IN: Final = (
     ".pre-commit-config.yaml",
     "lefthook.yml",
 )
-_HOOKS_PATH: Final = re.compile(
-    rb"^\s*hookspath\s*=\s*\"?([^\"\n#;]+)", re.IGNORECASE | re.MULTILINE
-)
-_LARGEST_BYTES: Final = 1 << 20
+_MOST_LINKS: Final = 40  # as in Linux
 
 
 class State(Enum):
@@ -109,7 +107,7 @@ def protected_names(
     git = workspace / GIT
     if git.is_dir() and not git.is_symlink() and git not in made:
         ours = (f"{GIT}/{name}" for name in names_in_repository(git))
-        return [*dict.fromkeys([*names, *ours]), *_hooks_path(workspace, git)]
+        return [*dict.fromkeys([*names, *ours, *named_by_settings(workspace, git)])]
     others = [name for name in names if not name.startswith(f"{GIT}/")]
     return others if may_init and not os.path.lexists(git) else [*others, GIT]
 
@@ -164,12 +162,32 @@ def is_protected(path: Path, places: Iterable[Place]) -> bool:
 
 
 def _targets(root: Path, places: Iterable[Place]) -> Iterator[str]:
-    """Yield where links among the places lead, as far as that is below the folder and there."""
-    for place in places:
-        target = os.path.realpath(place.path)
-        inside = target.startswith(f"{root}{os.sep}")
-        if place.state is State.LINK and inside and os.path.exists(target):  # noqa: PTH110 -- text
-            yield os.path.relpath(target, root)
+    """Yield the links that lead on from links among the places, and where they end, below root."""
+    links = (place.path for place in places if place.state is State.LINK)
+    for path in (one for link in links for one in _follow(link)):
+        if path.startswith(f"{root}{os.sep}"):
+            yield os.path.relpath(path, root)
+
+
+def _follow(link: Path) -> Iterator[str]:
+    """Yield each link that the kernel reads on its way through one, and where it ends.
+
+    See path_resolution(7). Nothing need stand where it ends.
+    """
+    left, at, links = [*reversed(link.parts[1:])], os.sep, 0
+    while left and links < _MOST_LINKS:
+        part = left.pop()
+        path = os.path.dirname(at) if part == os.pardir else os.path.join(at, part)  # noqa: PTH118, PTH120 -- text
+        try:
+            target = os.readlink(path)  # noqa: PTH115 -- as it is
+        except OSError:
+            at = path
+            continue
+        yield path
+        links += 1
+        at = os.sep if target.startswith(os.sep) else at
+        left += reversed([part for part in Path(target).parts if part != os.sep])
+    yield at
 
 
 def _fold(path: Path) -> Path:
@@ -191,23 +209,3 @@ def _find(root: Path, parts: tuple[str, ...]) -> Place:
         if not stat.S_ISDIR(mode):
             return Place(path, State.FILE, tuple(above))
     return Place(path, State.FOLDER, tuple(above))
-
-
-def _hooks_path(workspace: Path, git: Path) -> Iterator[str]:
-    """Yield the folder in the workspace that holds git's hooks, where the settings name one."""
-    for found in _HOOKS_PATH.findall(_read(git / "config")):
-        folder = Path(os.path.normpath(workspace / os.fsdecode(found.strip())))
-        if folder != workspace and folder.is_relative_to(workspace):
-            yield str(folder.relative_to(workspace))
-
-
-def _read(path: Path) -> bytes:
-    """Return the start of a regular file; nothing of what is none."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, _LARGEST_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-    finally:
-        os.close(fd)

@@ -7,7 +7,6 @@ hold hooks already. What is taken away is kept in the team directory, for the pe
 from __future__ import annotations
 
 import os
-import re
 import stat
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import translate_os_errors
 from teamd.files import directories
+from teamd.sandbox.git_settings import keep_harmless
 from teamd.sandbox.places import GIT
 
 if TYPE_CHECKING:
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 
     from teamd.sandbox.placeholders import Holder
 
-# All else makes git run something, or read settings from somewhere else.
-_HARMLESS: Final = re.compile(
-    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode"
-    r"|symlinks)|extensions\.(objectformat|refstorage)|user\.(name|email)|init\.defaultbranch"
-)
-_SECTION: Final = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?")
-_VARIABLE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*([^\"\\#;\n]*)")
 _STANDARD_HOOK: Final = ".sample"
 _FOREIGN: Final = ("commondir", "config.worktree", "modules", "worktrees")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -183,19 +176,3 @@ class _Folder:
             os.write(fd, content.encode())
         finally:
             os.close(fd)
-
-
-def keep_harmless(content: str) -> str:
-    """Return the settings of git that neither run nor include anything."""
-    kept, section = [], ""
-    for line in content.splitlines():
-        if found := _SECTION.fullmatch(line):
-            section = found.group(1).lower()
-            kept.append(f"[{section}]")
-        elif (found := _VARIABLE.fullmatch(line)) and _HARMLESS.fullmatch(
-            f"{section}.{found.group(1).lower()}"
-        ):
-            kept.append(f"\t{found.group(1)} = {found.group(2).strip()}")
-        elif line.strip():
-            section = section if line.strip().startswith(("#", ";")) or found else ""
-    return "".join(f"{line}\n" for line in kept)

@@ -179,12 +179,22 @@ def test_a_home_of_its_own_is_kept(world: World) -> None:
     assert world.run(write, read) == ["(no output)", "kept\nkept"]
 
 
+def test_what_is_temporary_takes_no_memory(world: World) -> None:
+    (text,) = world.run(
+        "echo kept > /dev/shm/note; cat /tmp/note /var/tmp/note; echo x > /dev/note"
+    )
+    assert text.startswith("kept\nkept\n")
+    assert "/dev/note: Read-only file system" in text
+
+
 def test_no_network_and_no_socket_of_others(world: World) -> None:
     path = world.folder / "person" / "agent.sock"
+    readable = world.write("readable/notes").parent / "agent.sock"
     program = (
         "import socket, sys\n"
         "for kind, address in ((socket.AF_INET, ('127.0.0.1', int(sys.argv[1]))),\n"
-        "        (socket.AF_UNIX, sys.argv[2]), (socket.AF_UNIX, '\\0' + sys.argv[3])):\n"
+        "        (socket.AF_UNIX, sys.argv[2]), (socket.AF_UNIX, sys.argv[3]),\n"
+        "        (socket.AF_UNIX, '\\0' + sys.argv[4])):\n"
         "    try:\n"
         "        socket.socket(kind).connect(address)\n"
         "        print('connected to', address)\n"
@@ -194,20 +204,22 @@ def test_no_network_and_no_socket_of_others(world: World) -> None:
     world.write("workspace/reach.py", program)
     abstract = f"teamd-{world.folder.name}"
     with contextlib.ExitStack() as stack:
-        kinds = (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX)
+        kinds = (socket.AF_INET, *[socket.AF_UNIX] * 3)
         sockets = [stack.enter_context(socket.socket(kind)) for kind in kinds]
-        addresses: list[Any] = [("127.0.0.1", 0), str(path), "\0" + abstract]
+        addresses: list[Any] = [("127.0.0.1", 0), str(path), str(readable), "\0" + abstract]
         for one, address in zip(sockets, addresses, strict=True):
             one.bind(address)
             one.listen()
         path.chmod(0o777)
-        command = f"python3 reach.py {sockets[0].getsockname()[1]} {path} {abstract}"
-        (without,) = world.run(command)
-        (shared,) = world.run(command, network=True)
+        readable.chmod(0o777)
+        command = f"python3 reach.py {sockets[0].getsockname()[1]} {path} {readable} {abstract}"
+        read = [str(readable.parent)]
+        (without,) = world.run(command, readable=read)
+        (shared,) = world.run(command, readable=read, network=True)
     nowhere = "ConnectionRefusedError"
-    assert without.split() == [nowhere, "FileNotFoundError", nowhere]
+    assert without.split() == [nowhere, "FileNotFoundError", nowhere, nowhere]
     assert shared.splitlines()[0].startswith("connected to")
-    assert shared.splitlines()[1:] == ["FileNotFoundError", "PermissionError"]
+    assert shared.splitlines()[1:] == ["FileNotFoundError", nowhere, "PermissionError"]
 
 
 def test_it_has_no_rights_and_cannot_be_left(world: World) -> None:
@@ -230,7 +242,9 @@ def test_it_has_no_rights_and_cannot_be_left(world: World) -> None:
 def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World) -> None:
     world.repository()
     world.execute("git", "config", "core.hooksPath", "myhooks")
+    world.execute("git", "config", "include.path", "../settings")
     world.write("workspace/myhooks/pre-push", "#!/bin/sh\n")
+    world.write("workspace/settings")
     config = (world.workspace / ".git/config").read_text()
     texts = world.run(
         "mv .git x; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit",
@@ -239,7 +253,7 @@ def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World
         "ln .git/config x && echo evil >> x",
         "mkdir -p .git/info; echo '* filter=evil' > .git/info/attributes; mv .git/info i",
         "mkdir -p .git/modules/m/hooks; echo evil > .git/modules/m/config",
-        "echo evil > myhooks/pre-commit; mv myhooks y",
+        "echo evil > myhooks/pre-commit; mv myhooks y; git config -f settings core.pager evil",
         "echo ../evil > .git/commondir; echo evil > .git/config.worktree; sleep 1",
         "git status && echo hi > a && git add a && git commit -qm done && git log --oneline -1",
     )
@@ -253,7 +267,8 @@ def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World
     assert "[all of it was ended: commondir was replaced meanwhile" in texts[-2]
     assert not (world.workspace / ".git/config.worktree").exists()
     assert texts[-1].splitlines()[-1].endswith(" done")
-    assert world.names() == {".git", "myhooks", "a", "h", "i"}, "copies are its own"
+    assert (world.workspace / "settings").read_text() == ""
+    assert world.names() == {".git", "myhooks", "settings", "a", "h", "i"}, "copies are its own"
 
 
 PLANTED: Final = (
@@ -282,11 +297,16 @@ def test_places_that_run_by_themselves_stay_as_they_are(world: World, there: boo
 def test_a_link_among_them_is_put_back(world: World) -> None:
     world.write("workspace/docs/agents.md", "mine")
     link = world.workspace / "AGENTS.md"
-    link.symlink_to("docs/agents.md")
-    (text,) = world.run("rm AGENTS.md; echo evil > AGENTS.md; echo evil > docs/agents.md")
-    assert link.readlink() == Path("docs/agents.md")
+    link.symlink_to("latest/agents.md")
+    (world.workspace / "latest").symlink_to("docs")
+    first, second = world.run(
+        "rm AGENTS.md; echo evil > AGENTS.md; echo evil > docs/agents.md",
+        "mkdir evil; echo evil > evil/agents.md; ln -sfn evil latest",
+    )
+    assert link.readlink() == Path("latest/agents.md")
     assert link.read_text() == "mine"
-    assert "[taken away, since it is protected: AGENTS.md]" in text
+    assert "[taken away, since it is protected: AGENTS.md]" in first
+    assert "[taken away, since it is protected: latest]" in second
 
 
 def test_a_repository_that_is_just_made_runs_nothing(
@@ -399,6 +419,14 @@ def test_what_it_takes_is_bounded(world: World, command: str, sentence: str | No
     elif not sentence:
         assert "MemoryError" in text or text.startswith("1 big") or "File size limit" in text
     assert after == "fine"
+
+
+def test_what_processes_share_counts_once(world: World) -> None:
+    program = (
+        "import os, time; x = b'x' * (60 << 20); [os.fork() for _ in range(3)]; time.sleep(.5)"
+    )
+    bounds = {"processes": 60, "memory_bytes": 200 << 20, "file_bytes": 1 << 20}
+    assert world.run(f'python3 -c "{program}"; echo fine', bounds=bounds) == ["fine"]
 
 
 def test_a_process_outside_is_neither_seen_nor_signalled(world: World) -> None:

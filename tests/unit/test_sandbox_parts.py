@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from teamd.process_id import Identity
 from teamd.sandbox.build import describe
+from teamd.sandbox.git_settings import keep_harmless, named_by_settings
 from teamd.sandbox.placeholders import Holder, Placeholders
 from teamd.sandbox.places import (
     Standing,
@@ -22,7 +23,6 @@ from teamd.sandbox.places import (
     protected_names,
 )
 from teamd.sandbox.probe import Probe, find_program
-from teamd.sandbox.repair import keep_harmless
 from teamd.settings.schema import Reach, Settings, Teammate, Tools
 
 
@@ -60,6 +60,74 @@ def test_a_place_is_found_as_it_stands(tmp_path: Path) -> None:
         "a/x": State.MISSING,
     }
     assert found[tmp_path / "a/b/file"].above == (tmp_path / "a", tmp_path / "a/b")
+
+
+def test_every_link_that_a_place_leads_through_is_one(tmp_path: Path) -> None:
+    """Else a command would turn the second link of two, and the first one leads to its text."""
+    (tmp_path / "real/deep").mkdir(parents=True)
+    (tmp_path / "docs").symlink_to(tmp_path / "real")
+    (tmp_path / "real/latest").symlink_to("../docs/deep/./")
+    (tmp_path / "AGENTS.md").symlink_to("docs/latest/AGENTS.md")
+    (tmp_path / "round").symlink_to("round")
+    (tmp_path / "out").symlink_to("../elsewhere")
+    found = {p.path: p.state for p in find_places(tmp_path, ["AGENTS.md", "round", "out"])}
+    assert {str(path.relative_to(tmp_path)): state for path, state in found.items()} == {
+        "AGENTS.md": State.LINK,
+        "docs": State.LINK,
+        "real/latest": State.LINK,
+        "real/deep/AGENTS.md": State.MISSING,
+        "round": State.LINK,
+        "out": State.LINK,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("[core]\n\thooksPath = tools/hooks\n", ["tools/hooks"]),
+        ('[core] hooksPath = "./my hooks/" ; ours\n', ["my hooks"]),
+        ("[Core]\nbare = false\nHOOKSPATH=a\\\nb # c\n", ["ab"]),
+        ("[include]\n\tpath = ../settings/git\n", ["settings/git"]),
+        ('[includeIf "gitdir:/x]/"] path = ../one\n', ["one"]),
+        (
+            '[submodule "x"]\n\tpath = x\n[core]\n\thooksPath = ~nobody-there/x\n',
+            ["~nobody-there/x"],
+        ),
+        ("[core]\n\thooksPath = .\n\thooksPath = /etc/hooks\n\thooksPath =\n", []),
+    ],
+)
+def test_what_the_settings_of_git_name_is_found(
+    content: str, named: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/config").write_text(content)
+    assert list(named_by_settings(tmp_path, tmp_path / ".git")) == named
+
+
+def test_settings_that_include_others_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the person's as well, and however often they include each other."""
+    workspace = tmp_path / "workspace"
+    (workspace / ".git").mkdir(parents=True)
+    (tmp_path / ".gitconfig").write_text("[core]\nhooksPath = .githooks.d\n")
+    (workspace / ".git/config").write_text("[include]\npath = ../one\n")
+    (workspace / "one").write_text("[include]\npath = one\npath = sub/two\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    named = named_by_settings(workspace, workspace / ".git")
+    assert sorted(set(named)) == [".githooks.d", "one", "sub/two"]
+
+
+@given(content=st.text(st.sampled_from('[]"\\=;#\n\t corehksPatinlud.~/'), max_size=200))
+def test_no_settings_of_git_are_too_odd(
+    content: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    workspace = tmp_path_factory.mktemp("odd")
+    (workspace / ".git").mkdir()
+    (workspace / ".git/config").write_text(content)
+    for name in named_by_settings(workspace, workspace / ".git"):
+        assert not Path(name).is_absolute()
+        assert ".." not in Path(name).parts
 
 
 def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:

@@ -1,0 +1,99 @@
+"""What the settings of git name in a workspace, and what of them is harmless; see git-config(1)."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# All else makes git run something, or read settings from somewhere else.
+_HARMLESS: Final = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode"
+    r"|symlinks)|extensions\.(objectformat|refstorage)|user\.(name|email)|init\.defaultbranch"
+)
+_SECTION: Final = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?")
+_VARIABLE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*([^\"\\#;\n]*)")
+_ANY_SECTION: Final = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)\s*(?:"(?:[^"\\]|\\.)*")?\s*\]')
+_ANY_VALUE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
+_CONTINUED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")  # an escaped backslash is none
+_ESCAPES: Final = {"n": "\n", "t": "\t", "b": "\b"}
+_OF_PERSON: Final = ("~/.gitconfig", "~/.config/git/config")
+_MOST_FILES: Final = 20  # that include each other
+_LARGEST_BYTES: Final = 1 << 20
+
+
+def named_by_settings(workspace: Path, git: Path) -> Iterator[str]:
+    """Yield the folders of hooks and the files of settings in a workspace that git's settings name.
+
+    Args:
+        workspace: the folder; paths of what is yielded are relative to it.
+        git: its repository.
+    """
+    ours = (Path(os.path.expanduser(name)) for name in _OF_PERSON)  # noqa: PTH111 -- without a home
+    files = [git / "config", git / "config.worktree", *ours]
+    for file in files:  # grows meanwhile
+        for kind, value in _paths_in(_read(file)):
+            # Hooks are sought from the top of the working tree, a file beside who names it.
+            base = workspace if kind == "hooks" else file.parent
+            found = Path(os.path.normpath(base / os.path.expanduser(value)))  # noqa: PTH111
+            if kind == "file" and found not in files and len(files) < _MOST_FILES:
+                files.append(found)
+            if found != workspace and found.is_relative_to(workspace):
+                yield str(found.relative_to(workspace))
+
+
+def keep_harmless(content: str) -> str:
+    """Return the settings that neither run nor include anything."""
+    kept, section = [], ""
+    for line in content.splitlines():
+        if found := _SECTION.fullmatch(line):
+            section = found.group(1).lower()
+            kept.append(f"[{section}]")
+        elif (found := _VARIABLE.fullmatch(line)) and _HARMLESS.fullmatch(
+            f"{section}.{found.group(1).lower()}"
+        ):
+            kept.append(f"\t{found.group(1)} = {found.group(2).strip()}")
+        elif line.strip():
+            section = section if line.strip().startswith(("#", ";")) or found else ""
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _paths_in(content: str) -> Iterator[tuple[str, str]]:
+    """Yield the paths that settings name, each with what is there: `hooks` or a `file`."""
+    section = ""
+    for line in _CONTINUED.sub(r"\1", content.replace("\r\n", "\n")).split("\n"):
+        rest = line
+        if found := _ANY_SECTION.match(line):
+            section, rest = found.group(1).lower(), line[found.end() :]
+        if not (found := _ANY_VALUE.match(rest)):
+            continue
+        name, value = found.group(1).lower(), _plain(found.group(2))
+        if value and (section, name) == ("core", "hookspath"):
+            yield "hooks", value
+        elif value and section in ("include", "includeif") and name == "path":
+            yield "file", value
+
+
+def _plain(value: str) -> str:
+    """Return a value without its comment, quotes and escapes."""
+    parts = re.findall(r'"((?:[^"\\]|\\.)*)"?|((?:[^"\\#;]|\\.)+)|[#;].*', value.strip())
+    joined = "".join(map("".join, parts)).strip()
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), joined)
+
+
+def _read(path: Path) -> str:
+    """Return the start of a regular file; nothing of what is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return ""
+    try:
+        found = os.read(fd, _LARGEST_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        return found.decode(errors="surrogateescape")
+    finally:
+        os.close(fd)
