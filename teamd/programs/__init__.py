@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 Sink = Callable[[bytes], object]
 
 # Before a program: it reaches no abstract socket of others, see `landlock`.
-CONFINED: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("landlock.py")))
+_PYTHON: Final = (sys.executable, "-I", "-S")
+CONFINED: Final = (*_PYTHON, str(Path(__file__).with_name("landlock.py")))
+JOIN: Final = (*_PYTHON, str(Path(__file__).with_name("netns.py")))
 _CAPTURED_BYTES: Final = 1 << 20
 _CHUNK: Final = 1 << 16  # what a pipe holds
 _LAST_CHUNKS: Final = 16  # read after the end; more than a pipe holds comes from what escaped us

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import socket
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Final
+
+from teamd.programs import JOIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,13 +50,11 @@ def listen_in_namespace(pid: int, port: int) -> socket.socket:
     Raises:
         OSError: it cannot be made.
     """
-    from teamd.programs import netns  # noqa: PLC0415 -- only for its path
-
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(_LISTEN_SECONDS)
         fd = theirs.fileno()
-        argv = [sys.executable, "-I", "-S", netns.__file__, str(pid), str(port), str(fd)]
+        argv = [*JOIN, str(pid), "listen", str(port), str(fd)]
         status, said = run_briefly(argv, timeout_seconds=_LISTEN_SECONDS, pass_fds=[fd])
         if status != 0:
             raise OSError(errno.EPERM, f"no proxy in the sandbox: {said.strip()[-200:]}")

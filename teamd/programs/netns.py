@@ -1,41 +1,59 @@
-"""Opens a listening socket in the network namespace of another process, and hands it over.
+"""Joins the network of another process: to listen there, or to run a program in it.
 
-A program of its own, started as `python -I -S netns.py PID PORT FD`: joining a namespace changes
-the whole process. FD is a Unix socket over which the listening one goes. So a proxy can serve a
-sandbox that has no network, with nothing of ours running inside it.
+A program of its own: joining a namespace changes the whole process. Started as
+`python -I -S netns.py PID listen PORT FD` it hands a listening socket over through the Unix socket
+FD; so a proxy can serve a sandbox that has no network, with nothing of ours running inside it. As
+`netns.py PID run PROGRAM ARGUMENT…` it becomes that program.
 
-The process must be one of the same user's, in a user namespace which that user made: then its
-owner has all rights there, see user_namespaces(7).
+The network must have been made by a process of the same user's, in a user namespace of its own:
+then that user has all rights there, see user_namespaces(7).
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import socket
 import sys
 
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
+_NS_GET_USERNS = 0xB701
 _WAITING = 100
 
 
-def main(pid: int, port: int, fd: int) -> None:
-    """Join the namespaces, listen on the loopback address, and send the socket."""
+def join(pid: int) -> None:
+    """Join the network of a process, and the user namespace whose network it is.
+
+    That is not always the process's own: bubblewrap makes two, one inside the other.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
-    namespaces = [
-        (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind)
-        for name, kind in (("user", _CLONE_NEWUSER), ("net", _CLONE_NEWNET))
-    ]
-    for namespace, kind in namespaces:
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    owner = fcntl.ioctl(network, _NS_GET_USERNS)
+    os.set_inheritable(owner, False)
+    for namespace, kind in ((owner, _CLONE_NEWUSER), (network, _CLONE_NEWNET)):
         if libc.setns(namespace, kind):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+
+
+def listen(port: int, fd: int) -> None:
+    """Listen on the loopback address, and send the socket."""
     with socket.socket() as listener, socket.socket(fileno=fd) as way:
         listener.bind(("127.0.0.1", port))
         listener.listen(_WAITING)
         socket.send_fds(way, [b"\0"], [listener.fileno()])
 
 
+def main(pid: str, deed: str, *words: str) -> None:
+    """Do what the command line says."""
+    join(int(pid))
+    if deed == "listen":
+        listen(*map(int, words))
+    else:
+        os.execv(words[0], words)  # noqa: S606 -- what it is for
+
+
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*sys.argv[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -17,10 +17,10 @@ from teamd.programs.brief import run_briefly
 from teamd.programs.reaped import Reaped
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
+from teamd.sandbox.network import Networks
 from teamd.sandbox.placeholders import Holder
 from teamd.sandbox.places import GIT, Standing, State, find_places, protected_names
 from teamd.sandbox.probe import find_program
-from teamd.sandbox.proxy import HostProxy
 from teamd.sandbox.repair import repair
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from teamd.programs import Sink
     from teamd.programs.cgroup import Cgroup
+    from teamd.sandbox.network import Network, Visit
     from teamd.sandbox.placeholders import Placeholders
     from teamd.sandbox.places import Place
     from teamd.sandbox.policy import Policy
@@ -103,34 +104,52 @@ class SandboxedShell:
     team: Path
     kept: Path
     cgroup: Cgroup | None = None
+    _networks: Networks = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_networks", Networks(self.policy.hosts))
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Sandboxed:
         """Start it; what it put into protected places is taken away at its end."""
-        policy, names = self.policy, list[str]()
-        look = partial(self._look, names, may_init=not background)
-        holder = self.placeholders.hold(look)
-        proxy = HostProxy(policy.hosts) if policy.hosts and not policy.network else None
-        clear = partial(self._clear, holder, proxy)
+        network = None if self.policy.network else self._networks.get(background=background)
+        joins = network is not None and network.used
         try:
-            places = find_places(policy.workspace, names)
+            return self._start(command, output, network, may_init=not background)
+        except OSError:
+            if not joins:
+                raise
+        self._networks.renew()  # whoever had it has just ended
+        return self.start(command, output, background=background)
+
+    def _start(
+        self, command: str, output: Sink, network: Network | None, *, may_init: bool
+    ) -> Sandboxed:
+        names = list[str]()
+        holder = self.placeholders.hold(partial(self._look, names, may_init=may_init))
+        visit = network.visit() if network else None
+        clear = partial(self._clear, holder, visit)
+        try:
+            places = find_places(self.policy.workspace, names)
             return Sandboxed(
-                self._arguments(places),
+                self._arguments(places, network),
                 command,
                 output=output,
-                bounds=policy.bounds,
-                changed=Standing(policy.workspace, places).changed,
+                bounds=self.policy.bounds,
+                changed=Standing(self.policy.workspace, places).changed,
                 clear=clear,
-                before=proxy.listen_in if proxy else None,
+                before=visit.begin if visit else None,
                 cgroup=self.cgroup,
             )
         except BaseException:
             clear()
             raise
 
-    def _arguments(self, places: Sequence[Place]) -> list[str]:
+    def _arguments(self, places: Sequence[Place], network: Network | None) -> list[str]:
         """Return bubblewrap and its options; nothing among the places is missing by now."""
         argv = build_arguments(self.program, self.policy, places)
-        return [*CONFINED, *argv] if self.policy.network else argv
+        if self.policy.network:
+            return [*CONFINED, *argv]
+        return network.joining(argv) if network else argv
 
     def _look(
         self, names: list[str], made: Container[Path], others: Sequence[Holder], *, may_init: bool
@@ -156,9 +175,9 @@ class SandboxedShell:
         inside = (one for one in self.policy.hidden if one != root and one.is_relative_to(root))
         return find_places(root, [str(one.relative_to(root)) for one in inside])
 
-    def _clear(self, holder: Holder, proxy: HostProxy | None) -> Sequence[str]:
-        if proxy is not None:
-            proxy.close()
+    def _clear(self, holder: Holder, visit: Visit | None) -> Sequence[str]:
+        if visit is not None:
+            visit.end()
         try:
             return repair(self.policy.workspace, holder, self.kept)
         finally:

@@ -233,6 +233,7 @@ class BackgroundRun(Tool[BackgroundRunInput]):
     async def call(self, arguments: BackgroundRunInput, _key: str) -> str:
         """Begin it; the words name its id."""
         job = self._jobs.start(arguments.command, partial(self._run, arguments.command))
+        await asyncio.sleep(0)  # its task comes first, so that the next command finds it started
         return f"job_id: {job.id}"
 
     async def _run(self, command: str, output: Sink) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -18,11 +19,14 @@ import sys
 import sysconfig
 import tempfile
 from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from teamd.programs import reaper
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.process.sandboxed import commands
@@ -52,9 +56,12 @@ class World:
         """Where commands may write."""
         return self.folder / "workspace"
 
-    def run(self, *lines: str, **policy: Any) -> list[str]:
-        """Run commands as that user; what the model would read of each."""
-        asked = json.dumps({"policy": policy, "commands": lines})
+    def run(self, *lines: str, job: str = "", **policy: Any) -> list[str]:
+        """Run commands as that user; what the model would read of each.
+
+        With a job they run beside it, and the first one once more when it has been stopped.
+        """
+        asked = json.dumps({"policy": policy, "commands": lines, "job": job})
         python = PYTHON if self.uid == NOBODY else sys.executable
         done = self.execute(python, commands.__file__, str(self.folder), text=asked)
         found: list[str] = json.loads(done)
@@ -220,6 +227,51 @@ def test_no_network_and_no_socket_of_others(world: World) -> None:
     assert without.split() == [nowhere, "FileNotFoundError", nowhere, nowhere]
     assert shared.splitlines()[0].startswith("connected to")
     assert shared.splitlines()[1:] == ["FileNotFoundError", nowhere, "PermissionError"]
+
+
+SERVE: Final = "exec python3 -m http.server --bind 127.0.0.1 8017 2>/dev/null"
+REACH: Final = (
+    "for _ in {1..200}; do (exec 3<>/dev/tcp/127.0.0.1/8017) 2>/dev/null && echo reached && break;"
+    " [ -e tried ] && break; sleep 0.05; done; touch tried;"
+    r" echo user $UID with $(grep -cP '^Cap\w+:\s0*[1-9a-f]' /proc/self/status) rights"
+)
+
+
+def test_a_server_of_a_job_is_reached_by_the_next_commands_and_by_nobody_else(world: World) -> None:
+    """A command that starts while the job runs is in the job's network."""
+    inside, after = world.run(REACH, job=SERVE)
+    user = f"user {world.uid} with 0 rights"
+    assert inside == f"reached\n{user}"
+    assert after == user
+    with socket.socket() as own:
+        assert own.connect_ex(("127.0.0.1", 8017)) != 0
+
+
+class Page(BaseHTTPRequestHandler):
+    """A page of a server on this machine."""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_hosts_are_reached_beside_a_job_and_after_it(world: World) -> None:
+    """By an ordinary user too, for whom bubblewrap puts one user namespace into another."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        named = f"localhost:{server.server_port}"
+        fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).status)"
+        reach = f'python3 -c "{fetch}" http://{named}/'
+        other = f'python3 -c "{fetch}" http://example.org/ 2>&1 | tail -1'
+        beside, refused, own, after = world.run(reach, other, REACH, job=SERVE, hosts=[named])
+        server.shutdown()
+    assert [beside, after] == ["200", "200"]
+    assert refused == "urllib.error.HTTPError: HTTP Error 403: Forbidden"
+    assert own.startswith("reached\n")
 
 
 def test_it_has_no_rights_and_cannot_be_left(world: World) -> None:
@@ -445,6 +497,23 @@ def _command_lines() -> str:
         with contextlib.suppress(OSError):
             found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return "\n".join(found)
+
+
+def test_who_comes_when_a_job_has_just_ended_gets_another_network(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    shell, said = sandboxed_shell(tmp_path / "workspace", aside=tmp_path), list[bytes]()
+
+    async def run() -> int:
+        with shell.start("sleep 60", said.append, background=True) as job:
+            (first,) = reaper.children(job.pid)
+            os.kill(first, signal.SIGKILL)
+            ended = Path(f"/proc/{first}/ns/net")
+            wait_until(lambda: not os.path.lexists(ended), what="the job has ended")
+            with shell.start("echo fine", said.append) as program:
+                return await program.wait()
+
+    assert asyncio.run(run()) == 0
+    assert b"".join(said).endswith(b"fine\n")
 
 
 def test_a_sandbox_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:
