@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.sandbox.places import State
 from teamd.sandbox.policy import HOME, TEMPORARY
+from teamd.sandbox.toolchains import needed_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,7 +33,6 @@ _SYSTEM_FOLDERS: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
     "/gnu/store",
 )  # fmt: skip
-_LIBRARIES: Final = ("lib", "lib64", "libexec", "pyvenv.cfg")
 _RESOLVER: Final = Path("/etc/resolv.conf")
 _OPEN_SOCKETS: Final = Path("/proc/net/unix")
 _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
@@ -89,14 +89,13 @@ def _temporary(policy: Policy) -> Iterator[str]:
 
 
 def _readable(policy: Policy) -> list[Path]:
-    """Return the folders on the PATH, with the libraries beside them, and those that are named."""
-    path = policy.environment.get("PATH", "").split(os.pathsep)
+    """Return the folders on the PATH, with what their programs need, and those that are named."""
     found = dict.fromkeys(policy.readable)
-    for folder in map(Path, path):
+    for folder in policy.path:
         # Some may not be looked into: they are passed over, as a shell does.
-        if folder.is_absolute() and os.path.isdir(folder) and not _is_too_much(folder, policy):  # noqa: PTH112
-            beside = (folder.parent / name for name in _LIBRARIES if folder.name == "bin")
-            found.update(dict.fromkeys([folder, *beside]))
+        if not _is_of_system(folder) and os.path.isdir(folder) and not _is_too_much(folder, policy):  # noqa: PTH112
+            needed = (place for place in needed_by(folder) if not _is_too_much(place, policy))
+            found.update(dict.fromkeys(needed))
     ours = (place for place in found if not place.is_relative_to(policy.workspace))
     others = (place for place in ours if not _is_of_system(place))
     return sorted(others, key=lambda place: len(place.parts))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from teamd.sandbox import toolchains
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from teamd.programs.sandboxed import Bounds
 
@@ -50,12 +53,19 @@ class Policy:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     bounds: Bounds
 
+    @property
+    def path(self) -> list[Path]:
+        """The folders in which commands look for programs."""
+        folders = map(Path, self.environment.get("PATH", "").split(os.pathsep))
+        return [folder for folder in folders if folder.is_absolute()]
+
     def variables(self, *, inside: bool) -> dict[str, str]:
         """Return the whole environment of a command, in a sandbox or without one."""
         home = HOME if inside else str(self.home)
         temporary = TEMPORARY if inside else str(self.temporary)
         proxied = inside and self.hosts and not self.network
         return {
+            **toolchains.variables(self.path, self.environment),
             **self.environment,
             **(self._proxy_variables() if proxied else {}),
             "HOME": home,

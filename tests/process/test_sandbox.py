@@ -175,6 +175,20 @@ def test_folders_that_are_named_can_be_read(world: World) -> None:
     assert data.read_text() == "1,2,3\n"
 
 
+def test_a_program_of_an_environment_in_the_home_runs(world: World) -> None:
+    """As pipx installs them: what is on the PATH is a link into a folder that nobody sees else."""
+    tool = world.folder / "person/tools/tool"
+    world.write("person/tools/tool/pyvenv.cfg", "home = /usr/bin\n")
+    world.write("person/tools/secret", CANARY)
+    script = f"#!{tool}/bin/python\nimport sys; print(sys.prefix)\n"
+    world.write("person/tools/tool/bin/tool", script).chmod(0o755)
+    (tool / "bin/python").symlink_to("/usr/bin/python3")
+    (world.write("person/bin/other").parent / "tool").symlink_to(tool / "bin/tool")
+    path = f"{world.folder}/person/bin:/usr/bin:/bin"
+    said, home = world.run("tool", f"ls {tool.parent}", environment={"PATH": path})
+    assert (said, home) == (str(tool), "tool")
+
+
 def test_the_key_is_in_no_environment_of_the_sandbox(world: World) -> None:
     (text,) = world.run("env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; ps axewww")
     assert "HOME=/home/teammate" in text
