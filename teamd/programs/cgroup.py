@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _MOUNTS: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
 _CONTROLLER: Final = "pids"
-_MOST_KILLS: Final = 100
+_DYING_SECONDS: Final = 0.1
+_PAUSE_SECONDS: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +84,30 @@ class Cgroup:
 
     def kill(self) -> None:
         """Kill every process in it; one that clung to life elsewhere cannot leave its group."""
-        for _ in range(_MOST_KILLS):
-            try:
-                pids = (self.path / "cgroup.procs").read_text().split()
-            except OSError:
-                return
-            if not pids:
-                return
-            for pid in map(int, pids):
+        for pids in self._until_free():
+            for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
     def remove(self) -> None:
-        """Remove it, unless a process is in it."""
+        """Remove it; one in which a process stays is left as it is."""
+        for _ in self._until_free():
+            pass
         with suppress(OSError):
             self.path.rmdir()
+
+    def _until_free(self) -> Iterator[list[int]]:
+        """Yield who is in it, until nobody is or for a tenth of a second: the killed take time."""
+        deadline = time.monotonic() + _DYING_SECONDS
+        while (pids := self._pids()) and time.monotonic() < deadline:
+            yield pids
+            time.sleep(_PAUSE_SECONDS)
+
+    def _pids(self) -> list[int]:
+        try:
+            return list(map(int, (self.path / "cgroup.procs").read_text().split()))
+        except OSError:
+            return []
 
 
 @cache

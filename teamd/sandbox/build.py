@@ -51,7 +51,7 @@ def build_shell(paths: TeamPaths, name: str, settings: Settings, role: str, prob
             f"commands are refused: {why}; the person can put the project into a folder"
         )
     held = placeholders_of(paths, workspace)
-    cgroup = Cgroup.make(_group_name(paths, name), tools.max_processes)
+    cgroup = Cgroup.make(group_name(paths, name), tools.max_processes)
     return SandboxedShell(probe.program, policy, held, paths.root, paths.removed, cgroup)
 
 
@@ -114,12 +114,13 @@ def clear_dead(paths: TeamPaths, workspace: Path) -> list[str]:
 def remove_cgroups(paths: TeamPaths, names: Iterable[str]) -> None:
     """End what is left in the control groups of teammates that are gone, and remove them."""
     for name in names:
-        if group := Cgroup.find(_group_name(paths, name)):
+        if group := Cgroup.find(group_name(paths, name)):
             group.kill()
             group.remove()
 
 
-def _group_name(paths: TeamPaths, name: str) -> str:
+def group_name(paths: TeamPaths, name: str) -> str:
+    """Return the name of the control group of a teammate's commands."""
     team = sha256(os.fsencode(paths.root)).hexdigest()[:16]
     return f"teamd-{team}-{name}"
 

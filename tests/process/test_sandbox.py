@@ -26,7 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from teamd.files.paths import TeamPaths
 from teamd.programs import reaper
+from teamd.sandbox.build import build_shell, remove_cgroups
+from teamd.sandbox.probe import probe
+from teamd.sandbox.shells import SandboxedShell
+from teamd.settings.schema import Settings, Team
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.process.sandboxed import commands
@@ -528,6 +533,39 @@ def test_who_comes_when_a_job_has_just_ended_gets_another_network(tmp_path: Path
 
     assert asyncio.run(run()) == 0
     assert b"".join(said).endswith(b"fine\n")
+
+
+def test_a_workspace_that_holds_the_home_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the home is named by a link."""
+    (tmp_path / "project/me").mkdir(parents=True)
+    (tmp_path / "home").symlink_to(tmp_path / "project/me")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    settings = Settings(team=Team(workspace=tmp_path / "project"))
+    paths = TeamPaths(tmp_path / "project/.team")
+    shell = build_shell(paths, "ann", settings, "coder", probe())
+    bash = Bash(shell=shell, timeout_seconds=60, output_bytes=2000)
+    result = asyncio.run(Toolbox([bash]).run("bash", {"command": "echo ran"}))
+    assert result.is_error
+    assert "holds the person's home, which no sandbox could hide then" in result.text
+
+
+def test_what_is_left_of_a_killed_teammate_is_ended_by_its_control_group(tmp_path: Path) -> None:
+    """A first process that was traced can outlive bubblewrap; nothing leaves its group."""
+    paths = TeamPaths(tmp_path / "project/.team")
+    settings = Settings(team=Team(workspace=tmp_path / "project"))
+    settings.team.workspace.mkdir()
+    shell = build_shell(paths, "ann", settings, "coder", probe())
+    assert isinstance(shell, SandboxedShell)
+    if shell.cgroup is None:
+        pytest.skip("this user may not make control groups")
+    group = shell.cgroup
+    with subprocess.Popen(["setsid", "sleep", "100"]) as survivor:
+        group.add(survivor.pid)
+        remove_cgroups(paths, ["ann"])
+        assert survivor.wait(10) == -signal.SIGKILL
+    wait_until(lambda: not group.path.exists(), what="the group is removed")
 
 
 def test_a_sandbox_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:

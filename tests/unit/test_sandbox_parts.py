@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import teamd
+from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
-from teamd.sandbox.build import describe
+from teamd.sandbox.bubblewrap import build_arguments
+from teamd.sandbox.build import build_policy, describe
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
 from teamd.sandbox.placeholders import Holder, Placeholders
 from teamd.sandbox.places import (
@@ -128,6 +131,33 @@ def test_no_settings_of_git_are_too_odd(
     for name in named_by_settings(workspace, workspace / ".git"):
         assert not Path(name).is_absolute()
         assert ".." not in Path(name).parts
+
+
+def test_this_program_itself_is_protected_where_it_lies_in_the_workspace(tmp_path: Path) -> None:
+    """Parts of it run outside the sandbox, with the person's rights."""
+    project = Path(teamd.__file__).resolve().parents[1]
+    policy = build_policy(TeamPaths(tmp_path / ".team"), "ann", Tools(), workspace=project)
+    assert "teamd" in policy.protected
+    other = build_policy(TeamPaths(tmp_path / ".team"), "ann", Tools(), workspace=tmp_path)
+    assert other.protected == ()
+
+
+def test_no_folder_on_the_path_opens_the_home_or_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A PATH may hold `.` by another name, or the folder of all projects."""
+    home, workspace = tmp_path / "home", tmp_path / "projects/mine"
+    (home / "bin").mkdir(parents=True)
+    workspace.mkdir(parents=True)
+    (tmp_path / "by-link").symlink_to(workspace.parent)
+    monkeypatch.setenv("HOME", str(home))
+    folders = [tmp_path / "projects", tmp_path / "by-link", home, home / "bin"]
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
+    team = TeamPaths(workspace / ".team")
+    policy = build_policy(team, "ann", Tools(env=("PATH",)), workspace=workspace)
+    argv = build_arguments("bwrap", policy, ())
+    mounted = [argv[at + 2] for at, word in enumerate(argv) if word.startswith("--ro-bind")]
+    assert [path for path in mounted if path in map(str, folders)] == [str(home / "bin")]
 
 
 def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:

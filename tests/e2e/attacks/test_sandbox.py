@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from teamd.programs.cgroup import Cgroup
+from teamd.sandbox.build import group_name
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -143,6 +146,40 @@ def test_a_job_cannot_make_a_repository(project: Project) -> None:
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     project.wait_for("ann", "idle", turns=3)
     assert {path.name for path in project.folder.iterdir()} == {".team"}
+
+
+def test_a_team_that_was_stopped_leaves_no_control_group(project: Project) -> None:
+    project.stage.play("ann", use(bash("true"), ("background_run", {"command": "sleep 100"})))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    wait_until(lambda: len(project.asked("ann")) == 2, what="the job runs")
+    group = Cgroup.find(group_name(project.paths, "ann"))
+    if group is None or Cgroup.make(group.path.name, 100) is None:
+        pytest.skip("this user may not make control groups")
+    assert Path(group.path, "cgroup.procs").read_text(), "the job is in it"
+    project.do("teamd", "stop")
+    assert not group.path.exists()
+
+
+SYSTEM_CALLS: Final = {"x86_64": (248, 249), "aarch64": (217, 218)}  # add_key, request_key
+SESSION_KEYRING: Final = -3
+
+
+@pytest.mark.installed
+def test_a_key_of_the_persons_session_is_not_found(project: Project) -> None:
+    """Tokens of kerberos and ecryptfs, say, which no mount hides; see keyrings(7)."""
+    add, request = SYSTEM_CALLS[os.uname().machine]
+    name = f"teamd-{project.root.name}"
+    words = (b"user", name.encode(), b"secret", 6, SESSION_KEYRING)
+    assert ctypes.CDLL(None).syscall(add, *words) > 0
+    ask = f"ctypes.CDLL(None).syscall({request}, b'user', b'{name}', None, 0) > 0"
+    project.write("ask.py", f"import ctypes; print('found' if {ask} else 'nothing')")
+    assert project.run("python3", "ask.py").stdout == "found\n"
+    project.stage.play("ann", use(bash("python3 ask.py")), say("Hm."))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle", turns=2)
+    assert results(project, "ann") == ["nothing"]
 
 
 class Page(BaseHTTPRequestHandler):
