@@ -13,7 +13,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import TeamError
-from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, SHUTDOWN_TYPE, USER, is_moment
+from teamd.messages import (
+    LEAD,
+    PERMISSION_TYPE,
+    PLAN_TYPE,
+    SHUTDOWN_TYPE,
+    TEAMD,
+    USER,
+    Message,
+    is_moment,
+)
 from teamd.permissions.rules import Grant
 
 if TYPE_CHECKING:
@@ -118,6 +127,36 @@ class Approval:
         if self.is_open or (self.status is Verdict.EXPIRED and not self.settled):
             return False
         return not self.told or bool(self.listeners)
+
+    def request_to(self, who: str) -> Message:
+        """Return the request as mail to one that may answer it."""
+        return Message(
+            id=self.id,
+            type=self.type,
+            sender=self.asker,
+            to=who,
+            content=self.content,
+            timestamp=self.asked,
+            extra={"request_id": self.id},
+        )
+
+    def answer_to(self, who: str) -> Message:
+        """Return the answer, or that there is none any more, as mail to one that waits for it."""
+        answered = self.status is not Verdict.EXPIRED
+        extra: dict[str, object] = {"request_id": self.id}
+        if answered:
+            extra["approve"] = self.status is Verdict.APPROVED
+        if answered and self.reason:
+            extra["reason"] = self.reason
+        return Message(
+            id=f"{self.id}-answer",
+            type=self.type.replace("_request", "_response"),
+            sender=self.to if answered else TEAMD,
+            to=who,
+            content=self.reason or f"{self.status}",
+            timestamp=self.answered or self.asked,
+            extra=extra,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the approval as its file and `--json` show it."""

@@ -1,7 +1,4 @@
-"""The kinds of values that a setting can have: each checks one and says what it must be.
-
-Sentences show keys and values as their reader sees them: short, on one line, harmless.
-"""
+"""The kinds of values that a setting can have: each checks one and says what it must be."""
 
 from __future__ import annotations
 
@@ -17,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import BadName
 from teamd.messages import LEAD, NAME, check_name
+from teamd.settings.quoting import bare, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 MAX_WHOLE: Final = 2**31 - 1
 MAX_TOKENS: Final = 10**15
@@ -35,9 +33,6 @@ HOST_NAME: Final = re.compile(
     r"(?::[0-9]{1,5})?",
     re.IGNORECASE,
 )
-BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-SHOWN_CHARACTERS: Final = 60
-SHOWN_NUMBER: Final = 10**18
 _NAME_WORDS: Final = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
 _TOOL_PATTERN: Final = re.compile(r"[a-z_*?]{1,128}")
 _NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9_*?-]{0,63}")
@@ -281,42 +276,3 @@ def _existing(noun: str, is_one: Callable[[int], bool]) -> Kind:
 
 FOLDER: Final = _existing("folder", stat.S_ISDIR)
 FILE: Final = _existing("file", stat.S_ISREG)
-
-
-def quoted(text: str) -> str:
-    """The text in double quotes, cut after 60 characters, what a terminal obeys escaped."""
-    cut = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
-    escaped = cut.replace("\\", r"\\").replace('"', r"\"")
-    return f'"{printable(escaped)}"'
-
-
-def printable(text: str) -> str:
-    """The text on one line, with nothing in it that a terminal obeys."""
-    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
-
-
-def bare(key: str) -> str:
-    """A key as it stands in a file."""
-    return key if BARE_KEY.fullmatch(key) else quoted(key)
-
-
-def shown(value: object) -> str:
-    """A value of TOML in a few words."""
-    match value:
-        case str():
-            return quoted(value)
-        case bool():
-            return str(value).lower()
-        case int() if abs(value) >= SHOWN_NUMBER:  # Python may refuse to spell it
-            return "a number of that size"
-        case int() | float():
-            return str(value)
-    nouns: dict[type, str] = {list: "a list", dict: "a table"}
-    return nouns.get(type(value), "a date or a time")
-
-
-def nearest(key: str, known: Iterable[str]) -> str | None:
-    """The known key that was probably meant."""
-    import difflib  # noqa: PLC0415 -- 3 ms that only a mistake pays
-
-    return next(iter(difflib.get_close_matches(key[:SHOWN_CHARACTERS], known, n=1)), None)

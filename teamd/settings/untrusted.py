@@ -7,11 +7,13 @@ from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.settings.kinds import bare, printable
-from teamd.settings.schema import SECTIONS, TABLES, Settings, keys_of
+from teamd.settings.keys import keys_of
+from teamd.settings.quoting import bare, printable
+from teamd.settings.schema import Settings
+from teamd.settings.sections import SECTIONS, TABLES
 
 if TYPE_CHECKING:
-    from teamd.settings.loosening import Loosens
+    from teamd.settings.keys import Loosens
     from teamd.settings.schema import Permission
 
 _MOST_KEYS: Final = 12  # in one sentence

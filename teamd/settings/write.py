@@ -10,9 +10,11 @@ from typing import Any, Final
 import tomli_w
 
 from teamd.errors import SettingsError
-from teamd.settings.kinds import quoted, shown
+from teamd.settings.keys import keys_of
 from teamd.settings.load import parse
-from teamd.settings.schema import SECTIONS, Price, Reach, Settings, Teammate, keys_of
+from teamd.settings.quoting import quoted, shown
+from teamd.settings.schema import Price, Reach, Settings, Teammate
+from teamd.settings.sections import SECTIONS
 
 HEAD: Final = """\
 # The settings of a team of teammates. Nothing here must be set. A line `# key = value` shows the

@@ -14,6 +14,7 @@ from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.states import Status
+from teamd.supervisor.declared import spawn_declared
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.pricing import warn_of_price
 from teamd.supervisor.shutdown import Outcome
@@ -21,7 +22,6 @@ from teamd.supervisor.spawn import (
     SpawnRequest,
     resume,
     spawn,
-    spawn_declared,
     spawn_lead,
     waiting_permission,
 )
@@ -123,9 +123,8 @@ def _amount(request: ControlRequest, unit: str) -> Decimal:
 
 def _reload(context: Context) -> ControlReply:
     lines = _reload_settings(context)
-    declared = map(SpawnRequest.declared, context.settings.now.teammates)
-    spawned = [wanted for wanted in declared if spawn_declared(context, wanted)]
-    lines += [f"{wanted.name} ({wanted.role}) is at work" for wanted in spawned]
+    spawned = [one for one in context.settings.now.teammates if spawn_declared(context, one)]
+    lines += [f"{teammate.name} ({teammate.role}) is at work" for teammate in spawned]
     lines += filter(None, [context.settings.waiting])
     return ControlReply(text="\n".join(lines) or "nothing has changed", data={"lines": lines})
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from teamd.approvals.approval import Approval, Kind, find_waiting
 from teamd.approvals.store import Approvals
 from teamd.errors import TeamError, Unsynced
-from teamd.files import files
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.states import Status
-from teamd.supervisor.pricing import at_price_of_now, warn_of_price
+from teamd.supervisor.pricing import at_price_of_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +18,6 @@ if TYPE_CHECKING:
 
     from teamd.budget.refusals import Raise
     from teamd.control import ControlRequest
-    from teamd.files.paths import TeamPaths
-    from teamd.settings import Teammate
     from teamd.supervisor.context import Context
     from teamd.team.roster import Member
 
@@ -54,17 +49,6 @@ class SpawnRequest:
             model=request.model,
             fresh=request.flag("fresh"),
             plan=plan if isinstance(plan, bool) else None,
-        )
-
-    @classmethod
-    def declared(cls, teammate: Teammate) -> SpawnRequest:
-        """Make the request that a `[[teammate]]` of the settings stands for."""
-        return cls(
-            name=teammate.name,
-            role=teammate.role,
-            prompt=teammate.prompt,
-            model=teammate.model,
-            plan=teammate.plan,
         )
 
     def message(self, name: str, message_id: str, sender: str) -> Message:
@@ -100,27 +84,6 @@ def spawn(context: Context, wanted: SpawnRequest, message_id: str, *, sender: st
     _admit(context, replace(wanted, name=name), prompt)
     context.journal.note("spawned", name=name, role=wanted.role, message=message_id)
     return context.roster.team.get(name)
-
-
-def spawn_declared(context: Context, wanted: SpawnRequest) -> bool:
-    """Spawn a teammate of `team.toml`, unless it is a member; return whether it was none.
-
-    A member that was never told anything gets its prompt: a supervisor that was killed has
-    admitted it, and no more.
-
-    Raises:
-        TeamError: as for `spawn`.
-    """
-    member = context.roster.team.find(wanted.name)
-    message_id = _prompt_id(context.settings.paths, wanted)
-    if member is None:
-        spawned = spawn(context, wanted, message_id)
-        if warning := warn_of_price(context, spawned):  # no command is there to print it
-            context.roster.tell_lead(warning, to=context.roster.team.person)
-    elif _was_told_nothing(context, member.name):
-        prompt = wanted.message(member.name, message_id, LEAD)
-        context.post.mailbox(member.name).put(prompt)
-    return member is None
 
 
 def spawn_lead(context: Context, *, fresh: bool, model: str | None) -> Member:
@@ -270,27 +233,6 @@ def _go_on(context: Context, name: str) -> None:
     """Start a teammate that has no process; one that has keeps it, and its jobs. Wake it."""
     context.children.start(name)
     context.children.ring([name])
-
-
-def _was_told_nothing(context: Context, name: str) -> bool:
-    # In this order: what is taken meanwhile is in the conversation by then.
-    waiting = context.post.mailbox(name).waiting()
-    return not waiting and not files.size(context.settings.paths.transcript(name))
-
-
-def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:
-    """Return the id of a declared teammate's prompt, the same while it could be the same prompt.
-
-    A supervisor may die between the roster, the prompt and whatever it notes of them. The next one
-    sends it again, and under the same id that is one message. A teammate that has worked since, and
-    was taken out of the roster by hand, has a longer conversation: its prompt then is a new one.
-
-    Raises:
-        StoreError: the conversation cannot be looked at.
-    """
-    spoken = files.size(paths.transcript(declared.name))
-    facts = [paths.own_name, declared.name, declared.prompt, spoken]
-    return f"declared-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}"
 
 
 def _renew_lead(context: Context, member: Member, model: str | None) -> None:

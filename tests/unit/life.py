@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from teamd.agent.conversation.prompts import OpenWork
+    from teamd.agent.conversation.summary import OpenWork
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."

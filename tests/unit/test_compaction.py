@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.conversation.prompts import DEMAND
+from teamd.agent.conversation.summary import DEMAND
 from teamd.settings.schema import Model
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, decline, say, use

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from teamd.errors import SettingsError
 from teamd.settings import Settings, Teammate, load, parse
-from teamd.settings.load import NOT_BUILT
+from teamd.settings.keys import keys_of
 from teamd.settings.schema import (
-    SECTIONS,
     Limits,
     Mail,
     Model,
@@ -26,9 +25,10 @@ from teamd.settings.schema import (
     Tasks,
     Team,
     Tools,
-    keys_of,
 )
+from teamd.settings.sections import SECTIONS
 from teamd.settings.trust import TrustStore
+from teamd.settings.validation import NOT_BUILT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.settings import Settings, parse, read
+from teamd.settings.keys import keys_of
 from teamd.settings.kinds import ADDRESS, COMMAND, FILE, FOLDER, HEADERS, RATE, VARIABLES
-from teamd.settings.schema import SECTIONS, TABLES, Limits, Price, Teammate, keys_of
+from teamd.settings.schema import Limits, Price, Teammate
+from teamd.settings.sections import SECTIONS, TABLES
 from teamd.settings.trust import TrustStore
 from teamd.settings.untrusted import Loosened, confine
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.settings import Reading
-    from teamd.settings.schema import Key
+    from teamd.settings.keys import Key
 
 # Kinds of values that send something somewhere, run something or open something.
 KINDS: Final = (ADDRESS, COMMAND, FILE, FOLDER, HEADERS, VARIABLES)
