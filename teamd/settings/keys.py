@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from teamd.settings.kinds import Kind
+    from teamd.settings.kinds import ValueKind
 
     Loosens: TypeAlias = Callable[[Any, Any], bool]
 
@@ -32,14 +32,14 @@ class Key:
             a value counts only in a file that the person has confirmed.
     """
 
-    kind: Kind
+    kind: ValueKind
     words: str
     example: str | None = None
     loosens: Loosens | None = None
 
 
 def key(
-    kind: Kind, words: str, example: str | None = None, *, loosens: Loosens | None = None
+    kind: ValueKind, words: str, example: str | None = None, *, loosens: Loosens | None = None
 ) -> dict[str, Key]:
     """The metadata of a dataclass field that is a setting."""
     return {"key": Key(kind=kind, words=words, example=example, loosens=loosens)}
@@ -47,7 +47,7 @@ def key(
 
 def setting(
     default: Any,
-    kind: Kind,
+    kind: ValueKind,
     words: str,
     example: str | None = None,
     *,

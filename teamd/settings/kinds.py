@@ -49,7 +49,7 @@ class Wrong(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """What a value must be.
 
     Attributes:
@@ -83,7 +83,7 @@ def _is_whole(value: Any) -> bool:
     return _is_integer(value) and value >= 1
 
 
-def _number(words: str, most: float, *, zero: bool = True) -> Kind:
+def _number(words: str, most: float, *, zero: bool = True) -> ValueKind:
     """A kind of numbers, whole or not, up to `most`, with which their words end."""
 
     def fits(value: Any) -> bool:
@@ -92,7 +92,7 @@ def _number(words: str, most: float, *, zero: bool = True) -> Kind:
         return 0 <= value <= most and (zero or value > 0)
 
     # What is not finite fits nothing.
-    return Kind(f"{words} {most}", fits, lambda value, _: float(value))
+    return ValueKind(f"{words} {most}", fits, lambda value, _: float(value))
 
 
 def _is_text(value: Any) -> bool:
@@ -191,14 +191,14 @@ def _absolute(value: list[str], folder: Path) -> tuple[Path, ...]:
     return tuple(Path(os.path.normpath(folder / Path(path).expanduser())) for path in value)
 
 
-FLAG: Final = Kind("true or false", lambda value: isinstance(value, bool))
-WHOLE: Final = Kind("a whole number of at least 1", _is_whole)
+FLAG: Final = ValueKind("true or false", lambda value: isinstance(value, bool))
+WHOLE: Final = ValueKind("a whole number of at least 1", _is_whole)
 # Over a year they are more than `WHOLE` takes.
-TOKENS: Final = Kind(
+TOKENS: Final = ValueKind(
     f"a whole number from 0, for no limit, to {MAX_TOKENS}",
     lambda value: _is_integer(value) and 0 <= value <= MAX_TOKENS,
 )
-COUNT: Final = Kind(
+COUNT: Final = ValueKind(
     f"a whole number from 0, for no limit, to {MAX_WHOLE}",
     lambda value: _is_integer(value) and 0 <= value <= MAX_WHOLE,
 )
@@ -208,50 +208,52 @@ SECONDS: Final = _number("a number of seconds above 0 and up to", MAX_SECONDS, z
 # 0 where that switches something off.
 SECONDS_OR_ZERO: Final = _number("a number of seconds of at least 0 and up to", MAX_SECONDS)
 SHARE: Final = _number("a number above 0 and up to", 1, zero=False)
-TEXT: Final = Kind("non-empty text", _is_text)
-COMMAND: Final = Kind("non-empty text", _is_text)  # what teamd itself runs
-DURABILITY: Final = Kind('"disk" or "os"', lambda value: value in ("disk", "os"))
-TEAM_NAME: Final = Kind(_NAME_WORDS, _is_name)
-TEAMMATE_NAME: Final = Kind(_NAME_WORDS, _is_teammate_name)
-ADDRESS: Final = Kind("an address that begins with http:// or https://", _is_address)
-HEADERS: Final = Kind(_HEADERS_WORDS, _are_headers, lambda value, _: MappingProxyType(dict(value)))
-SANDBOX: Final = Kind(
+TEXT: Final = ValueKind("non-empty text", _is_text)
+COMMAND: Final = ValueKind("non-empty text", _is_text)  # what teamd itself runs
+DURABILITY: Final = ValueKind('"disk" or "os"', lambda value: value in ("disk", "os"))
+TEAM_NAME: Final = ValueKind(_NAME_WORDS, _is_name)
+TEAMMATE_NAME: Final = ValueKind(_NAME_WORDS, _is_teammate_name)
+ADDRESS: Final = ValueKind("an address that begins with http:// or https://", _is_address)
+HEADERS: Final = ValueKind(
+    _HEADERS_WORDS, _are_headers, lambda value, _: MappingProxyType(dict(value))
+)
+SANDBOX: Final = ValueKind(
     '"auto", "bubblewrap", "external" or "off"',
     lambda value: value in ("auto", "bubblewrap", "external", "off"),
 )
-HOST_NAMES: Final = Kind(
+HOST_NAMES: Final = ValueKind(
     'a list of host names, such as ["docs.example.org", "*.example.org", "localhost:8080"]',
     _are_host_names,
     lambda value, _: tuple(name.lower() for name in value),
 )
-PLACES: Final = Kind(
+PLACES: Final = ValueKind(
     'a list of paths in the workspace, such as ["deploy", "config/prod.yml"]',
     _are_places,
     lambda value, _: tuple(value),
 )
-FOLDERS: Final = Kind(
+FOLDERS: Final = ValueKind(
     'a list of folders, such as ["~/datasets", "/srv/docs"]', _are_folders, _absolute
 )
-TOOL: Final = Kind(
+TOOL: Final = ValueKind(
     'a tool\'s name, or a pattern such as "*_file"',
     lambda value: isinstance(value, str) and _TOOL_PATTERN.fullmatch(value) is not None,
 )
-COMMAND_PREFIX: Final = Kind('the first words of a command, such as "git push"', _is_command)
-PATH: Final = Kind('a pattern of paths, such as "docs/**"', _is_glob)
-TEAMMATE_PATTERN: Final = Kind(
+COMMAND_PREFIX: Final = ValueKind('the first words of a command, such as "git push"', _is_command)
+PATH: Final = ValueKind('a pattern of paths, such as "docs/**"', _is_glob)
+TEAMMATE_PATTERN: Final = ValueKind(
     'a teammate\'s name, or a pattern such as "*"',
     lambda value: isinstance(value, str) and _NAME_PATTERN.fullmatch(value) is not None,
 )
-THEN: Final = Kind('"allow", "ask" or "deny"', lambda value: value in ("allow", "ask", "deny"))
-APPROVERS: Final = Kind(
+THEN: Final = ValueKind('"allow", "ask" or "deny"', lambda value: value in ("allow", "ask", "deny"))
+APPROVERS: Final = ValueKind(
     'a list of agents, of which there is one: ["lead"]',
     _are_approvers,
     lambda value, _: tuple(value),
 )
-VARIABLES: Final = Kind(_VARIABLES_WORDS, _are_variables, lambda value, _: tuple(value))
+VARIABLES: Final = ValueKind(_VARIABLES_WORDS, _are_variables, lambda value, _: tuple(value))
 
 
-def _existing(noun: str, is_one: Callable[[int], bool]) -> Kind:
+def _existing(noun: str, is_one: Callable[[int], bool]) -> ValueKind:
     """A folder or a file that is there, as an absolute path without links."""
 
     def resolved(value: Any, folder: Path) -> Path:
@@ -267,7 +269,7 @@ def _existing(noun: str, is_one: Callable[[int], bool]) -> Kind:
             raise Wrong(f"names no {noun}: {where} is not there; make it or name another")
         return path
 
-    return Kind(
+    return ValueKind(
         f"the path of a {noun}",
         lambda value: isinstance(value, str | Path) and bool(str(value).strip()),
         resolved,

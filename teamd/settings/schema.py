@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Team:
+class TeamSettings:
     """`[team]`: who works where. `workspace` is absolute once a file was read."""
 
     name: str = setting("default", kinds.TEAM_NAME, "what the team is called")
@@ -41,7 +41,7 @@ class Team:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class ModelSettings:
     """`[model]`: who answers. `script` is absolute once a file was read."""
 
     name: str = setting("claude-sonnet-5-5", TEXT, "any model of the server that is asked")
@@ -142,7 +142,7 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tasks:
+class TaskSettings:
     """`[tasks]`: how the board is used."""
 
     auto_claim: bool = setting(
@@ -249,7 +249,7 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class PriceSettings:
     """One `[prices."model-name"]`, in USD per million tokens."""
 
     input: float = field(  # a lower price is a higher limit: all of the table waits
@@ -268,14 +268,14 @@ class Settings:
         given: the dotted keys of the sections that stand in the file, whatever their values.
     """
 
-    team: Team = field(default_factory=Team)
-    model: Model = field(default_factory=Model)
+    team: TeamSettings = field(default_factory=TeamSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
     limits: Limits = field(default_factory=Limits)
     supervision: Supervision = field(default_factory=Supervision)
     mail: Mail = field(default_factory=Mail)
-    tasks: Tasks = field(default_factory=Tasks)
+    tasks: TaskSettings = field(default_factory=TaskSettings)
     tools: Tools = field(default_factory=Tools)
-    prices: Mapping[str, Price] = field(default_factory=dict)
+    prices: Mapping[str, PriceSettings] = field(default_factory=dict)
     roles: Mapping[str, Reach] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
     permissions: tuple[Permission, ...] = ()

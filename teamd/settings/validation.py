@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.settings.keys import keys_of
 from teamd.settings.kinds import Wrong
 from teamd.settings.quoting import SHOWN_CHARACTERS, bare, quoted, shown
-from teamd.settings.schema import Permission, Price, Reach, Settings, Teammate
+from teamd.settings.schema import Permission, PriceSettings, Reach, Settings, Teammate
 from teamd.settings.sections import PERMISSION, PRICES, ROLE, SECTIONS, TEAMMATE
 
 if TYPE_CHECKING:
@@ -73,20 +73,20 @@ class Validation:
         paths = {key: str(self._default_folder / path) for key, path in given.items()}
         return self._values(name, shape, paths | table)
 
-    def _prices(self, tables: object) -> dict[str, Price]:
+    def _prices(self, tables: object) -> dict[str, PriceSettings]:
         if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
             self.mistakes.append(f'{PRICES} must be tables, each under a [{PRICES}."model-name"]')
             return {}
-        prices: dict[str, Price] = {}
+        prices: dict[str, PriceSettings] = {}
         for model, table in tables.items():
             if inner := next((key for key in table if isinstance(table[key], dict)), None):
                 meant = f"[{PRICES}.{quoted(f'{model}.{inner}')}]"
                 hint = f"a name with a dot stands in quotes, as {meant}"
                 self.mistakes.append(f"{PRICES}.{bare(model)} must hold figures; {hint}")
                 continue
-            values = self._values(PRICES, Price, table, f" (in [{PRICES}.{quoted(model)}])")
-            if values.keys() >= set(_required_of(Price)):
-                prices[model] = Price(**values)
+            values = self._values(PRICES, PriceSettings, table, f" (in [{PRICES}.{quoted(model)}])")
+            if values.keys() >= set(_required_of(PriceSettings)):
+                prices[model] = PriceSettings(**values)
         return prices
 
     def _roles(self, tables: object) -> dict[str, Reach]:

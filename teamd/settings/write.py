@@ -13,7 +13,7 @@ from teamd.errors import SettingsError
 from teamd.settings.keys import keys_of
 from teamd.settings.load import parse
 from teamd.settings.quoting import quoted, shown
-from teamd.settings.schema import Price, Reach, Settings, Teammate
+from teamd.settings.schema import PriceSettings, Reach, Settings, Teammate
 from teamd.settings.sections import SECTIONS
 
 HEAD: Final = """\
@@ -28,7 +28,7 @@ PRICES: Final = """\
 # [prices."my-model"]
 """
 
-EXAMPLE: Final = Price(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
+EXAMPLE: Final = PriceSettings(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
 
 RULES: Final = """\
 # Rules about tool calls: the first that matches wins, and what no rule matches is allowed.
@@ -85,7 +85,7 @@ def init_text() -> str:
         f"[{name}]\n{_commented(shape, getattr(defaults, name))}"
         for name, shape in SECTIONS.items()
     ]
-    sections.append(PRICES + _commented(Price, EXAMPLE))
+    sections.append(PRICES + _commented(PriceSettings, EXAMPLE))
     sections += [ROLES + _commented(Reach, TESTER), RULES]
     return "\n".join([HEAD, *sections, TEAMMATES + _commented(Teammate, ALICE, but=Reach) + BOB])
 

@@ -14,10 +14,10 @@ from teamd.supervisor.spawn import SpawnRequest, spawn
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.settings import Teammate
-    from teamd.supervisor.context import Context
+    from teamd.supervisor.team_context import TeamContext
 
 
-def spawn_declared(context: Context, teammate: Teammate) -> bool:
+def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
     """Spawn a teammate of `team.toml`, unless it is a member; return whether it was none.
 
     A member that was never told anything gets its prompt: a supervisor that was killed has
@@ -49,7 +49,7 @@ def _request(teammate: Teammate) -> SpawnRequest:
     )
 
 
-def _was_told_nothing(context: Context, name: str) -> bool:
+def _was_told_nothing(context: TeamContext, name: str) -> bool:
     # In this order: what is taken meanwhile is in the conversation by then.
     waiting = context.post.mailbox(name).waiting()
     return not waiting and not files.size(context.settings.paths.transcript(name))

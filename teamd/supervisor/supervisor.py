@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from teamd.files.watch import Watch
-    from teamd.supervisor.context import Context
     from teamd.supervisor.inbox import ControlInbox
     from teamd.supervisor.orphans import OrphanedProcesses, OrphanedTasks
+    from teamd.supervisor.team_context import TeamContext
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
 _RELOAD_SECONDS: Final = 60.0
@@ -75,7 +75,7 @@ class Supervisor:
         watch: of the inboxes.
     """
 
-    context: Context
+    context: TeamContext
     claim: int
     inbox: ControlInbox
     tasks: OrphanedTasks

@@ -15,7 +15,7 @@ from teamd.errors import SettingsError, TeamError
 from teamd.messages import check_name
 from teamd.settings import Settings, Teammate, changes, parse
 from teamd.settings.keys import keys_of
-from teamd.settings.schema import Permission, Price, Team
+from teamd.settings.schema import Permission, PriceSettings, TeamSettings
 from teamd.settings.sections import SECTIONS
 from teamd.settings.write import init_text, with_teammate
 
@@ -54,7 +54,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def defaults(file: Path) -> Settings:
-    return Settings(team=Team(workspace=file.parent))
+    return Settings(team=TeamSettings(workspace=file.parent))
 
 
 def sections() -> str:
@@ -100,7 +100,7 @@ def test_the_examples_price_loads_when_it_is_uncommented(file: Path) -> None:
     _, mark, prices = init_text().partition("# [prices")
     text = re.sub(r"(?m)^# ", "", (mark + prices).partition("# What a role may")[0])
     assert parse(text.encode(), path=file).prices == {
-        "my-model": Price(input=3, output=15, cache_read=0.3, cache_write=3.75)
+        "my-model": PriceSettings(input=3, output=15, cache_read=0.3, cache_write=3.75)
     }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from teamd.agent.conversation.conversation import Conversation
     from teamd.agent.conversation.summary import OpenWork
     from teamd.models import Model, Reply
-    from teamd.settings.schema import Model as ModelSettings
+    from teamd.settings.schema import ModelSettings
     from teamd.tools import Toolbox
 
 _KEPT: Final = 3  # the last replies keep the results of their calls: they are being worked with
