@@ -42,13 +42,6 @@ PRECIOUS = b"precious\n"
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / "project" / ".team")
-    made.create()
-    return made
-
-
-@pytest.fixture
 def outside(tmp_path: Path) -> Path:
     """A file of the person's that is no business of any team."""
     made = tmp_path / "precious"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import TeamError
-from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.trace import DeliveryStage, trace
 from teamd.messages import LEAD, USER, Message, moment_of, new_id
@@ -18,14 +17,7 @@ from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
+    from teamd.files.paths import TeamPaths
 
 
 def put(paths: TeamPaths, content: str = "x", to: str = "bob", **facts: str) -> Message:
