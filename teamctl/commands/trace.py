@@ -32,7 +32,7 @@ def command(choice: Choice, message_id: str, *, as_json: bool) -> None:
 
 
 def _steps(way: tracing.Way) -> list[str]:
-    """What has happened to it so far, and what has not."""
+    """Say what has happened to it so far, and what has not."""
     steps = [f"sent{_when(way.sent)} by {way.sender}"]
     if way.taken is not None:
         steps.append(f"taken{_when(way.taken)}")

@@ -191,7 +191,7 @@ class Onlooker:
         return next((f"{one.name} is {one.status}{why}" for one, why in named), "")
 
     def _agrees(self) -> bool | None:
-        """Whether the roster says what the transcripts do."""
+        """Return whether the roster says what the transcripts do."""
         self._check()
         for member in self._roster.read().members:
             replies = sum(isinstance(one, Replied) for one in self.records[member.name])

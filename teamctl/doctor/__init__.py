@@ -1,4 +1,4 @@
-"""What `teamctl doctor` finds besides the team's own state: of the machine, and of the model."""
+"""The findings of `teamctl doctor`, and its looks at the machine and at the model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How much a finding matters."""
+    """The weight of a finding."""
 
     OK = "ok"
     NOTE = "note"

@@ -1,4 +1,4 @@
-"""What one teammate has: its conversation, and its way to others."""
+"""The environment of one teammate: its conversation, and its way to others."""
 
 from __future__ import annotations
 

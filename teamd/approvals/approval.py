@@ -34,7 +34,7 @@ _ID_BYTES: Final = 6  # short enough to be typed, long enough for one team
 
 
 class Kind(StrEnum):
-    """What is asked for. The set is open; these are the kinds that teamd acts on."""
+    """The kind of an approval. The set is open; these are the kinds that teamd acts on."""
 
     SHUTDOWN = SHUTDOWN_TYPE
     PLAN = PLAN_TYPE
@@ -93,17 +93,17 @@ class Approval:
 
     @property
     def is_open(self) -> bool:
-        """Whether it waits for an answer."""
+        """Return whether it waits for an answer."""
         return self.status is Verdict.OPEN
 
     @property
     def overdue(self) -> bool:
-        """Whether a permission waits no more, though nobody has answered."""
+        """Return whether a permission waits no more, though nobody has answered."""
         late = self.deadline is not None and time.time() >= self.deadline
         return self.type == Kind.PERMISSION and self.is_open and late
 
     def may_be_answered_by(self, who: str) -> bool:
-        """Whether it is for a member to answer.
+        """Return whether it is for a member to answer.
 
         The person of a team may answer what is asked of the lead of another one, too. A permission
         is the person's, who has no name but `user` here, and its approvers'; never the asker's.
@@ -117,13 +117,13 @@ class Approval:
 
     @property
     def owes_end(self) -> bool:
-        """Whether it is a shutdown that came to an end on which nobody has acted yet."""
+        """Return whether it is a shutdown that came to an end on which nobody has acted yet."""
         ends = self.status in (Verdict.APPROVED, Verdict.EXPIRED)
         return self.type == Kind.SHUTDOWN and ends and not self.settled
 
     @property
     def owes_mail(self) -> bool:
-        """Whether somebody is to be told how it ended; of one without an answer, once acted on."""
+        """Return whether its end is to be told to somebody; without an answer, once acted on."""
         if self.is_open or (self.status is Verdict.EXPIRED and not self.settled):
             return False
         return not self.told or bool(self.listeners)

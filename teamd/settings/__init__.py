@@ -1,4 +1,4 @@
-"""What a person sets in `team.toml`: each key is declared once, in `schema`."""
+"""The settings that a person makes in `team.toml`: each key is declared once, in `schema`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a setting declares besides its default: its kind, its words, and when a value is looser.
+"""The declaration of a setting: its kind, its words, and when one value is looser than another.
 
 A value that is looser than the default, or than what the person confirmed last, counts only once
 the file is trusted, see `untrusted`. The functions for that take the value and what it is compared
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """What stands behind a setting's name.
+    """The declaration behind a setting's name.
 
     Attributes:
         kind: checks a value, and says what it must be.

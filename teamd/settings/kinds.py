@@ -50,7 +50,7 @@ class Wrong(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """What a value must be.
+    """A kind of values: what one must be.
 
     Attributes:
         words: follow `must be`.

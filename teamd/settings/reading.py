@@ -51,7 +51,7 @@ class Reading:
 
     @property
     def waiting(self) -> tuple[Loosened, ...]:
-        """What does not count, since the person has not confirmed it."""
+        """The settings that do not count, since the person has not confirmed them."""
         return tuple(one for file in self.files if not file.trusted for one in file.loosened)
 
     def explain_waiting(self, config: str | Path | None) -> str:

@@ -195,7 +195,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """What one role or one teammate may reach; what is left out is as `[tools]` says."""
+    """The reach of one role or one teammate; what is left out is as `[tools]` says."""
 
     sandbox: Literal["auto", "bubblewrap", "external", "off"] | None = setting(
         None, kinds.SANDBOX, "around its commands", loosens=without_walls

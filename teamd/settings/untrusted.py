@@ -1,4 +1,4 @@
-"""What counts of a settings file that nobody has confirmed: whatever does not loosen."""
+"""The part that counts of a settings file that nobody has confirmed: whatever does not loosen."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _rows(table: Any) -> dict[str, Any]:
 
 
 def _is_refused(row: Any) -> bool:
-    """Whether a row loosens by a key that has no default to go back to."""
+    """Return whether a row loosens by a key that has no default to go back to."""
     declared = keys_of(type(row))
     values = {one.name: getattr(row, one.name) for one in fields(row) if _default(one) is MISSING}
     loosening = ((declared[key].loosens, value) for key, value in values.items())

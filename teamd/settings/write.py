@@ -1,4 +1,4 @@
-"""What the program itself writes into `team.toml`: the first text of it, and one more teammate."""
+"""The text that the program itself writes into `team.toml`: the first one, or one more teammate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What model calls cost, as the supervisor sees it: at prices of now, or not known."""
+"""The cost of model calls as the supervisor sees it: at prices of now, or not known."""
 
 from __future__ import annotations
 

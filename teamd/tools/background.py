@@ -60,7 +60,7 @@ class Job:
 
     @property
     def runs(self) -> bool:
-        """Whether it is still at work."""
+        """Return whether it is still at work."""
         return self.state == RUNNING
 
     def encode(self) -> bytes:
@@ -141,7 +141,7 @@ class Jobs:
         return list(self._jobs.values())
 
     def output(self, job_id: str, limit: int) -> str:
-        """What a job has written, its middle left out if need be."""
+        """Return what a job has written, its middle left out if need be."""
         return clip(files.read(self._output(job_id)) or b"", limit).removesuffix("\n")
 
     async def stop(self, job_id: str) -> Job:

@@ -1,4 +1,4 @@
-"""What takes the place of a conversation that is too long: a summary, and what still holds."""
+"""The summary that takes the place of a conversation that is too long, and what still holds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OpenItem:
 
     @property
     def texts(self) -> list[str]:
-        """What it says, each of which may be cut."""
+        """The texts in it, each of which may be cut."""
         return [self.note] if self.note else [mail.content for mail in self.messages]
 
 
