@@ -1,4 +1,4 @@
-"""What commands share: options, texts, names that the shell completes, and the team's post."""
+"""The arguments of commands: options, texts, names that the shell completes, the team's post."""
 
 from __future__ import annotations
 

@@ -123,12 +123,12 @@ def _begins(now: Sequence[Message], rest: Sequence[Message]) -> bool:
 
 
 def _may_be(before: Message, now: Message) -> bool:
-    """Whether a message may be the one that was seen before."""
+    """Return whether a message may be the one that was seen before."""
     if before.id_given:
         return before.is_same_as(now)
     return (before.sender, before.type, before.content) == (now.sender, now.type, now.content)
 
 
 def identity(message: Message) -> Identity:
-    """What tells a message from every other, as `Message.is_same_as` compares."""
+    """Return what tells a message from every other, as `Message.is_same_as` compares."""
     return message.id, message.sender, message.content

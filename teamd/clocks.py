@@ -1,4 +1,4 @@
-"""Which clock measures what. None of these is ever set, forward or back.
+"""The clocks, and what each measures. None of them is ever set, forward or back.
 
 Moments that are written down for people are seconds since the epoch, and measure nothing.
 """

@@ -1,4 +1,4 @@
-"""What a command asks of the supervisor: a request as mail to `teamd`, the reply as a file."""
+"""Requests of commands to the supervisor: each is mail to `teamd`, its reply a file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ControlRequest:
 
     @property
     def late(self) -> bool:
-        """Whether the deadline has passed, so that the sender waits no more.
+        """Return whether the deadline has passed, so that the sender waits no more.
 
         A request of an earlier boot may have been carried out: that it was taken is not on disk.
         """
@@ -62,7 +62,7 @@ class ControlRequest:
 
     @property
     def by_mail(self) -> bool:
-        """Whether the sender is an agent that goes on meanwhile and reads the reply as mail."""
+        """Return whether the sender is an agent, which goes on and reads the reply as mail."""
         return self.flag("by_mail") and self.sender != USER
 
     def flag(self, key: str) -> bool:
@@ -135,7 +135,7 @@ class ControlRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlReply:
-    """What became of a request: a sentence, an exit code, and data for `--json`."""
+    """The reply to a request: a sentence, an exit code, and data for `--json`."""
 
     text: str
     exit_code: ExitCode = ExitCode.DONE

@@ -1,4 +1,4 @@
-"""Where the key comes from: a command, systemd's credentials, or the environment (the SDK's)."""
+"""The key: it comes from a command, systemd's credentials, or the environment (the SDK's)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def find_key(
 
 
 def at_hand() -> bool:
-    """Whether systemd or the environment holds a key, without asking any server."""
+    """Return whether systemd or the environment holds a key, without asking any server."""
     with suppress(KeyCommandError):  # whoever needs it is told then
         if _from_systemd() is not None:
             return True
@@ -61,7 +61,7 @@ def known_secrets() -> list[str]:
 
 
 def plausible(key: str) -> bool:
-    """Whether a header can carry it: no white space, nothing that a terminal obeys."""
+    """Return whether a header can carry it: no white space, nothing that a terminal obeys."""
     return key.isprintable() and " " not in key
 
 

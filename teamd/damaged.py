@@ -205,7 +205,7 @@ def _set_aside_ledger(paths: TeamPaths) -> Path | None:
 
 
 def _used(paths: TeamPaths, cost: Cost) -> tuple[dict[str, Account], dict[str, Account]]:
-    """What each teammate has used, and all on each day, as far as conversations tell."""
+    """Return what each teammate has used, and all on each day, as conversations tell it."""
     used: dict[str, Account] = defaultdict(lambda: NOTHING)
     by_day: dict[str, Account] = defaultdict(lambda: NOTHING)
     for name, transcript in _conversations(paths):
@@ -226,7 +226,7 @@ def _conversations(paths: TeamPaths) -> Iterator[tuple[str, Path]]:
 
 
 def _calls(transcript: Path, cost: Cost) -> Iterator[tuple[float, Account]]:
-    """What each call of a conversation took, and when."""
+    """Yield what each call of a conversation took, and when."""
     for record in Transcript(transcript).records():
         if isinstance(record, Replied | Summarised | SummaryFailed) and record.usage is not None:
             taken = Account.of_call(record.usage, cost(record.model, record.usage))
@@ -234,7 +234,7 @@ def _calls(transcript: Path, cost: Cost) -> Iterator[tuple[float, Account]]:
 
 
 def _is_damaged_ledger(paths: TeamPaths) -> bool:
-    """Whether the ledger's beginning is lost; what is torn behind that was never relied on."""
+    """Return whether the ledger's beginning is lost; nothing torn behind it was relied on."""
     if directories.is_directory(paths.ledger):
         return True
     content = files.read(paths.ledger)
@@ -245,7 +245,7 @@ def _is_damaged_ledger(paths: TeamPaths) -> bool:
 
 
 def _is_damaged(read: Callable[[], object]) -> bool:
-    """Whether what is read is wrong; a file that cannot be read is not known to be damaged."""
+    """Return whether what is read is wrong; a file that cannot be read may be sound."""
     try:
         read()
     except StoreError as error:

@@ -104,7 +104,7 @@ class StoreError(TeamError):
 
 
 class StrangeFile(StoreError):
-    """What stands in a file's place is none of ours: a link, a FIFO, another user's file."""
+    """Something else stands in a file's place: a link, a FIFO, another user's file."""
 
     def __init__(self, path: Path, what: str, remedy: str) -> None:
         super().__init__(f"{path} is {what}; {remedy}")

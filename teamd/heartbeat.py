@@ -43,7 +43,7 @@ class Heartbeat:
 
     @property
     def resting(self) -> bool:
-        """Whether the process said last that it waits."""
+        """Return whether the process said last that it waits."""
         return self._cell[0] < 0
 
     @property

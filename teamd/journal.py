@@ -97,7 +97,7 @@ class _PrivateRotatingFile(RotatingFileHandler):
 
 
 def _identity(file: int | Path) -> tuple[int, int] | None:
-    """Which file it is that stands there, or is open; `None` for none."""
+    """Identify the file that stands there, or is open; `None` for none."""
     with suppress(OSError):
         found = os.fstat(file) if isinstance(file, int) else file.stat()
         return found.st_dev, found.st_ino

@@ -77,13 +77,13 @@ def new_id() -> str:
 
 
 def moment_of(made: str) -> float | None:
-    """When `new_id` made this id, in seconds since the epoch; `None` for an id of another kind."""
+    """Return when `new_id` made this id, in seconds since the epoch; `None` for any other id."""
     found = _MADE_ID.fullmatch(made)
     return int(found[1], 16) / 1_000_000 if found else None
 
 
 def is_moment(value: object) -> TypeGuard[float]:
-    """Whether a value from outside is a time: seconds since the epoch, before the year 10000."""
+    """Return whether a value from outside is a time in seconds since the epoch, up to year 9999."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 <= value < _END_OF_TIME
@@ -196,7 +196,7 @@ class Message:
         return decoded
 
     def is_same_as(self, other: Message) -> bool:
-        """Whether both are one message, sent twice: same id, sender and content."""
+        """Return whether both are one message, sent twice: same id, sender and content."""
         return (self.id, self.sender, self.content) == (other.id, other.sender, other.content)
 
     @property

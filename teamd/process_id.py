@@ -1,4 +1,4 @@
-"""Who a process is: its pid together with when it started, because pids are used again."""
+"""The identity of a process: its pid and when it started, because pids are used again."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Identity:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process, not a later one with its pid, still runs."""
+        """Return whether this very process, not a later one with its pid, still runs."""
         return _start_time(self.pid) == self.started
 
     @property
     def ending(self) -> bool:
-        """Whether it has been killed, and the kernel is still taking it apart.
+        """Return whether it has been killed, and the kernel is still taking it apart.
 
         Closing an inotify queue can take 100 ms, for which it is there and has its locks.
         """

@@ -16,12 +16,12 @@ class Status(StrEnum):
 
     @property
     def wants_process(self) -> bool:
-        """Whether a running `teamd` keeps a process for such a member."""
+        """Return whether a running `teamd` keeps a process for such a member."""
         return self in (Status.WORKING, Status.IDLE, Status.PAUSED)
 
 
 class ChildExit(IntEnum):
-    """How a teammate's process says why it ended.
+    """The exit codes by which a teammate's process says why it ended.
 
     The figures for settings and I/O are those of BSD's `sysexits.h`.
     """

@@ -135,7 +135,7 @@ class _Play:
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """What is left of it: files, conversations, mail, the roster.
+    """The evidence that is left: files, conversations, mail, the roster.
 
     Attributes:
         mail: what has come to the lead.

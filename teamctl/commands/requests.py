@@ -1,4 +1,4 @@
-"""What waits for an answer, and the answers: `teamctl requests`, `approve` and `reject`."""
+"""Requests that wait for an answer, and answers: `teamctl requests`, `approve` and `reject`."""
 
 from __future__ import annotations
 

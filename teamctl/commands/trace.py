@@ -32,18 +32,18 @@ def command(choice: Choice, message_id: str, *, as_json: bool) -> None:
 
 
 def _steps(way: tracing.Way) -> list[str]:
-    """What has happened to it so far, and what has not."""
+    """Say what has happened to it so far, and what has not."""
     steps = [f"sent{_when(way.sent)} by {way.sender}"]
     if way.taken is not None:
         steps.append(f"taken{_when(way.taken)}")
     match way.stage:
-        case tracing.Stage.QUEUED:
+        case tracing.DeliveryStage.QUEUED:
             steps.append(f"queued at position {way.position} in {way.file}")
-        case tracing.Stage.TAKEN:
+        case tracing.DeliveryStage.TAKEN:
             steps.append(f"under way in {way.file}")
-        case tracing.Stage.REJECTED:
+        case tracing.DeliveryStage.REJECTED:
             steps.append(f"rejected, and kept in {way.file}")
-        case tracing.Stage.DELIVERED:
+        case tracing.DeliveryStage.DELIVERED:
             what = "shown to you" if Path(way.file).stem == USER else "in the conversation"
             steps.append(f"{what}{_when(way.delivered)}")
     return steps

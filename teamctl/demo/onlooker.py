@@ -39,7 +39,7 @@ _FAILURES: Final = ("[exit status", "[killed", "[ended after")  # what the bash 
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TeamEvent:
     """Something that happened.
 
     Attributes:
@@ -67,7 +67,7 @@ class Teller:
         self.begun = time.time()
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: TeamEvent) -> None:
         """Print it."""
         when = f"{max(0.0, event.moment - self.begun):4.1f}s "
         who = f"{event.who:<5} "
@@ -77,7 +77,7 @@ class Teller:
 
     def lead(self, what: str) -> None:
         """Print what the lead, who is the person, does right now."""
-        self.tell(Event(time.time(), LEAD, what))
+        self.tell(TeamEvent(time.time(), LEAD, what))
 
 
 class ConversationEvents:
@@ -87,18 +87,18 @@ class ConversationEvents:
         self._name = name
         self._commands: set[str] = set()
 
-    def events(self, record: Record) -> Iterator[Event]:
+    def events(self, record: Record) -> Iterator[TeamEvent]:
         """Yield what happened by a record."""
         match record:
             case Replied():
                 for what in map(self._part, record.content):
-                    yield Event(record.time, self._name, what)
+                    yield TeamEvent(record.time, self._name, what)
             case CallAnswered() if record.is_error or record.tool_use_id in self._commands:
                 bad = record.is_error or any(note in record.content for note in _FAILURES)
                 what = f"sees {_excerpt(record.content)}"
-                yield Event(record.time, self._name, what, "red" if bad else "green")
+                yield TeamEvent(record.time, self._name, what, "red" if bad else "green")
             case TurnEnded() if record.outcome != "end_turn":
-                yield Event(record.time, self._name, f"{record.outcome}: {record.text}", "red")
+                yield TeamEvent(record.time, self._name, f"{record.outcome}: {record.text}", "red")
 
     def _part(self, block: dict[str, Any]) -> str:
         if block["type"] == "text":
@@ -176,12 +176,12 @@ class Onlooker:
             self._teller.tell(event)
         return worked
 
-    def _mail_events(self) -> Iterator[Event]:
+    def _mail_events(self) -> Iterator[TeamEvent]:
         for message in Mailbox(self._paths, LEAD).peek():
             if message.id not in self.mail:
                 self.mail[message.id] = message
                 what = f"← {message.sender}: {message.summary or message.content}"
-                yield Event(message.timestamp, LEAD, what)
+                yield TeamEvent(message.timestamp, LEAD, what)
 
     def _who_is_gone(self) -> str:
         if pidfile.supervisor(self._paths) is None:
@@ -191,7 +191,7 @@ class Onlooker:
         return next((f"{one.name} is {one.status}{why}" for one, why in named), "")
 
     def _agrees(self) -> bool | None:
-        """Whether the roster says what the transcripts do."""
+        """Return whether the roster says what the transcripts do."""
         self._check()
         for member in self._roster.read().members:
             replies = sum(isinstance(one, Replied) for one in self.records[member.name])

@@ -85,7 +85,7 @@ class Story:
             raise TeamError(f"{source} holds no story for the demo: {error}") from error
 
     def script(self, *, paced: bool) -> str:
-        """What `[model] script` plays, see teamd/models/scripted.py."""
+        """Return what `[model] script` plays, see teamd/models/scripted.py."""
         turns = {part.name: part.turns for part in self.parts}
         return json.dumps({"pace_seconds": self.pace_seconds if paced else 0, "turns": turns})
 

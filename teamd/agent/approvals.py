@@ -114,7 +114,7 @@ class Plans:
 
 
 @dataclass(slots=True)
-class Shutdown:
+class OwnShutdown:
     """One teammate's part in being shut down.
 
     What counts is the store, never what a message says: a forged request is mail like any other.

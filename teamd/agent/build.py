@@ -275,7 +275,7 @@ class _Tools:
         yield ReviewPlan(env.approvals, self._other_approvals, self._address)
         if env.name in env.settings.tools.approvers:
             yield ReviewPermission(env.approvals, env.name)
-        yield lead.Task(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
+        yield lead.DelegateTask(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
         yield lead.CreateTeam(env.paths.home)
         yield lead.DeleteTeam(env.paths, self._address())
 

@@ -1,4 +1,4 @@
-"""What one teammate has: its conversation, and its way to others."""
+"""The environment of one teammate: its conversation, and its way to others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from teamd.agent.approvals import Plans, Shutdown
+from teamd.agent.approvals import OwnShutdown, Plans
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.mail_hold import MailHold
 from teamd.agent.permissions import Permissions
@@ -125,9 +125,9 @@ class Environment:
         )
 
     @cached_property
-    def shutdown(self) -> Shutdown:
+    def shutdown(self) -> OwnShutdown:
         """The teammate's part in being shut down."""
-        return Shutdown(self.name, self.conversation, self.approvals, self.reporter)
+        return OwnShutdown(self.name, self.conversation, self.approvals, self.reporter)
 
     @cached_property
     def hold(self) -> MailHold:

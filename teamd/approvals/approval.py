@@ -13,7 +13,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import TeamError
-from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, SHUTDOWN_TYPE, USER, is_moment
+from teamd.messages import (
+    LEAD,
+    PERMISSION_TYPE,
+    PLAN_TYPE,
+    SHUTDOWN_TYPE,
+    TEAMD,
+    USER,
+    Message,
+    is_moment,
+)
 from teamd.permissions.rules import Grant
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ _ID_BYTES: Final = 6  # short enough to be typed, long enough for one team
 
 
 class Kind(StrEnum):
-    """What is asked for. The set is open; these are the kinds that teamd acts on."""
+    """The kind of an approval. The set is open; these are the kinds that teamd acts on."""
 
     SHUTDOWN = SHUTDOWN_TYPE
     PLAN = PLAN_TYPE
@@ -84,17 +93,17 @@ class Approval:
 
     @property
     def is_open(self) -> bool:
-        """Whether it waits for an answer."""
+        """Return whether it waits for an answer."""
         return self.status is Verdict.OPEN
 
     @property
     def overdue(self) -> bool:
-        """Whether a permission waits no more, though nobody has answered."""
+        """Return whether a permission waits no more, though nobody has answered."""
         late = self.deadline is not None and time.time() >= self.deadline
         return self.type == Kind.PERMISSION and self.is_open and late
 
     def may_be_answered_by(self, who: str) -> bool:
-        """Whether it is for a member to answer.
+        """Return whether it is for a member to answer.
 
         The person of a team may answer what is asked of the lead of another one, too. A permission
         is the person's, who has no name but `user` here, and its approvers'; never the asker's.
@@ -108,16 +117,46 @@ class Approval:
 
     @property
     def owes_end(self) -> bool:
-        """Whether it is a shutdown that came to an end on which nobody has acted yet."""
+        """Return whether it is a shutdown that came to an end on which nobody has acted yet."""
         ends = self.status in (Verdict.APPROVED, Verdict.EXPIRED)
         return self.type == Kind.SHUTDOWN and ends and not self.settled
 
     @property
     def owes_mail(self) -> bool:
-        """Whether somebody is to be told how it ended; of one without an answer, once acted on."""
+        """Return whether its end is to be told to somebody; without an answer, once acted on."""
         if self.is_open or (self.status is Verdict.EXPIRED and not self.settled):
             return False
         return not self.told or bool(self.listeners)
+
+    def request_to(self, who: str) -> Message:
+        """Return the request as mail to one that may answer it."""
+        return Message(
+            id=self.id,
+            type=self.type,
+            sender=self.asker,
+            to=who,
+            content=self.content,
+            timestamp=self.asked,
+            extra={"request_id": self.id},
+        )
+
+    def answer_to(self, who: str) -> Message:
+        """Return the answer, or that there is none any more, as mail to one that waits for it."""
+        answered = self.status is not Verdict.EXPIRED
+        extra: dict[str, object] = {"request_id": self.id}
+        if answered:
+            extra["approve"] = self.status is Verdict.APPROVED
+        if answered and self.reason:
+            extra["reason"] = self.reason
+        return Message(
+            id=f"{self.id}-answer",
+            type=self.type.replace("_request", "_response"),
+            sender=self.to if answered else TEAMD,
+            to=who,
+            content=self.reason or f"{self.status}",
+            timestamp=self.answered or self.asked,
+            extra=extra,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the approval as its file and `--json` show it."""

@@ -22,7 +22,7 @@ from teamd.errors import (
     UnknownTeammate,
 )
 from teamd.files import directories, files, locks
-from teamd.messages import TEAMD, USER, Message
+from teamd.messages import USER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
+    from teamd.messages import Message
 
 SHORTEST_BEGINNING: Final = 4
 KEPT_SECONDS: Final = 30 * 86_400.0  # what has ended
@@ -227,43 +228,17 @@ class Approvals:
         if approval.sent or not approval.is_open:
             return approval
         for to in dict.fromkeys((approval.to, *approval.approvers)):
-            self._deliver(
-                Message(
-                    id=approval.id,
-                    type=approval.type,
-                    sender=approval.asker,
-                    to=to,
-                    content=approval.content,
-                    timestamp=approval.asked,
-                    extra={"request_id": approval.id},
-                )
-            )
+            self._deliver(approval.request_to(to))
         return self._change(approval.id, lambda found: replace(found, sent=True))
 
     def _tell_if_owed(self, approval: Approval) -> Approval:
         return self._tell(approval) if approval.owes_mail else approval
 
     def _tell(self, approval: Approval) -> Approval:
-        answered = approval.status is not Verdict.EXPIRED
-        extra: dict[str, object] = {"request_id": approval.id}
-        if answered:
-            extra["approve"] = approval.status is Verdict.APPROVED
-        if answered and approval.reason:
-            extra["reason"] = approval.reason
         asker = () if approval.told else (approval.asker,)
         to_be_told = {who.lower(): who for who in (*asker, *approval.listeners)}
         for who in to_be_told.values():
-            self._deliver(
-                Message(
-                    id=f"{approval.id}-answer",
-                    type=approval.type.replace("_request", "_response"),
-                    sender=approval.to if answered else TEAMD,
-                    to=who,
-                    content=approval.reason or f"{approval.status}",
-                    timestamp=approval.answered or approval.asked,
-                    extra=extra,
-                )
-            )
+            self._deliver(approval.answer_to(who))
 
         def told(found: Approval) -> Approval:
             left = tuple(one for one in found.listeners if one.lower() not in to_be_told)

@@ -67,7 +67,7 @@ class Tasks:
         return self.by_id[wanted]
 
     def blockers(self, task: Task) -> tuple[str, ...]:
-        """What it waits for: neither completed nor deleted, or so damaged that nobody knows."""
+        """Return what it waits for: neither completed nor deleted, or too damaged to tell."""
         return tuple(
             other
             for other in task.blocked_by

@@ -1,4 +1,4 @@
-"""Who may own a task and do what to it: from one state to the next, or a sentence why not."""
+"""The rules of the board: who may own a task and change it to what, or a sentence why not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TaskRefused(TeamError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What somebody wants to be different; `None` leaves it as it is.
+    """A change that somebody wants; `None` leaves a field as it is.
 
     Attributes:
         owner: as the roster writes it; empty to give the task back.
@@ -77,7 +77,7 @@ def released(task: Task, why: str) -> Task:
 
 
 def free_for(task: Task, *, name: str, role: str, tasks: Tasks) -> bool:
-    """Whether a teammate may begin it by itself: nobody's or its own, for its role, unblocked.
+    """Return whether a teammate may begin it by itself: free or its own, for its role, unblocked.
 
     What it gave back is for others: it would take and return it for ever.
     """
@@ -194,7 +194,7 @@ def _moved(task: Task, change: Change, who: str, tasks: Tasks) -> Task:
 
 
 def _usual_owner(task: Task, status: TaskStatus, who: str) -> str:
-    """Whose a task is that comes to this status, where nothing is said about it."""
+    """Return whose a task is that comes to this status, where nothing is said about it."""
     if status is TaskStatus.IN_PROGRESS:
         return task.owner or who
     if status is TaskStatus.PENDING and task.status is not TaskStatus.PENDING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TaskStatus(StrEnum):
-    """How far a task is; a deleted one stays on disk, so that its id is never given again."""
+    """The progress of a task; a deleted one stays on disk, so that its id is never given again."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -26,7 +26,7 @@ class TaskStatus(StrEnum):
 
     @property
     def open(self) -> bool:
-        """Whether there is something left to do."""
+        """Return whether there is something left to do."""
         return self in (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
 
 
@@ -63,7 +63,7 @@ class Task:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def is_of(self, name: str) -> bool:
-        """Whether that is its owner; names are compared without case."""
+        """Return whether that is its owner; names are compared without case."""
         return bool(self.owner) and self.owner.lower() == name.lower()
 
     def to_json(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What model calls may cost, and have cost."""
+"""The budget: what model calls may cost, and have cost."""

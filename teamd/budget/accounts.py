@@ -1,4 +1,4 @@
-"""Who has used how much, what is kept back, and whether a call still fits; no file is touched."""
+"""The accounts: who has used how much, what is kept back, what still fits; no file is touched."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DAY_OF_MONEY: Final = "limits.team_usd_per_day"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What was used, by one teammate or by all.
+    """The amounts that were used, by one teammate or by all.
 
     Attributes:
         input_tokens: all of them; those read from and written to the cache are among them.
@@ -43,7 +43,7 @@ class Account:
 
     @classmethod
     def of_call(cls, usage: Usage, usd: Decimal | None) -> Account:
-        """What one call has taken; its cost is `None` where no price is known."""
+        """Return what one call has taken; its cost is `None` where no price is known."""
         return cls(
             calls=1,
             input_tokens=usage.total_input_tokens,
@@ -56,7 +56,7 @@ class Account:
 
     @property
     def tokens(self) -> int:
-        """What the limits on tokens count."""
+        """The tokens that limits count."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Account) -> Account:
@@ -100,7 +100,7 @@ class Reservation:
 
     @property
     def tokens(self) -> int:
-        """What the limits on tokens count."""
+        """The tokens that limits count."""
         return self.input_tokens + self.output_tokens
 
     def in_full(self) -> Account:
@@ -144,7 +144,7 @@ class Terms:
 
     @classmethod
     def of(cls, settings: Settings) -> Terms:
-        """What the settings say of limits and prices."""
+        """Return what the settings say of limits and prices."""
         prices = {model: asdict(price) for model, price in settings.prices.items()}
         default = _DAY_OF_MONEY not in settings.given
         limits = asdict(settings.limits)
@@ -159,7 +159,7 @@ class Terms:
         return next((f"limits.{key}" for key, most in named.items() if most), None)
 
     def bound(self, wanted: Reservation) -> bool:
-        """Whether there is a limit that counts what such a call takes."""
+        """Return whether there is a limit that counts what such a call takes."""
         return any(getattr(self, one.name) and _amount(wanted, one.unit) for one in LIMITS)
 
     def encode(self) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Accounts:
     raised: dict[tuple[str, str], Decimal] = field(default_factory=dict)
 
     def total(self) -> Account:
-        """What all have used."""
+        """The sum of what all have used."""
         return sum(self.used.values(), NOTHING)
 
     def charge(self, name: str, account: Account) -> None:
@@ -249,7 +249,7 @@ class Accounts:
         return sorted(filter(None, found), key=attrgetter("rank"))
 
     def most(self, limit: Limit, of: str) -> Decimal:
-        """What a limit allows, with what it was raised by; 0 for no limit."""
+        """Return what a limit allows, with what it was raised by; 0 for no limit."""
         most = Decimal(getattr(self.terms, limit.name))
         return most + self.raised.get((limit.name, of), Decimal(0)) if most else most
 
@@ -285,5 +285,5 @@ def _whom(limit: Limit, call: Reservation) -> str:
 
 
 def _amount(taken: Account | Reservation, unit: str) -> Decimal:
-    """What was used or is kept back; a price that is not known counts for nothing."""
+    """Return what was used or is kept back; a price that is not known counts for nothing."""
     return Decimal(getattr(taken, unit) or 0)

@@ -170,7 +170,7 @@ class Ledger:
                 self._add(fd, {"record": "resumed", "teammate": name}, durable=False)
 
     def is_refused(self, name: str) -> bool:
-        """Whether the last call of a teammate was refused, and neither a person nor a day passed.
+        """Return whether a teammate's last call was refused, and no person has let it go on since.
 
         What the limit of a day refused may be tried again on another day.
         """

@@ -47,7 +47,7 @@ LIMITS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raise:
-    """How much more a limit allows than `team.toml` says, because a person said so.
+    """A raise: how much more than `team.toml` says a limit allows, because a person said so.
 
     Attributes:
         limit: the limit's name.
@@ -60,7 +60,7 @@ class Raise:
 
     @property
     def unit(self) -> str:
-        """What the limit counts."""
+        """The unit that the limit counts."""
         return next(one.unit for one in LIMITS if one.name == self.limit)
 
     def encode(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Raise:
         return cls(limit=str(record["limit"]), of=str(record["of"]), amount=amount)
 
     def sentence(self) -> str:
-        """What was raised, by how much and for whom or when."""
+        """Say what was raised, by how much and for whom or when."""
         scope = f" for {self.of}" if self.of else ""
         return f"limits.{self.limit} is raised by {in_words(self.amount, self.unit)}{scope}"
 
@@ -111,7 +111,7 @@ class Refusal:
 
     @property
     def unit(self) -> str:
-        """What the limit counts; empty where raising none would help."""
+        """The unit that the limit counts; empty where raising none would help."""
         return self.limit.unit if self.limit else ""
 
     def raised_by(self, amount: Decimal) -> Raise:
@@ -137,7 +137,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What is used, allowed and wanted of one limit.
+    """The figures of one limit: what is used, allowed and wanted.
 
     Attributes:
         spender: who has used it.
@@ -153,7 +153,7 @@ class Figures:
 
     @property
     def needed(self) -> Decimal:
-        """What the limit would have to allow."""
+        """The amount that the limit would have to allow."""
         return self.used + self.wanted
 
 

@@ -25,13 +25,13 @@ _ASIDE: Final = ".teamd-*.tmp"
 
 
 def is_directory(path: Path) -> bool:
-    """Whether it is a folder, or a link to one."""
+    """Return whether it is a folder, or a link to one."""
     with translate_os_errors(path):
         return path.is_dir()
 
 
 def holds_anything(path: Path) -> bool:
-    """Whether it is a folder with something in it; an empty one may be a sandbox's placeholder."""
+    """Return whether it is a folder with something in it; a sandbox's placeholder is empty."""
     with translate_os_errors(path):
         return path.is_dir() and any(path.iterdir())
 

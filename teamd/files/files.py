@@ -200,7 +200,7 @@ def replace_by_parts(
 
 
 def exists(path: Path) -> bool:
-    """Whether there is anything under that name, be it a link that leads nowhere."""
+    """Return whether there is anything under that name, be it a link that leads nowhere."""
     with translate_os_errors(path), suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()
         return True

@@ -97,7 +97,7 @@ def release(fd: int) -> None:
 
 
 def is_held_by(pid: int, path: Path) -> bool:
-    """Whether a process has the lock on a file; `True` where somebody has, and nobody knows who.
+    """Return whether a process holds a file's lock; also if somebody does and nobody knows who.
 
     What a file says of a process may be wrong, by accident or by intent; this may not.
     """
@@ -106,7 +106,7 @@ def is_held_by(pid: int, path: Path) -> bool:
 
 
 def stands_under(fd: int, path: Path) -> bool:
-    """Whether an open file is what stands under that name."""
+    """Return whether an open file is what stands under that name."""
     with translate_os_errors(path), suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(fd), path.lstat())
     return False
@@ -199,7 +199,7 @@ def _holders(path: Path) -> set[int]:
 
 
 def _is_held(path: Path) -> bool:
-    """Whether somebody has the lock on a file: it is tried, and given back at once."""
+    """Return whether somebody has the lock on a file: try it, and give it back at once."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:

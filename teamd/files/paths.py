@@ -1,4 +1,4 @@
-"""Where everything of a team stands."""
+"""The paths of everything that belongs to a team."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 class _Place:
-    """What stands at the same place in every team directory."""
+    """A path that is the same in every team directory."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -120,7 +120,7 @@ class TeamPaths:
 
     @property
     def own_settings(self) -> Path:
-        """Where it stands who is in this team and no other; for a team by name, in its folder."""
+        """The settings of this team and no other; those of a team by name are in its folder."""
         return self.project_settings if self.own_name is None else self.root / SETTINGS_FILE
 
     @property
@@ -133,11 +133,11 @@ class TeamPaths:
         return self.inboxes / f"{name}.jsonl"
 
     def has_mail(self, name: str) -> bool:
-        """Whether an inbox holds anything, by its size alone."""
+        """Return whether an inbox holds anything, by its size alone."""
         return files.size(self.inbox(name)) > 0
 
     def taken(self, name: str) -> Path:
-        """What `name` took from its inbox and has not put into its conversation yet."""
+        """The mail that `name` took from its inbox and has not put into its conversation yet."""
         return self.inboxes / f"{name}.taken.jsonl"
 
     def rejected(self, name: str) -> Path:
@@ -149,7 +149,7 @@ class TeamPaths:
         return self.transcripts / f"{name}.jsonl"
 
     def delivered(self, name: str) -> tuple[Path, ...]:
-        """Where mail to `name` may stand in the end; the person's is kept once it was shown.
+        """The files where mail to `name` may end up; the person's is kept once it was shown.
 
         The person is `lead` or, while there is an agent that leads, `user`.
         """
@@ -157,7 +157,7 @@ class TeamPaths:
         return tuple(map(self.transcript, places))
 
     def partial(self, name: str) -> Path:
-        """What `name`'s model has said so far of a reply that is under way."""
+        """The part that `name`'s model has said so far of a reply that is under way."""
         return self.transcripts / f"{name}.partial"
 
     def task(self, task_id: str) -> Path:

@@ -1,4 +1,4 @@
-"""Whether a supervisor runs for a team, and which process it is."""
+"""The pid file of a team's supervisor: whether one runs, and which process it is."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def claim(paths: TeamPaths) -> int:
 
 
 def stands(claim: int, paths: TeamPaths) -> bool:
-    """Whether a claim of this process is still there; what others wrote into it is mended.
+    """Return whether a claim of this process is still there; mend what others wrote into it.
 
     Raises:
         StoreError: it cannot be looked at, or mended.

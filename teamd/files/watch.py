@@ -40,7 +40,7 @@ class Watch(ABC):
 
     @property
     def recheck_seconds(self) -> float:
-        """How long to rely on hints alone; it changes where the folder comes and goes."""
+        """The time for which to rely on hints alone; it changes where the folder comes and goes."""
         return BLIND_SECONDS if self._standing is None else SLOW_SECONDS
 
     def fileno(self) -> int:
@@ -226,7 +226,7 @@ def wait_for(folder: Path, look: Callable[[], T | None], *, timeout_seconds: flo
 
 
 def _standing(folder: Path) -> tuple[int, ...] | None:
-    """Which folder stands under a name, and in which; `None` where there is none."""
+    """Identify the folder under a name, and the one it is in; `None` where there is none."""
     with suppress(OSError):
         found, above = folder.stat(), folder.parent.stat()
         return found.st_dev, found.st_ino, above.st_dev, above.st_ino

@@ -49,7 +49,7 @@ def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
 
 
 def count(path: Path, start: int = 0) -> int:
-    """How many lines end behind an offset of a file; none where there is no such file."""
+    """Count the lines that end behind an offset of a file; none where there is no such file."""
     with files.opened(path) as fd:
         if fd is None:
             return 0
@@ -74,12 +74,12 @@ def behind_marker(fd: int, batch: str) -> int | None:
 
 
 def is_marker(line: bytes) -> bool:
-    """Whether it tells that all above it was taken."""
+    """Return whether it tells that all above it was taken."""
     return _MARKER.fullmatch(line) is not None
 
 
 def is_nothing(line: bytes) -> bool:
-    """Whether it is blank, or a marker."""
+    """Return whether it is blank, or a marker."""
     return not line.strip() or is_marker(line)
 
 

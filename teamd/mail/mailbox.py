@@ -174,19 +174,19 @@ class Mailbox:
         return True
 
     def waiting(self) -> bool:
-        """Whether there is anything to take; a look at the files' sizes, no more."""
+        """Return whether there is anything to take, by the files' sizes alone."""
         return any(files.size(path) for path in (self._inbox, self._spool.path))
 
     def queued(self) -> int:
-        """How many messages are under way, counted by lines and without a lock: for display."""
+        """Count the messages that are under way, by lines and without a lock: for display."""
         return self._spool.count() + lines.count(self._inbox)
 
     def rejected(self) -> int:
-        """How many lines were no message so far."""
+        """Count the lines that were no message so far."""
         return lines.count(self._rejected)
 
     def _delivery(self, fd: int, position: Position, limit: BatchLimit) -> Batch:
-        """What is delivered next; empty where there was nothing but lines that are no message."""
+        """Return what is delivered next; empty where there were only lines that are no message."""
         again = self._in_hand == (position.batch, position.at)
         if limit.wary and not again:
             position = position.handed_over(lambda: self._spool.find(position, limit).end)

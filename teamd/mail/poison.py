@@ -31,7 +31,7 @@ _CONVICTED_AFTER: Final = 2  # readers that crashed by themselves with this one 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where a batch's next delivery begins, and what is known of it.
+    """The position where a batch's next delivery begins, and what is known of it.
 
     Attributes:
         at: an offset into the file.
@@ -52,7 +52,7 @@ class Position:
 
     @property
     def alone(self) -> bool:
-        """Whether the next message is delivered without others."""
+        """Return whether the next message is delivered without others."""
         return self.at < self.singly
 
     @property

@@ -68,7 +68,7 @@ NO_LIMIT: Final = BatchLimit()
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What stands from a position on.
+    """The lines from a position on.
 
     Attributes:
         messages: in order.
@@ -91,7 +91,7 @@ class Spool:
     granted: Callable[[], int] = lambda: 0
 
     def position(self) -> Position | None:
-        """Where to go on, `None` where there is no such file."""
+        """Return where to go on, `None` where there is no such file."""
         with files.opened(self.path) as fd:
             if fd is None:
                 return None
@@ -135,7 +135,7 @@ class Spool:
                 yield found
 
     def count(self) -> int:
-        """How many lines are left; for display."""
+        """Count the lines that are left; for display."""
         position = self.position()
         return 0 if position is None else lines.count(self.path, position.at)
 
@@ -157,7 +157,10 @@ class Spool:
                     at += len(line)
 
     def limit(self, line: bytes) -> int:
-        """How long a line may be; who sent it was told that it is safe, by the settings of then."""
+        """Return how long a line may be.
+
+        Its sender was told that it is safe, by the settings of then.
+        """
         if len(line) > self.max_bytes:
             self.max_bytes = max(self.max_bytes, self.granted())
         return self.max_bytes
@@ -189,7 +192,7 @@ class Intake:
     _named: str = ""  # a batch that another reader has named, and whose name is safe now
 
     def current(self, fd: int) -> Position | None:
-        """Where the next delivery begins; new mail is set aside once what was taken is done."""
+        """Return where the next delivery begins; set new mail aside once what was taken is done."""
         before = self.spool.position()
         if before is None:
             return self._set_aside(fd, 0)
@@ -219,7 +222,7 @@ class Intake:
             files.remove(self.spool.path)
 
     def _behind_marker(self, fd: int, batch: str) -> int | None:
-        """Where the mail begins that came after a batch; `None` once that was truncated away."""
+        """Return where the mail begins that came after a batch; `None` once that was truncated."""
         if batch == self._truncated:
             return None
         fresh = lines.behind_marker(fd, batch)

@@ -27,7 +27,7 @@ SHORTEST_BEGINNING: Final = 4
 _MOST_NAMED: Final = 5
 
 
-class Stage(StrEnum):
+class DeliveryStage(StrEnum):
     """The stage that a message has come to."""
 
     QUEUED = "queued"
@@ -53,7 +53,7 @@ class Way:
     sender: str
     to: str
     sent: float | None
-    stage: Stage
+    stage: DeliveryStage
     position: int | None = None
     taken: float | None = None
     delivered: float | None = None
@@ -106,16 +106,16 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
     batch = str((parse(taken[0]) or {}).get("batch")) if taken else ""
     for places in (
         _queued(paths.inbox(name), inbox, batch),
-        _lying(paths.taken(name), taken, Stage.TAKEN, taken=moment_of(batch)),
+        _lying(paths.taken(name), taken, DeliveryStage.TAKEN, taken=moment_of(batch)),
         *(_delivered(path, name) for path in paths.delivered(name)),
-        _lying(paths.rejected(name), _lines(paths.rejected(name)), Stage.REJECTED),
+        _lying(paths.rejected(name), _lines(paths.rejected(name)), DeliveryStage.REJECTED),
     ):
         here: dict[tuple[str, ...], Way] = {}
         for mail, facts in places:
             if mail.id and mail.id.startswith(begun):  # a repeated send comes behind
                 here.setdefault((mail.id, mail.sender, mail.content), _way(mail, name, facts))
         # A rejected one that was sent again is under way again, and what counts is that.
-        rejected = {key for key, way in here.items() if way.stage is Stage.REJECTED}
+        rejected = {key for key, way in here.items() if way.stage is DeliveryStage.REJECTED}
         ways |= {key: way for key, way in here.items() if key not in rejected & ways.keys()}
     return list(ways.values())
 
@@ -129,11 +129,11 @@ def _queued(inbox: Path, lines: list[bytes], batch: str) -> Found:
     marker = json.dumps({"taken_as": batch}).encode()
     start = lines.index(marker) + 1 if marker in lines else 0
     for position, line in enumerate(lines[start:], start=1):
-        for mail, facts in _lying(inbox, [line], Stage.QUEUED):
+        for mail, facts in _lying(inbox, [line], DeliveryStage.QUEUED):
             yield mail, {**facts, "position": position}
 
 
-def _lying(path: Path, lines: list[bytes], stage: Stage, **facts: Any) -> Found:
+def _lying(path: Path, lines: list[bytes], stage: DeliveryStage, **facts: Any) -> Found:
     for line in lines:
         if (mail := message_in(parse(line))) is not None:
             yield mail, {"file": str(path), "stage": stage, **facts}
@@ -145,7 +145,7 @@ def _delivered(path: Path, to: str) -> Found:
             moments = {"taken": record.taken, "delivered": record.time or None}
             for mail in record.messages:
                 if mail.to in ("", to):  # the person is `lead` at times and `user` at others
-                    yield mail, {"file": str(path), "stage": Stage.DELIVERED, **moments}
+                    yield mail, {"file": str(path), "stage": DeliveryStage.DELIVERED, **moments}
 
 
 def _way(mail: Message, to: str, facts: dict[str, Any]) -> Way:

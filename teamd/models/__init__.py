@@ -1,4 +1,4 @@
-"""Who answers: the protocol that the agent's loop knows, and the errors it can meet."""
+"""The models that answer: the protocol that the agent's loop knows, and the errors it can meet."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ def shared_tls() -> ssl.SSLContext:
 
 
 def finds_key() -> bool:
-    """Whether the SDK finds a key by itself, in the environment or a profile; asks no server."""
+    """Return whether the SDK finds a key, in the environment or a profile; ask no server."""
     with anthropic.Anthropic() as client:
         found = (client.api_key, client.auth_token, client.credentials)
         return any(one is not None for one in found)

@@ -1,4 +1,4 @@
-"""What a failure of a model's server means: try again, or tell the person what to mend."""
+"""The failures of a model's server: try again, or tell the person what to mend."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def as_model_error(
 
 
 def may_have_begun(error: Exception) -> bool:
-    """Whether a request without an answer may have reached a server that charges for it.
+    """Return whether a request without an answer may have reached a server that charges for it.
 
     It cannot where the server told a status instead, or was never connected to.
     """

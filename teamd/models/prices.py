@@ -1,4 +1,4 @@
-"""What tokens cost: the table that ships as `prices.toml`, and what a person puts in its place."""
+"""The prices of tokens: the table shipped as `prices.toml`, and what a person puts in its place."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Price:
         return cls(**rates)
 
     def cost(self, usage: Usage) -> Decimal:
-        """What a reply has cost, in USD."""
+        """Return what a reply has cost, in USD."""
         total = (
             usage.input_tokens * self.input
             + usage.cache_read_tokens * self.cache_read

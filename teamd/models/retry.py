@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long to go on.
+    """The bounds within which a request is tried again.
 
     Attributes:
         attempts: calls in all, the first included.

@@ -24,7 +24,7 @@ class Draft:
 
     @property
     def begun(self) -> bool:
-        """Whether anything of it has been read, so that no reserved word can follow."""
+        """Return whether anything of it has been read, so that no reserved word can follow."""
         return bool(self.words) or not self.plain or bool(self.texts)
 
 

@@ -33,7 +33,7 @@ class Then(IntEnum):
 
 
 class _Match(IntEnum):
-    """Whether a rule is about a command."""
+    """The answer to whether a rule is about a command."""
 
     NO = 0
     MAYBE = 1
@@ -42,7 +42,7 @@ class _Match(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a person allows from now on: what was asked for, and nothing wider.
+    """A permission from now on: for what the person was asked, and nothing wider.
 
     Attributes:
         command: the first words of a command.
@@ -102,7 +102,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the rules say of a call.
+    """The judgement of the rules on a call.
 
     Attributes:
         rule: the one that decided; `None` where none is about the call.
@@ -136,7 +136,7 @@ def judge(rules: Iterable[Permission], call: Call, granted: Collection[Grant] = 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What the rules say of one command, and whether it is known to be what a rule is about."""
+    """The verdict of the rules on one command, and whether a rule is known to be about it."""
 
     then: Then
     rule: Permission | None

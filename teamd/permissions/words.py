@@ -50,7 +50,7 @@ class Word:
 
     @property
     def hides(self) -> bool:
-        """Whether it holds a command substitution that bash runs only if it evaluates the word."""
+        """Return whether it holds a substitution that bash runs only if it evaluates the word."""
         return "$(" in self.text or "`" in self.text
 
 

@@ -1,9 +1,10 @@
-"""What a person sets in `team.toml`: each key is declared once, in `schema`."""
+"""The settings that a person makes in `team.toml`: each key is declared once, in `schema`."""
 
 from __future__ import annotations
 
 from teamd.settings.load import parse, read_file
 from teamd.settings.reading import Reading, load, read
-from teamd.settings.schema import Settings, Teammate, changes
+from teamd.settings.schema import Settings, Teammate
+from teamd.settings.sections import changes
 
 __all__ = ["Reading", "Settings", "Teammate", "changes", "load", "parse", "read", "read_file"]

@@ -22,7 +22,7 @@ _FIELD: Final = re.compile(r"([A-Za-z][\w-]*):[ \t]*(.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What such a file says."""
+    """The contents of such a file."""
 
     path: Path
     fields: Mapping[str, Any]

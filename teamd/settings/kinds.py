@@ -1,7 +1,4 @@
-"""The kinds of values that a setting can have: each checks one and says what it must be.
-
-Sentences show keys and values as their reader sees them: short, on one line, harmless.
-"""
+"""The kinds of values that a setting can have: each checks one and says what it must be."""
 
 from __future__ import annotations
 
@@ -17,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import BadName
 from teamd.messages import LEAD, NAME, check_name
+from teamd.settings.quoting import bare, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 MAX_WHOLE: Final = 2**31 - 1
 MAX_TOKENS: Final = 10**15
@@ -35,9 +33,6 @@ HOST_NAME: Final = re.compile(
     r"(?::[0-9]{1,5})?",
     re.IGNORECASE,
 )
-BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-SHOWN_CHARACTERS: Final = 60
-SHOWN_NUMBER: Final = 10**18
 _NAME_WORDS: Final = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
 _TOOL_PATTERN: Final = re.compile(r"[a-z_*?]{1,128}")
 _NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9_*?-]{0,63}")
@@ -54,8 +49,8 @@ class Wrong(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What a value must be.
+class ValueKind:
+    """A kind of values: what one must be.
 
     Attributes:
         words: follow `must be`.
@@ -88,7 +83,7 @@ def _is_whole(value: Any) -> bool:
     return _is_integer(value) and value >= 1
 
 
-def _number(words: str, most: float, *, zero: bool = True) -> Kind:
+def _number(words: str, most: float, *, zero: bool = True) -> ValueKind:
     """A kind of numbers, whole or not, up to `most`, with which their words end."""
 
     def fits(value: Any) -> bool:
@@ -97,7 +92,7 @@ def _number(words: str, most: float, *, zero: bool = True) -> Kind:
         return 0 <= value <= most and (zero or value > 0)
 
     # What is not finite fits nothing.
-    return Kind(f"{words} {most}", fits, lambda value, _: float(value))
+    return ValueKind(f"{words} {most}", fits, lambda value, _: float(value))
 
 
 def _is_text(value: Any) -> bool:
@@ -196,14 +191,14 @@ def _absolute(value: list[str], folder: Path) -> tuple[Path, ...]:
     return tuple(Path(os.path.normpath(folder / Path(path).expanduser())) for path in value)
 
 
-FLAG: Final = Kind("true or false", lambda value: isinstance(value, bool))
-WHOLE: Final = Kind("a whole number of at least 1", _is_whole)
+FLAG: Final = ValueKind("true or false", lambda value: isinstance(value, bool))
+WHOLE: Final = ValueKind("a whole number of at least 1", _is_whole)
 # Over a year they are more than `WHOLE` takes.
-TOKENS: Final = Kind(
+TOKENS: Final = ValueKind(
     f"a whole number from 0, for no limit, to {MAX_TOKENS}",
     lambda value: _is_integer(value) and 0 <= value <= MAX_TOKENS,
 )
-COUNT: Final = Kind(
+COUNT: Final = ValueKind(
     f"a whole number from 0, for no limit, to {MAX_WHOLE}",
     lambda value: _is_integer(value) and 0 <= value <= MAX_WHOLE,
 )
@@ -213,50 +208,52 @@ SECONDS: Final = _number("a number of seconds above 0 and up to", MAX_SECONDS, z
 # 0 where that switches something off.
 SECONDS_OR_ZERO: Final = _number("a number of seconds of at least 0 and up to", MAX_SECONDS)
 SHARE: Final = _number("a number above 0 and up to", 1, zero=False)
-TEXT: Final = Kind("non-empty text", _is_text)
-COMMAND: Final = Kind("non-empty text", _is_text)  # what teamd itself runs
-DURABILITY: Final = Kind('"disk" or "os"', lambda value: value in ("disk", "os"))
-TEAM_NAME: Final = Kind(_NAME_WORDS, _is_name)
-TEAMMATE_NAME: Final = Kind(_NAME_WORDS, _is_teammate_name)
-ADDRESS: Final = Kind("an address that begins with http:// or https://", _is_address)
-HEADERS: Final = Kind(_HEADERS_WORDS, _are_headers, lambda value, _: MappingProxyType(dict(value)))
-SANDBOX: Final = Kind(
+TEXT: Final = ValueKind("non-empty text", _is_text)
+COMMAND: Final = ValueKind("non-empty text", _is_text)  # what teamd itself runs
+DURABILITY: Final = ValueKind('"disk" or "os"', lambda value: value in ("disk", "os"))
+TEAM_NAME: Final = ValueKind(_NAME_WORDS, _is_name)
+TEAMMATE_NAME: Final = ValueKind(_NAME_WORDS, _is_teammate_name)
+ADDRESS: Final = ValueKind("an address that begins with http:// or https://", _is_address)
+HEADERS: Final = ValueKind(
+    _HEADERS_WORDS, _are_headers, lambda value, _: MappingProxyType(dict(value))
+)
+SANDBOX: Final = ValueKind(
     '"auto", "bubblewrap", "external" or "off"',
     lambda value: value in ("auto", "bubblewrap", "external", "off"),
 )
-HOST_NAMES: Final = Kind(
+HOST_NAMES: Final = ValueKind(
     'a list of host names, such as ["docs.example.org", "*.example.org", "localhost:8080"]',
     _are_host_names,
     lambda value, _: tuple(name.lower() for name in value),
 )
-PLACES: Final = Kind(
+PLACES: Final = ValueKind(
     'a list of paths in the workspace, such as ["deploy", "config/prod.yml"]',
     _are_places,
     lambda value, _: tuple(value),
 )
-FOLDERS: Final = Kind(
+FOLDERS: Final = ValueKind(
     'a list of folders, such as ["~/datasets", "/srv/docs"]', _are_folders, _absolute
 )
-TOOL: Final = Kind(
+TOOL: Final = ValueKind(
     'a tool\'s name, or a pattern such as "*_file"',
     lambda value: isinstance(value, str) and _TOOL_PATTERN.fullmatch(value) is not None,
 )
-COMMAND_PREFIX: Final = Kind('the first words of a command, such as "git push"', _is_command)
-PATH: Final = Kind('a pattern of paths, such as "docs/**"', _is_glob)
-TEAMMATE_PATTERN: Final = Kind(
+COMMAND_PREFIX: Final = ValueKind('the first words of a command, such as "git push"', _is_command)
+PATH: Final = ValueKind('a pattern of paths, such as "docs/**"', _is_glob)
+TEAMMATE_PATTERN: Final = ValueKind(
     'a teammate\'s name, or a pattern such as "*"',
     lambda value: isinstance(value, str) and _NAME_PATTERN.fullmatch(value) is not None,
 )
-THEN: Final = Kind('"allow", "ask" or "deny"', lambda value: value in ("allow", "ask", "deny"))
-APPROVERS: Final = Kind(
+THEN: Final = ValueKind('"allow", "ask" or "deny"', lambda value: value in ("allow", "ask", "deny"))
+APPROVERS: Final = ValueKind(
     'a list of agents, of which there is one: ["lead"]',
     _are_approvers,
     lambda value, _: tuple(value),
 )
-VARIABLES: Final = Kind(_VARIABLES_WORDS, _are_variables, lambda value, _: tuple(value))
+VARIABLES: Final = ValueKind(_VARIABLES_WORDS, _are_variables, lambda value, _: tuple(value))
 
 
-def _existing(noun: str, is_one: Callable[[int], bool]) -> Kind:
+def _existing(noun: str, is_one: Callable[[int], bool]) -> ValueKind:
     """A folder or a file that is there, as an absolute path without links."""
 
     def resolved(value: Any, folder: Path) -> Path:
@@ -272,7 +269,7 @@ def _existing(noun: str, is_one: Callable[[int], bool]) -> Kind:
             raise Wrong(f"names no {noun}: {where} is not there; make it or name another")
         return path
 
-    return Kind(
+    return ValueKind(
         f"the path of a {noun}",
         lambda value: isinstance(value, str | Path) and bool(str(value).strip()),
         resolved,
@@ -281,42 +278,3 @@ def _existing(noun: str, is_one: Callable[[int], bool]) -> Kind:
 
 FOLDER: Final = _existing("folder", stat.S_ISDIR)
 FILE: Final = _existing("file", stat.S_ISREG)
-
-
-def quoted(text: str) -> str:
-    """The text in double quotes, cut after 60 characters, what a terminal obeys escaped."""
-    cut = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
-    escaped = cut.replace("\\", r"\\").replace('"', r"\"")
-    return f'"{printable(escaped)}"'
-
-
-def printable(text: str) -> str:
-    """The text on one line, with nothing in it that a terminal obeys."""
-    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
-
-
-def bare(key: str) -> str:
-    """A key as it stands in a file."""
-    return key if BARE_KEY.fullmatch(key) else quoted(key)
-
-
-def shown(value: object) -> str:
-    """A value of TOML in a few words."""
-    match value:
-        case str():
-            return quoted(value)
-        case bool():
-            return str(value).lower()
-        case int() if abs(value) >= SHOWN_NUMBER:  # Python may refuse to spell it
-            return "a number of that size"
-        case int() | float():
-            return str(value)
-    nouns: dict[type, str] = {list: "a list", dict: "a table"}
-    return nouns.get(type(value), "a date or a time")
-
-
-def nearest(key: str, known: Iterable[str]) -> str | None:
-    """The known key that was probably meant."""
-    import difflib  # noqa: PLC0415 -- 3 ms that only a mistake pays
-
-    return next(iter(difflib.get_close_matches(key[:SHOWN_CHARACTERS], known, n=1)), None)

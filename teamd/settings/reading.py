@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from teamd.errors import SettingsError
 from teamd.files.paths import SETTINGS_FILE
 from teamd.messages import TEAMS_FOLDER
-from teamd.settings.kinds import printable
 from teamd.settings.load import parse, parse_leniently, read_file, sections_in
-from teamd.settings.schema import TEAMMATE, Settings
+from teamd.settings.quoting import printable
+from teamd.settings.sections import TEAMMATE
 from teamd.settings.trust import TrustStore
 from teamd.settings.untrusted import confine, list_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from teamd.settings.schema import Settings
     from teamd.settings.untrusted import Loosened
 
 
@@ -50,7 +51,7 @@ class Reading:
 
     @property
     def waiting(self) -> tuple[Loosened, ...]:
-        """What does not count, since the person has not confirmed it."""
+        """The settings that do not count, since the person has not confirmed them."""
         return tuple(one for file in self.files if not file.trusted for one in file.loosened)
 
     def explain_waiting(self, config: str | Path | None) -> str:

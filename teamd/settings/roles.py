@@ -38,7 +38,7 @@ _TOOLS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What a role file says.
+    """The contents of a role file.
 
     Attributes:
         model: `None` for that of the team.
@@ -53,12 +53,12 @@ class Role:
 
 
 def folders(team: Path, workspace: Path) -> list[Path]:
-    """Where role files are: the team's folder of them counts before the workspace's."""
+    """Return where role files are: the team's folder of them counts before the workspace's."""
     return [team, workspace / ".claude" / "agents"]
 
 
 def mistakes(folders: Iterable[Path]) -> list[SettingsError]:
-    """What is wrong with the files that `find` might come upon."""
+    """Return what is wrong with the files that `find` might come upon."""
     found = []
     for folder in folders:
         for path in sorted(folder.glob("*.md")):

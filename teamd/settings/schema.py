@@ -2,78 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES
 from teamd.settings import kinds
-from teamd.settings.kinds import FLAG, SECONDS, SECONDS_OR_ZERO, SHARE, TEXT, USD, WHOLE, Kind
-from teamd.settings.loosening import (
+from teamd.settings.keys import (
     added,
     allows,
     always,
     higher,
     higher_limit,
     if_set,
+    key,
     outside,
     removed,
+    setting,
     switched_off,
     without_walls,
 )
+from teamd.settings.kinds import FLAG, SECONDS, SECONDS_OR_ZERO, SHARE, TEXT, USD, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from teamd.settings.loosening import Loosens
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """What stands behind a setting's name.
-
-    Attributes:
-        kind: checks a value, and says what it must be.
-        words: what it is for, as `team.toml` explains it.
-        example: a value to show where there is no default.
-        loosens: tells whether one value allows more than another, for a setting that guards; see
-            `loosening`. Such a value counts only in a file that the person has confirmed.
-    """
-
-    kind: Kind
-    words: str
-    example: str | None = None
-    loosens: Loosens | None = None
-
-
-def key(
-    kind: Kind, words: str, example: str | None = None, *, loosens: Loosens | None = None
-) -> dict[str, Key]:
-    """The metadata of a dataclass field that is a setting."""
-    return {"key": Key(kind=kind, words=words, example=example, loosens=loosens)}
-
-
-def setting(
-    default: Any,
-    kind: Kind,
-    words: str,
-    example: str | None = None,
-    *,
-    loosens: Loosens | None = None,
-) -> Any:
-    """A dataclass field that is a setting with a default."""
-    return field(default=default, metadata=key(kind, words, example, loosens=loosens))
-
-
-def keys_of(section: type[Any]) -> dict[str, Key]:
-    """The settings of one section, in their order."""
-    return {declared.name: declared.metadata["key"] for declared in fields(section)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Team:
+class TeamSettings:
     """`[team]`: who works where. `workspace` is absolute once a file was read."""
 
     name: str = setting("default", kinds.TEAM_NAME, "what the team is called")
@@ -83,7 +41,7 @@ class Team:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class ModelSettings:
     """`[model]`: who answers. `script` is absolute once a file was read."""
 
     name: str = setting("claude-sonnet-5-5", TEXT, "any model of the server that is asked")
@@ -184,7 +142,7 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tasks:
+class TaskSettings:
     """`[tasks]`: how the board is used."""
 
     auto_claim: bool = setting(
@@ -197,11 +155,9 @@ class Tools:
     """`[tools]`: what a teammate's tools may reach and take."""
 
     sandbox: Literal["auto", "bubblewrap", "external", "off"] = setting(
-        "auto",
-        kinds.SANDBOX,
-        'around commands; "external": a container is it, "off": none',
+        "auto", kinds.SANDBOX, 'around commands; "external": a container is it, "off": none',
         loosens=without_walls,
-    )
+    )  # fmt: skip
     network: bool = setting(False, FLAG, "whether commands reach every host", loosens=if_set)
     hosts: tuple[str, ...] = setting(
         (), kinds.HOST_NAMES, "the hosts that they reach without that", loosens=added
@@ -210,11 +166,9 @@ class Tools:
         (), kinds.FOLDERS, "folders outside the workspace that commands may read", loosens=added
     )
     protect: tuple[str, ...] = setting(
-        (),
-        kinds.PLACES,
-        "places in it that stay as they are, besides the built-in ones",
+        (), kinds.PLACES, "places in it that stay as they are, besides the built-in ones",
         loosens=removed,
-    )
+    )  # fmt: skip
     max_processes: int = setting(
         1000, WHOLE, "of one command; it is ended if it has more", loosens=higher
     )
@@ -229,23 +183,19 @@ class Tools:
         50000, WHOLE, "what the model sees of a tool's output, in bytes", loosens=higher
     )
     env: tuple[str, ...] = setting(
-        ("PATH", "LANG", "TERM"),
-        kinds.VARIABLES,
-        "the only environment variables that commands see",
-        loosens=added,
-    )
+        ("PATH", "LANG", "TERM"), kinds.VARIABLES,
+        "the only environment variables that commands see", loosens=added,
+    )  # fmt: skip
     ask_seconds: float = setting(86400.0, SECONDS, "how long a call waits for your permission")
     approvers: tuple[str, ...] = setting(
-        (),
-        kinds.APPROVERS,
-        'who answers besides you: ["lead"], the agent that leads',
+        (), kinds.APPROVERS, 'who answers besides you: ["lead"], the agent that leads',
         loosens=added,
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """What one role or one teammate may reach; what is left out is as `[tools]` says."""
+    """The reach of one role or one teammate; what is left out is as `[tools]` says."""
 
     sandbox: Literal["auto", "bubblewrap", "external", "off"] | None = setting(
         None, kinds.SANDBOX, "around its commands", loosens=without_walls
@@ -258,11 +208,9 @@ class Reach:
         None, kinds.FOLDERS, "folders that they may read", loosens=if_set
     )
     protect: tuple[str, ...] | None = setting(
-        None,
-        kinds.PLACES,
-        "places that stay as they are, besides those of [tools]",
+        None, kinds.PLACES, "places that stay as they are, besides those of [tools]",
         loosens=removed,
-    )
+    )  # fmt: skip
     env: tuple[str, ...] | None = setting(
         None, kinds.VARIABLES, "the variables that they see", loosens=if_set
     )
@@ -301,7 +249,7 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class PriceSettings:
     """One `[prices."model-name"]`, in USD per million tokens."""
 
     input: float = field(  # a lower price is a higher limit: all of the table waits
@@ -320,14 +268,14 @@ class Settings:
         given: the dotted keys of the sections that stand in the file, whatever their values.
     """
 
-    team: Team = field(default_factory=Team)
-    model: Model = field(default_factory=Model)
+    team: TeamSettings = field(default_factory=TeamSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
     limits: Limits = field(default_factory=Limits)
     supervision: Supervision = field(default_factory=Supervision)
     mail: Mail = field(default_factory=Mail)
-    tasks: Tasks = field(default_factory=Tasks)
+    tasks: TaskSettings = field(default_factory=TaskSettings)
     tools: Tools = field(default_factory=Tools)
-    prices: Mapping[str, Price] = field(default_factory=dict)
+    prices: Mapping[str, PriceSettings] = field(default_factory=dict)
     roles: Mapping[str, Reach] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
     permissions: tuple[Permission, ...] = ()
@@ -349,50 +297,3 @@ class Settings:
         tools = self.roles.get(role, Reach()).applied_to(self.tools)
         own = (one for one in self.teammates if one.name.lower() == name.lower())
         return next(own, Reach()).applied_to(tools)
-
-
-_DEFAULTS: Final = Settings()
-SECTIONS: Final[Mapping[str, type[Any]]] = {
-    one.name: type(getattr(_DEFAULTS, one.name))
-    for one in fields(Settings)
-    if is_dataclass(getattr(_DEFAULTS, one.name))
-}
-TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
-ROLE: Final = "role"  # the tables `[role.NAME]`
-PERMISSION: Final = "permission"  # the tables `[[permission]]`
-PRICES: Final = "prices"  # the tables `[prices."model-name"]`
-TABLES: Final = {
-    "teammates": TEAMMATE,
-    "roles": ROLE,
-    "prices": PRICES,
-    "permissions": PERMISSION,
-}  # by the field that holds them
-
-
-def changes(old: Settings, new: Settings) -> list[str]:
-    """The dotted keys that differ, in the order of `team.toml`.
-
-    A teammate that came or went is `teammate.alice`; one that changed, `teammate.alice.prompt`.
-    The order of teammates is no difference; that of permissions is, and they are one key.
-    """
-    different = []
-    for section in SECTIONS:
-        different += _between(section, getattr(old, section), getattr(new, section))
-    models = {**old.prices, **new.prices}
-    changed = (model for model in models if old.prices.get(model) != new.prices.get(model))
-    different += [f"{PRICES}.{model}" for model in changed]
-    roles = {**old.roles, **new.roles}
-    for name in roles:
-        different += _between(f"{ROLE}.{name}", old.roles.get(name), new.roles.get(name))
-    before = {teammate.name: teammate for teammate in old.teammates}
-    after = {teammate.name: teammate for teammate in new.teammates}
-    for name in before | after:
-        different += _between(f"{TEAMMATE}.{name}", before.get(name), after.get(name))
-    return different + [PERMISSION] * (old.permissions != new.permissions)
-
-
-def _between(place: str, old: Any, new: Any) -> list[str]:
-    if old is None or new is None:
-        return [place]
-    keys = keys_of(type(old))
-    return [f"{place}.{key}" for key in keys if getattr(old, key) != getattr(new, key)]

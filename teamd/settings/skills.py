@@ -51,7 +51,7 @@ class Skill:
 
 
 def folders(team: Path, workspace: Path) -> list[Path]:
-    """Where skills are: the team's folder of them counts before the workspace's."""
+    """Return where skills are: the team's folder of them counts before the workspace's."""
     return [team, workspace / ".claude" / "skills"]
 
 

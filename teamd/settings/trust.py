@@ -43,7 +43,7 @@ class Confirmed:
     time: float
 
     def covers(self, path: Path, data: bytes) -> bool:
-        """Whether the person has confirmed these bytes under that name."""
+        """Return whether the person has confirmed these bytes under that name."""
         return hash_of(path, data) in self.hashes
 
     def encode(self) -> bytes:

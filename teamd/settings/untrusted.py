@@ -1,4 +1,4 @@
-"""What counts of a settings file that nobody has confirmed: whatever does not loosen."""
+"""The part that counts of a settings file that nobody has confirmed: whatever does not loosen."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.settings.kinds import bare, printable
-from teamd.settings.schema import SECTIONS, TABLES, Settings, keys_of
+from teamd.settings.keys import keys_of
+from teamd.settings.quoting import bare, printable
+from teamd.settings.schema import Settings
+from teamd.settings.sections import SECTIONS, TABLES
 
 if TYPE_CHECKING:
-    from teamd.settings.loosening import Loosens
+    from teamd.settings.keys import Loosens
     from teamd.settings.schema import Permission
 
 _MOST_KEYS: Final = 12  # in one sentence
@@ -138,7 +140,7 @@ def _rows(table: Any) -> dict[str, Any]:
 
 
 def _is_refused(row: Any) -> bool:
-    """Whether a row loosens by a key that has no default to go back to."""
+    """Return whether a row loosens by a key that has no default to go back to."""
     declared = keys_of(type(row))
     values = {one.name: getattr(row, one.name) for one in fields(row) if _default(one) is MISSING}
     loosening = ((declared[key].loosens, value) for key, value in values.items())

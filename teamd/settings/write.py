@@ -1,4 +1,4 @@
-"""What the program itself writes into `team.toml`: the first text of it, and one more teammate."""
+"""The text that the program itself writes into `team.toml`: the first one, or one more teammate."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any, Final
 import tomli_w
 
 from teamd.errors import SettingsError
-from teamd.settings.kinds import quoted, shown
+from teamd.settings.keys import keys_of
 from teamd.settings.load import parse
-from teamd.settings.schema import SECTIONS, Price, Reach, Settings, Teammate, keys_of
+from teamd.settings.quoting import quoted, shown
+from teamd.settings.schema import PriceSettings, Reach, Settings, Teammate
+from teamd.settings.sections import SECTIONS
 
 HEAD: Final = """\
 # The settings of a team of teammates. Nothing here must be set. A line `# key = value` shows the
@@ -26,7 +28,7 @@ PRICES: Final = """\
 # [prices."my-model"]
 """
 
-EXAMPLE: Final = Price(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
+EXAMPLE: Final = PriceSettings(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
 
 RULES: Final = """\
 # Rules about tool calls: the first that matches wins, and what no rule matches is allowed.
@@ -83,7 +85,7 @@ def init_text() -> str:
         f"[{name}]\n{_commented(shape, getattr(defaults, name))}"
         for name, shape in SECTIONS.items()
     ]
-    sections.append(PRICES + _commented(Price, EXAMPLE))
+    sections.append(PRICES + _commented(PriceSettings, EXAMPLE))
     sections += [ROLES + _commented(Reach, TESTER), RULES]
     return "\n".join([HEAD, *sections, TEAMMATES + _commented(Teammate, ALICE, but=Reach) + BOB])
 

@@ -20,12 +20,12 @@ from teamd.messages import TEAMD
 from teamd.models.prices import Prices
 from teamd.supervisor import orphans
 from teamd.supervisor.children import Children
-from teamd.supervisor.context import Context
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.supervisor import Signals, Supervisor
+from teamd.supervisor.team_context import TeamContext
 from teamd.team import teams
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def build_supervisor(
     private = [claim, inboxes.fileno(), board.fileno(), *signals.descriptors]
     children = Children(program, settings, settings.heartbeats, roster, journal, private)
     shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
-    context = Context(settings, post, ledger, roster, children, shutdowns, program, journal)
+    context = TeamContext(settings, post, ledger, roster, children, shutdowns, program, journal)
     patience = orphans.BOARD_PATIENCE_SECONDS
     store = Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience)
     tasks = orphans.OrphanedTasks(store, board, journal)

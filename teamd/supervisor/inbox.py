@@ -12,13 +12,13 @@ from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.mail.spool import BatchLimit
 from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, is_moment
 from teamd.states import Status
-from teamd.supervisor import requests
+from teamd.supervisor import handlers
 
 if TYPE_CHECKING:
     from teamd.mail.mailbox import Mailbox
     from teamd.messages import Message
-    from teamd.supervisor.context import Context
     from teamd.supervisor.orphans import OrphanedTasks
+    from teamd.supervisor.team_context import TeamContext
 
 _RETRY_SECONDS: Final = 1.0
 _AT_ONCE_SECONDS: Final = 0.001
@@ -35,7 +35,7 @@ class ControlInbox:
         closing: requests are refused from now on.
     """
 
-    context: Context
+    context: TeamContext
     tasks: OrphanedTasks
     mailbox: Mailbox
     closing: bool = False
@@ -92,7 +92,7 @@ class ControlInbox:
     def carry_out(self, request: ControlRequest) -> None:
         """Do what is asked and reply."""
         try:
-            requests.carry_out(self.context, request, lambda given: self._reply(request, given))
+            handlers.carry_out(self.context, request, lambda given: self._reply(request, given))
         except TeamError as error:
             self._reply(request, ControlReply.of_error(error))
         except OSError as error:  # no descriptors left, say: the machine's trouble, and it passes

@@ -76,7 +76,7 @@ class LiveSettings:
 
     @property
     def durable(self) -> bool:
-        """Whether mail and tasks are on disk when a call returns."""
+        """Return whether mail and tasks are on disk when a call returns."""
         return self.now.mail.durability == "disk"
 
     def accepted_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""What model calls cost, as the supervisor sees it: at prices of now, or not known."""
+"""The cost of model calls as the supervisor sees it: at prices of now, or not known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from teamd.models.prices import Prices
 
 if TYPE_CHECKING:
     from teamd.budget.accounts import Reservation
-    from teamd.supervisor.context import Context
+    from teamd.supervisor.team_context import TeamContext
     from teamd.team.roster import Member
 
 
@@ -25,7 +25,7 @@ def at_price_of_now(wanted: Reservation, terms: Terms) -> Reservation:
     return replace(wanted, usd=usd)
 
 
-def warn_of_price(context: Context, member: Member) -> str | None:
+def warn_of_price(context: TeamContext, member: Member) -> str | None:
     """Return what a person should know of a teammate whose calls no limit counts, in a sentence.
 
     They pass the limit on money that holds where none is set: whatever a model on the machine

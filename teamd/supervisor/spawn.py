@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from teamd.approvals.approval import Approval, Kind, find_waiting
 from teamd.approvals.store import Approvals
 from teamd.errors import TeamError, Unsynced
-from teamd.files import files
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.states import Status
-from teamd.supervisor.pricing import at_price_of_now, warn_of_price
+from teamd.supervisor.pricing import at_price_of_now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,9 +18,7 @@ if TYPE_CHECKING:
 
     from teamd.budget.refusals import Raise
     from teamd.control import ControlRequest
-    from teamd.files.paths import TeamPaths
-    from teamd.settings import Teammate
-    from teamd.supervisor.context import Context
+    from teamd.supervisor.team_context import TeamContext
     from teamd.team.roster import Member
 
 
@@ -56,24 +51,15 @@ class SpawnRequest:
             plan=plan if isinstance(plan, bool) else None,
         )
 
-    @classmethod
-    def declared(cls, teammate: Teammate) -> SpawnRequest:
-        """Make the request that a `[[teammate]]` of the settings stands for."""
-        return cls(
-            name=teammate.name,
-            role=teammate.role,
-            prompt=teammate.prompt,
-            model=teammate.model,
-            plan=teammate.plan,
-        )
-
     def message(self, name: str, message_id: str, sender: str) -> Message:
         """Return the prompt as mail, to the name as it is written in the roster."""
         extra = {PROMPT_KEY: True, **({FRESH_KEY: True} if self.fresh else {})}
         return Message(id=message_id, sender=sender, to=name, content=self.prompt, extra=extra)
 
 
-def spawn(context: Context, wanted: SpawnRequest, message_id: str, *, sender: str = LEAD) -> Member:
+def spawn(
+    context: TeamContext, wanted: SpawnRequest, message_id: str, *, sender: str = LEAD
+) -> Member:
     """Start or wake a teammate: the roster first, then the prompt, then the process.
 
     The prompt is what makes it: a failure before leaves all as it was, what fails behind it is
@@ -102,28 +88,7 @@ def spawn(context: Context, wanted: SpawnRequest, message_id: str, *, sender: st
     return context.roster.team.get(name)
 
 
-def spawn_declared(context: Context, wanted: SpawnRequest) -> bool:
-    """Spawn a teammate of `team.toml`, unless it is a member; return whether it was none.
-
-    A member that was never told anything gets its prompt: a supervisor that was killed has
-    admitted it, and no more.
-
-    Raises:
-        TeamError: as for `spawn`.
-    """
-    member = context.roster.team.find(wanted.name)
-    message_id = _prompt_id(context.settings.paths, wanted)
-    if member is None:
-        spawned = spawn(context, wanted, message_id)
-        if warning := warn_of_price(context, spawned):  # no command is there to print it
-            context.roster.tell_lead(warning, to=context.roster.team.person)
-    elif _was_told_nothing(context, member.name):
-        prompt = wanted.message(member.name, message_id, LEAD)
-        context.post.mailbox(member.name).put(prompt)
-    return member is None
-
-
-def spawn_lead(context: Context, *, fresh: bool, model: str | None) -> Member:
+def spawn_lead(context: TeamContext, *, fresh: bool, model: str | None) -> Member:
     """Have an agent that leads, from now on until it is shut down.
 
     Args:
@@ -148,7 +113,7 @@ def spawn_lead(context: Context, *, fresh: bool, model: str | None) -> Member:
     return context.roster.team.get(LEAD)
 
 
-def resume(context: Context, member: Member, more: Mapping[str, Decimal]) -> list[Raise]:
+def resume(context: TeamContext, member: Member, more: Mapping[str, Decimal]) -> list[Raise]:
     """Let a paused teammate go on where it was, by new settings; return which limits were raised.
 
     Args:
@@ -177,7 +142,7 @@ def resume(context: Context, member: Member, more: Mapping[str, Decimal]) -> lis
     return raised
 
 
-def _raise_limits(context: Context, name: str, more: Mapping[str, Decimal]) -> list[Raise]:
+def _raise_limits(context: TeamContext, name: str, more: Mapping[str, Decimal]) -> list[Raise]:
     raised, refusal = context.ledger.raise_limits(name, more, at_price_of_now)
     if refusal is not None:
         raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
@@ -187,7 +152,7 @@ def _raise_limits(context: Context, name: str, more: Mapping[str, Decimal]) -> l
     return raised
 
 
-def _check(context: Context, name: str, member: Member | None, wanted: SpawnRequest) -> None:
+def _check(context: TeamContext, name: str, member: Member | None, wanted: SpawnRequest) -> None:
     _check_not_ending(context, name)
     if member is None:
         return
@@ -206,12 +171,12 @@ def _check(context: Context, name: str, member: Member | None, wanted: SpawnRequ
         )
 
 
-def _check_not_ending(context: Context, name: str) -> None:
+def _check_not_ending(context: TeamContext, name: str) -> None:
     if context.children.ending(name) or context.shutdowns.pending(name):
         raise TeamError(f"{name} is being shut down; try again in a moment")
 
 
-def waiting_permission(context: Context, name: str) -> Approval | None:
+def waiting_permission(context: TeamContext, name: str) -> Approval | None:
     """Return the permission that a teammate waits for in the middle of a turn, if it does."""
     if context.roster.team.get(name).status is not Status.PAUSED:
         return None
@@ -219,7 +184,7 @@ def waiting_permission(context: Context, name: str) -> Approval | None:
     return find_waiting(asked, name, Kind.PERMISSION)
 
 
-def _check_not_waiting(context: Context, name: str) -> None:
+def _check_not_waiting(context: TeamContext, name: str) -> None:
     if (asked := waiting_permission(context, name)) is not None:
         raise TeamError(
             f"{name} waits for a permission: `teamctl approve {asked.id}` or "
@@ -227,7 +192,7 @@ def _check_not_waiting(context: Context, name: str) -> None:
         )
 
 
-def _check_limits(context: Context, name: str) -> None:
+def _check_limits(context: TeamContext, name: str) -> None:
     """See that no limit stands against the call for which a teammate was paused.
 
     Raises:
@@ -238,7 +203,7 @@ def _check_limits(context: Context, name: str) -> None:
         raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
 
 
-def _admit(context: Context, wanted: SpawnRequest, prompt: Message | None = None) -> None:
+def _admit(context: TeamContext, wanted: SpawnRequest, prompt: Message | None = None) -> None:
     """Put a member into the roster, give it its prompt, then start it; or leave all as before."""
     name, roster = wanted.name, context.roster
     before = roster.team.find(name)
@@ -259,41 +224,20 @@ def _admit(context: Context, wanted: SpawnRequest, prompt: Message | None = None
     _go_on(context, name)
 
 
-def _put(context: Context, prompt: Message) -> None:
+def _put(context: TeamContext, prompt: Message) -> None:
     try:
         context.post.mailbox(prompt.to).put(prompt)
     except Unsynced as error:  # it stands there, and is read, unless the power goes now
         context.journal.error("prompt not synced", error, name=prompt.to)
 
 
-def _go_on(context: Context, name: str) -> None:
+def _go_on(context: TeamContext, name: str) -> None:
     """Start a teammate that has no process; one that has keeps it, and its jobs. Wake it."""
     context.children.start(name)
     context.children.ring([name])
 
 
-def _was_told_nothing(context: Context, name: str) -> bool:
-    # In this order: what is taken meanwhile is in the conversation by then.
-    waiting = context.post.mailbox(name).waiting()
-    return not waiting and not files.size(context.settings.paths.transcript(name))
-
-
-def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:
-    """Return the id of a declared teammate's prompt, the same while it could be the same prompt.
-
-    A supervisor may die between the roster, the prompt and whatever it notes of them. The next one
-    sends it again, and under the same id that is one message. A teammate that has worked since, and
-    was taken out of the roster by hand, has a longer conversation: its prompt then is a new one.
-
-    Raises:
-        StoreError: the conversation cannot be looked at.
-    """
-    spoken = files.size(paths.transcript(declared.name))
-    facts = [paths.own_name, declared.name, declared.prompt, spoken]
-    return f"declared-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}"
-
-
-def _renew_lead(context: Context, member: Member, model: str | None) -> None:
+def _renew_lead(context: TeamContext, member: Member, model: str | None) -> None:
     """Let a lead that rests go on by other terms, with what it is told next."""
     if member.status is Status.WORKING:
         raise TeamError(

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 from teamd.control import ControlRequest
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
-from teamd.supervisor.spawn import SpawnRequest, spawn_declared
+from teamd.supervisor.declared import spawn_declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
     from teamd.files.watch import Watch
-    from teamd.supervisor.context import Context
     from teamd.supervisor.inbox import ControlInbox
     from teamd.supervisor.orphans import OrphanedProcesses, OrphanedTasks
+    from teamd.supervisor.team_context import TeamContext
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
 _RELOAD_SECONDS: Final = 60.0
@@ -75,7 +75,7 @@ class Supervisor:
         watch: of the inboxes.
     """
 
-    context: Context
+    context: TeamContext
     claim: int
     inbox: ControlInbox
     tasks: OrphanedTasks
@@ -130,7 +130,7 @@ class Supervisor:
     def _spawn_declared(self) -> None:
         for declared in self.context.settings.now.teammates:
             try:
-                spawn_declared(self.context, SpawnRequest.declared(declared))
+                spawn_declared(self.context, declared)
             except TeamError as error:
                 self.context.journal.error("not spawned", error, name=declared.name)
         with suppress(StoreError):  # the next round writes it

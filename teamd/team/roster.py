@@ -117,7 +117,7 @@ class Team:
         return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
 
     def above(self, name: str) -> str:
-        """Who has to know how a member is, and to whom it reports.
+        """Return who has to know how a member is, and to whom it reports.
 
         Of an agent that leads that is the person; of any other the lead or, where no agent leads
         this team, whoever has put it here from another one.

@@ -46,7 +46,7 @@ class TeamFacts:
 
     @property
     def members(self) -> int:
-        """How many there are in it."""
+        """The number of its members."""
         return sum(self.statuses.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def deletable(team: TeamFacts) -> TeamFacts:
 
 
 def must_be_asked(team: TeamFacts) -> bool:
-    """Whether a supervisor runs whose teammates are to be asked before it is removed.
+    """Return whether a supervisor runs whose teammates are to be asked before it is removed.
 
     Raises:
         TeamError: nobody can ask them, and some are not shut down.

@@ -20,7 +20,7 @@ from teamd.files import directories, files
 from teamd.masking import Mask, MaskedOutput
 from teamd.messages import is_moment
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
-from teamd.tools.output import Spool, clip
+from teamd.tools.output import OutputFile, clip
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -60,7 +60,7 @@ class Job:
 
     @property
     def runs(self) -> bool:
-        """Whether it is still at work."""
+        """Return whether it is still at work."""
         return self.state == RUNNING
 
     def encode(self) -> bytes:
@@ -118,7 +118,7 @@ class Jobs:
         directories.make_safe_directory(self._folder)
         number = max(map(int, self._jobs), default=0) + 1
         job = Job(id=str(number), what=what, state=RUNNING, started=time.time())
-        spool = Spool(self._output(job.id), OUTPUT_BYTES)
+        spool = OutputFile(self._output(job.id), OUTPUT_BYTES)
         self._keep(job)
         self._forget_old()
         self._tasks[job.id] = asyncio.create_task(self._run(job, work, spool))
@@ -141,7 +141,7 @@ class Jobs:
         return list(self._jobs.values())
 
     def output(self, job_id: str, limit: int) -> str:
-        """What a job has written, its middle left out if need be."""
+        """Return what a job has written, its middle left out if need be."""
         return clip(files.read(self._output(job_id)) or b"", limit).removesuffix("\n")
 
     async def stop(self, job_id: str) -> Job:
@@ -155,7 +155,7 @@ class Jobs:
                 self._end(job, STOPPED)
         return self.get(job_id)
 
-    async def _run(self, job: Job, work: Work, spool: Spool) -> None:
+    async def _run(self, job: Job, work: Work, spool: OutputFile) -> None:
         state = STOPPED
         try:
             with spool, MaskedOutput(self._mask, spool.take) as output:

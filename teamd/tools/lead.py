@@ -120,7 +120,7 @@ class ShutdownRequest(RepeatableTool[ShutdownRequestInput]):
         return f"{member.name} is asked; the answer comes as mail"
 
 
-class TaskInput(Input):
+class DelegateTaskInput(Input):
     """What `task` takes."""
 
     prompt: str = Field(description="the whole task: whoever does it sees nothing else")
@@ -135,7 +135,7 @@ class TaskInput(Input):
 
 
 @dataclass
-class Task(Tool[TaskInput]):
+class DelegateTask(Tool[DelegateTaskInput]):
     """Has a task done in one of three ways.
 
     Attributes:
@@ -157,7 +157,7 @@ class Task(Tool[TaskInput]):
     )
     acts = False
 
-    async def call(self, arguments: TaskInput, key: str) -> str:
+    async def call(self, arguments: DelegateTaskInput, key: str) -> str:
         """Have it done; the call's key names the subagent's conversation."""
         if arguments.name is not None:
             if arguments.background:

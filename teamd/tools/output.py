@@ -60,7 +60,7 @@ class Clip:
         del self._tail[: -self._tail_limit or len(self._tail)]
 
 
-class Spool:
+class OutputFile:
     """A file that takes output without end: when it is full, its older half goes.
 
     Args:

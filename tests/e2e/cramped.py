@@ -6,7 +6,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from teamd.agent.conversation.prompts import DEMAND
+from teamd.agent.conversation.summary import DEMAND
 from tests.e2e.harness import opened
 from tests.strict.replies import Answer, say, use
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.conversation.prompts import DEMAND
+from teamd.agent.conversation.summary import DEMAND
 from tests.strict.replies import decline, say, use
 from tests.waiting import wait_until
 

@@ -21,7 +21,7 @@ from teamd.tools.background import (
     Jobs,
     StopBackground,
 )
-from teamd.tools.output import Spool
+from teamd.tools.output import OutputFile
 from teamd.tools.shell import Bash
 from tests.shells import open_shell
 from tests.waiting import until
@@ -162,7 +162,7 @@ def test_an_unknown_job_is_an_error_that_names_those_that_are_there(bench: Bench
 
 
 def test_output_without_end_stays_within_its_bound_and_keeps_the_newest(tmp_path: Path) -> None:
-    with Spool(tmp_path / "out", 1000) as spool:
+    with OutputFile(tmp_path / "out", 1000) as spool:
         for number in range(10_000):
             spool.take(f"line {number}\n".encode())
             assert (tmp_path / "out").stat().st_size <= 1000

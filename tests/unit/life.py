@@ -28,7 +28,7 @@ from teamd.messages import STATE_TYPE, TEAMD, Message
 from teamd.models import Ask, Reply
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
-from teamd.settings.schema import Mail, Model
+from teamd.settings.schema import Mail, ModelSettings
 from teamd.states import Status
 from teamd.team.roster import Member, Roster, Team
 from teamd.tokens import Usage
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from teamd.agent.conversation.prompts import OpenWork
+    from teamd.agent.conversation.summary import OpenWork
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."
@@ -172,7 +172,7 @@ class Life:
         *plays: Play,
         do: Do | None = None,
         calls: int = 50,
-        room: Model | None = None,
+        room: ModelSettings | None = None,
         open_work: OpenWork = tuple,
     ) -> None:
         self.paths = TeamPaths(folder / ".team")
@@ -184,7 +184,7 @@ class Life:
         self.do = do or Do()
         self.calls = calls
         self.allowance = CallBudget(calls)
-        self.room = room or Model()
+        self.room = room or ModelSettings()
         self.settings = Settings(
             model=replace(self.room, max_tokens=1000), mail=Mail(durability="os")
         )

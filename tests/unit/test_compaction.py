@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.conversation.prompts import DEMAND
-from teamd.settings.schema import Model
+from teamd.agent.conversation.summary import DEMAND
+from teamd.settings.schema import ModelSettings
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, decline, say, use
 from tests.unit.life import SYSTEM, Life
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from teamd.models import Ask
 
 CONTEXT = 4000
-ROOM = Model(context_tokens=CONTEXT)
+ROOM = ModelSettings(context_tokens=CONTEXT)
 DO = ("do", {"word": "x"})
 
 
@@ -42,7 +42,7 @@ def tight(
     *,
     context_tokens: int = CONTEXT,
     tells: bool = True,
-    room: Model = ROOM,
+    room: ModelSettings = ROOM,
     calls: int = 1000,
 ) -> tuple[Life, Tight]:
     life = Life(folder, do=Big(), calls=calls, room=room, open_work=open_work)
@@ -211,7 +211,9 @@ def test_a_model_that_gives_no_summary_goes_on_with_what_the_program_knows(
 @pytest.mark.parametrize("tells", [True, False])
 def test_a_model_with_less_room_than_was_thought_is_found_out(tmp_path: Path, tells: bool) -> None:
     """A prompt that is too long bricks teammates of the nearest product."""
-    life, model = tight(tmp_path, steps(60), tells=tells, room=Model(context_tokens=200_000))
+    life, model = tight(
+        tmp_path, steps(60), tells=tells, room=ModelSettings(context_tokens=200_000)
+    )
     life.send("Do 60 steps.")
     lives(life)
     assert life.do.done == [str(number) for number in range(1, 61)]

@@ -14,7 +14,6 @@ from teamd import clocks, control
 from teamd.control import KEPT_SECONDS, ControlReply, ControlRequest
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, NoTeamd, UnknownTeammate
 from teamd.files import pidfile
-from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD, Message
 from tests.children import child
@@ -22,7 +21,8 @@ from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
 
 HUGE = pytest.param(10**400, id="huge")
 SERVES = """
@@ -34,13 +34,6 @@ claim = pidfile.claim(TeamPaths(Path(sys.argv[1])))
 print("claimed", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from teamd.board.files import read_all
 from teamd.budget.accounts import Reservation, Terms
 from teamd.budget.days import day_of
 from teamd.budget.ledger import Ledger
-from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.messages import TEAMD, Message
 from teamd.process_id import Identity
@@ -23,17 +22,10 @@ from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, NoteAdded, Replied
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from teamd.files.paths import TeamPaths
 
 DAMAGES = {"empty": b"", "zeros": b"\0" * 300, "half": b'{"batch": "17', "text": b"hello\n"}
 USAGE = Usage(input_tokens=10, cache_read_tokens=5, cache_write_tokens=1, output_tokens=2)
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
 
 
 def cost(model: str, usage: Usage) -> Decimal | None:

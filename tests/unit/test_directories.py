@@ -6,20 +6,12 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from teamd.files import directories
-from teamd.files.paths import TeamPaths
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
+    from teamd.files.paths import TeamPaths
 
 
 def left(path: Path, *, hours: float) -> Path:

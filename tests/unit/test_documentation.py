@@ -15,7 +15,8 @@ from teamd.__main__ import cli as teamd
 from teamd.files.paths import TeamPaths
 from teamd.messages import Message
 from teamd.settings import parse
-from teamd.settings.schema import SECTIONS, keys_of
+from teamd.settings.keys import keys_of
+from teamd.settings.sections import SECTIONS
 from teamd.settings.write import init_text
 from teamd.team.roster import Roster
 from tests import documents

@@ -6,13 +6,13 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.errors import StoreError
 from teamd.files import locks
 from teamd.files.locks import InstanceLock
-from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from teamd.transcript.file import Transcript
@@ -20,12 +20,8 @@ from teamd.transcript.records import NoteAdded
 from tests.children import HOLDER, child, holding
 from tests.waiting import wait_until
 
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
 
 
 @pytest.fixture

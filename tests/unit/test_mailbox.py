@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import NotAMessage, StoreError
-from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.poison import first_position
 from teamd.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
+    from teamd.files.paths import TeamPaths
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -15,17 +14,7 @@ from teamd.mail.mailbox import EMPTY, MOST_SHOWN, Mailbox
 from teamd.mail.spool import BatchLimit
 from teamd.messages import Message
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 WARY = BatchLimit(messages=3, wary=True)
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
 
 
 def fill(paths: TeamPaths, *contents: str) -> None:

@@ -21,39 +21,32 @@ def _no_other_team(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def team(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / "project" / ".team")
-    made.create()
-    return made
-
-
-@pytest.fixture
-def foreign(team: TeamPaths) -> TeamPaths:
+def foreign(paths: TeamPaths) -> TeamPaths:
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder to another user")
-    os.chown(team.root, NOBODY, NOBODY)
-    return team
+    os.chown(paths.root, NOBODY, NOBODY)
+    return paths
 
 
-def test_a_team_is_looked_for_upwards(team: TeamPaths) -> None:
-    deep = team.home / "src" / "deep"
+def test_a_team_is_looked_for_upwards(paths: TeamPaths) -> None:
+    deep = paths.home / "src" / "deep"
     deep.mkdir(parents=True)
-    assert find_team.discover(deep) == team
-    assert find_team.discover(team.home) == team
-    assert find_team.discover(team.root) == team
+    assert find_team.discover(deep) == paths
+    assert find_team.discover(paths.home) == paths
+    assert find_team.discover(paths.root) == paths
 
 
-def test_the_nearest_team_is_meant(team: TeamPaths) -> None:
-    inner = TeamPaths(team.home / "src" / ".team")
+def test_the_nearest_team_is_meant(paths: TeamPaths) -> None:
+    inner = TeamPaths(paths.home / "src" / ".team")
     inner.create()
     assert find_team.discover(inner.home) == inner
 
 
-def test_a_file_of_that_name_is_no_team(team: TeamPaths) -> None:
-    inner = team.home / "src"
+def test_a_file_of_that_name_is_no_team(paths: TeamPaths) -> None:
+    inner = paths.home / "src"
     inner.mkdir()
     (inner / ".team").write_text("")
-    assert find_team.discover(inner) == team
+    assert find_team.discover(inner) == paths
 
 
 def test_without_a_team_there_is_none(tmp_path: Path) -> None:
@@ -63,18 +56,18 @@ def test_without_a_team_there_is_none(tmp_path: Path) -> None:
 
 
 def test_the_environment_names_a_team(
-    team: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    paths: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From anywhere, and before what would be found; an option comes before both."""
     other = TeamPaths(tmp_path / "other")
     other.create()
-    monkeypatch.chdir(team.home)
-    assert find_team.existing(None) == team
+    monkeypatch.chdir(paths.home)
+    assert find_team.existing(None) == paths
     monkeypatch.setenv("TEAMD_DIR", str(other.root))
     assert find_team.existing(None) == other
-    assert find_team.existing(str(team.root)) == team
+    assert find_team.existing(str(paths.root)) == paths
     monkeypatch.setenv("TEAMD_DIR", "")
-    assert find_team.existing(None) == team
+    assert find_team.existing(None) == paths
 
 
 def test_a_named_team_that_is_not_there_is_a_sentence(
@@ -128,12 +121,12 @@ def test_only_its_owner_can_look_into_a_team(tmp_path: Path, umask: int) -> None
         assert folders or files or Path(folder).parent == made.root
 
 
-def test_a_team_stays_out_of_git(team: TeamPaths) -> None:
+def test_a_team_stays_out_of_git(paths: TeamPaths) -> None:
     """Nothing of it is meant for a commit; what a person wrote there instead stays."""
-    ignore = team.root / ".gitignore"
+    ignore = paths.root / ".gitignore"
     assert ignore.read_bytes() == b"*\n"
     ignore.write_bytes(b"*\n!config.json\n")
-    team.create()
+    paths.create()
     assert ignore.read_bytes() == b"*\n!config.json\n"
 
 
@@ -143,9 +136,9 @@ def test_a_place_that_is_a_file_is_a_sentence(tmp_path: Path) -> None:
         TeamPaths(tmp_path / ".team").create()
 
 
-def test_mail_is_seen_by_the_size_of_the_inbox(team: TeamPaths) -> None:
-    assert not team.has_mail("bob")
-    team.inbox("bob").write_bytes(b"")
-    assert not team.has_mail("bob")
-    team.inbox("bob").write_bytes(b"x")
-    assert team.has_mail("bob")
+def test_mail_is_seen_by_the_size_of_the_inbox(paths: TeamPaths) -> None:
+    assert not paths.has_mail("bob")
+    paths.inbox("bob").write_bytes(b"")
+    assert not paths.has_mail("bob")
+    paths.inbox("bob").write_bytes(b"x")
+    assert paths.has_mail("bob")

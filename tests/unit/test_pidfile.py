@@ -10,12 +10,11 @@ import pytest
 
 from teamd.errors import NoTeamd
 from teamd.files import pidfile
-from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
 from tests.children import child
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from teamd.files.paths import TeamPaths
 
 ME = Identity.own()
 CLAIMS = """
@@ -27,13 +26,6 @@ claim = pidfile.claim(TeamPaths(Path(sys.argv[1])))
 print("claimed", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
 
 
 def test_nobody_runs_where_nothing_stands(paths: TeamPaths) -> None:

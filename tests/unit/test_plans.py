@@ -15,7 +15,7 @@ import teamd.tools
 from teamd.approvals.approval import Kind, Verdict
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
-from teamd.settings.load import COMMAND_TOOLS, PATH_TOOLS, TOOLS
+from teamd.settings.validation import COMMAND_TOOLS, PATH_TOOLS, TOOLS
 from teamd.states import Status
 from teamd.team.roster import Member, Roster, Team
 from teamd.tools import Tool, Toolbox

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import StoreError, UnknownTeammate
-from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.roster import FORMAT, Member, Roster, Team
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from teamd.files.paths import TeamPaths
 
 LESSONS = {
     "team_name": "default",
@@ -25,13 +24,6 @@ LESSONS = {
     ],
     "lead": "someone",
 }
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
 
 
 @pytest.fixture

@@ -9,19 +9,11 @@ import pytest
 from rich.console import Console
 
 from teamctl.roster_table import HEADINGS, drawn
-from teamd.files.paths import TeamPaths
 from teamd.states import Status
 from teamd.team.roster import Member, Roster
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
+    from teamd.files.paths import TeamPaths
 
 
 def screen(paths: TeamPaths, width: int) -> list[str]:

@@ -27,7 +27,7 @@ from teamd.messages import LEAD, Message
 from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.tools.background import INTERRUPTED, LOST, Jobs
-from teamd.tools.output import Spool
+from teamd.tools.output import OutputFile
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import TaskBegun
 
@@ -39,13 +39,6 @@ NOBODY = 65534
 READS = os.O_RDONLY
 MAKES = os.O_RDWR | os.O_CREAT
 PRECIOUS = b"precious\n"
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / "project" / ".team")
-    made.create()
-    return made
 
 
 @pytest.fixture
@@ -161,7 +154,7 @@ USES: dict[str, tuple[str, Callable[[TeamPaths], object]]] = {
     "claim": ("teamd.pid", pidfile.claim),
     "instance lock": ("lives/bob.lock", lambda paths: locks.InstanceLock(paths.life("bob"))),
     "call slot": ("calls/0.lock", lambda paths: locks.try_lock(paths.call_slots / "0.lock")),
-    "output": ("jobs/bob/1.out", lambda paths: Spool(paths.jobs("bob") / "1.out", 100)),
+    "output": ("jobs/bob/1.out", lambda paths: OutputFile(paths.jobs("bob") / "1.out", 100)),
 }
 
 
@@ -294,7 +287,7 @@ def test_what_is_made_is_its_owners_alone_and_wholly_whatever_the_umask(
         Ledger(paths.ledger).let_go("bob")
         jobs = paths.jobs("bob")
         directories.make_safe_directory(jobs)
-        with Spool(jobs / "1.out", 100):
+        with OutputFile(jobs / "1.out", 100):
             pass
         journal = Journal(paths.log("bob"), "bob")
         journal.note("begins")

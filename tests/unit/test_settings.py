@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 
 from teamd.errors import SettingsError
 from teamd.settings import Settings, Teammate, load, parse
-from teamd.settings.load import NOT_BUILT
+from teamd.settings.keys import keys_of
 from teamd.settings.schema import (
-    SECTIONS,
     Limits,
     Mail,
-    Model,
+    ModelSettings,
     Permission,
-    Price,
+    PriceSettings,
     Reach,
     Supervision,
-    Tasks,
-    Team,
+    TaskSettings,
+    TeamSettings,
     Tools,
-    keys_of,
 )
+from teamd.settings.sections import SECTIONS
 from teamd.settings.trust import TrustStore
+from teamd.settings.validation import NOT_BUILT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,14 +76,14 @@ def parsed(data: bytes, file: Path) -> Settings | SettingsError:
 
 
 def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
-    defaults = replace(Settings(), team=Team(workspace=tmp_path))
+    defaults = replace(Settings(), team=TeamSettings(workspace=tmp_path))
     assert load(tmp_path / "team.toml", folder=tmp_path) == defaults
     assert load(tmp_path / "team.toml", folder=tmp_path) == defaults
 
 
 def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
     settings = load(tmp_path / "team.toml", folder=tmp_path)
-    assert settings.team == Team(name="default", workspace=tmp_path)
+    assert settings.team == TeamSettings(name="default", workspace=tmp_path)
     assert settings.model.name == "claude-sonnet-5-5"
     assert (settings.model.base_url, settings.model.key_command) == (None, None)
     assert settings.model.script is None
@@ -193,8 +193,8 @@ def test_every_setting_is_read(file: Path) -> None:
     TrustStore().confirm(file, file.read_bytes())
     read = load(file, folder=Path("/nowhere"))
     assert read == Settings(
-        team=Team(name="red", workspace=file.parent / "src"),
-        model=Model(
+        team=TeamSettings(name="red", workspace=file.parent / "src"),
+        model=ModelSettings(
             name="m",
             base_url="https://example.org/api",
             key_command="pass show key",
@@ -225,7 +225,7 @@ def test_every_setting_is_read(file: Path) -> None:
             crashes=1, within_seconds=2, stop_seconds=4, stuck_seconds=60, stuck_restart=True
         ),
         mail=Mail(durability="os", max_message_bytes=5, max_inbox_bytes=6),
-        tasks=Tasks(auto_claim=True),
+        tasks=TaskSettings(auto_claim=True),
         tools=Tools(
             sandbox="off",
             network=True,
@@ -242,7 +242,7 @@ def test_every_setting_is_read(file: Path) -> None:
             approvers=("lead",),
         ),
         roles={"tester": Reach(network=False)},
-        prices={"m": Price(input=1, output=2, cache_read=3, cache_write=4)},
+        prices={"m": PriceSettings(input=1, output=2, cache_read=3, cache_write=4)},
         teammates=(
             Teammate(name="alice", role="coder", prompt="work", sandbox="external", hosts=()),
             Teammate(name="bob", role="reviewer", prompt="wait", model="small", plan=True),

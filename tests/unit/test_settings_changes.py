@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from teamd.settings import Settings, Teammate, changes
-from teamd.settings.schema import Limits, Model, Permission, Price, Tools
+from teamd.settings.schema import Limits, ModelSettings, Permission, PriceSettings, Tools
 
 
 def test_changes_are_dotted_keys() -> None:
@@ -15,8 +15,8 @@ def test_changes_are_dotted_keys() -> None:
     old = Settings(teammates=(alice, bob))
     new = Settings(
         limits=Limits(team_usd=5.0),
-        prices={"small": Price(input=1.0, output=2.0)},
-        model=Model(cache=False, max_tokens=5),
+        prices={"small": PriceSettings(input=1.0, output=2.0)},
+        model=ModelSettings(cache=False, max_tokens=5),
         tools=Tools(env=()),
         teammates=(carol, replace(alice, prompt="rest", model="small")),
         permissions=(Permission(tool="bash", then="deny"),),

@@ -8,7 +8,7 @@ import pytest
 
 from teamd.errors import SettingsError
 from teamd.settings import kinds, load, parse
-from teamd.settings.load import NOT_BUILT
+from teamd.settings.validation import NOT_BUILT
 
 if TYPE_CHECKING:
     from pathlib import Path

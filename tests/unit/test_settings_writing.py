@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from teamd.errors import SettingsError, TeamError
 from teamd.messages import check_name
 from teamd.settings import Settings, Teammate, changes, parse
-from teamd.settings.schema import SECTIONS, Permission, Price, Team, keys_of
+from teamd.settings.keys import keys_of
+from teamd.settings.schema import Permission, PriceSettings, TeamSettings
+from teamd.settings.sections import SECTIONS
 from teamd.settings.write import init_text, with_teammate
 
 SETTING = re.compile(r"^# ([a-z_]+ = .*)", re.MULTILINE)
@@ -52,7 +54,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def defaults(file: Path) -> Settings:
-    return Settings(team=Team(workspace=file.parent))
+    return Settings(team=TeamSettings(workspace=file.parent))
 
 
 def sections() -> str:
@@ -98,7 +100,7 @@ def test_the_examples_price_loads_when_it_is_uncommented(file: Path) -> None:
     _, mark, prices = init_text().partition("# [prices")
     text = re.sub(r"(?m)^# ", "", (mark + prices).partition("# What a role may")[0])
     assert parse(text.encode(), path=file).prices == {
-        "my-model": Price(input=3, output=15, cache_read=0.3, cache_write=3.75)
+        "my-model": PriceSettings(input=3, output=15, cache_read=0.3, cache_write=3.75)
     }
 
 

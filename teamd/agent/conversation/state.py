@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.context import Context, TokenCounts
-from teamd.agent.conversation.prompts import OpenItem
+from teamd.agent.conversation.summary import OpenItem, render_summary
 from teamd.agent.conversation.talk import Talk
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
 from teamd.transcript import records
@@ -209,7 +209,7 @@ class ConversationState:
         self.stop_reason = ""
         self._drop_calls()
         self.summary = made.text
-        self.context.restart(prompts.render_summary(made.text, made.restated))
+        self.context.restart(render_summary(made.text, made.restated))
 
     def _end_turn(self, ended: records.TurnEnded) -> None:
         self._owe(ended.notice)

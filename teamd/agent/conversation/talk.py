@@ -22,7 +22,7 @@ SAME_TEXT_SECONDS: Final = 600.0
 
 @dataclass(slots=True)
 class Talk:
-    """How long a teammate has only talked.
+    """The wakes in which a teammate has only talked.
 
     Attributes:
         wakes: how many in a row were talk.

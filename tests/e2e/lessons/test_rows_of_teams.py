@@ -6,7 +6,7 @@ import json
 import subprocess
 from typing import TYPE_CHECKING
 
-from teamd.agent.conversation.prompts import DEMAND
+from teamd.agent.conversation.summary import DEMAND
 from tests.e2e.handshakes import answering
 from tests.strict.replies import say, use
 from tests.waiting import wait_until

@@ -14,6 +14,7 @@ from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.states import Status
+from teamd.supervisor.declared import spawn_declared
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.pricing import warn_of_price
 from teamd.supervisor.shutdown import Outcome
@@ -21,7 +22,6 @@ from teamd.supervisor.spawn import (
     SpawnRequest,
     resume,
     spawn,
-    spawn_declared,
     spawn_lead,
     waiting_permission,
 )
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.control import ControlRequest
-    from teamd.supervisor.context import Context
+    from teamd.supervisor.team_context import TeamContext
 
     Send = Callable[[ControlReply], None]
 
@@ -40,7 +40,7 @@ MOST: Final = {USD: MAX_USD, TOKENS: MAX_TOKENS}  # by which a limit is raised a
 _WORSE: Final = (ExitCode.DONE, ExitCode.DEADLINE, ExitCode.REFUSED)
 
 
-def carry_out(context: Context, request: ControlRequest, reply: Send) -> None:
+def carry_out(context: TeamContext, request: ControlRequest, reply: Send) -> None:
     """Do what is asked; `reply` is called once, now or when it is done.
 
     Raises:
@@ -64,7 +64,7 @@ def carry_out(context: Context, request: ControlRequest, reply: Send) -> None:
             raise NotAMessage(f"teamd knows no request {unknown!r}; it knows: {known}")
 
 
-def _spawn(context: Context, request: ControlRequest) -> ControlReply:
+def _spawn(context: TeamContext, request: ControlRequest) -> ControlReply:
     leads = request.sender.partition("@")[0] == LEAD  # an agent, here or of another team
     sender = request.sender if leads else context.roster.team.person
     member = spawn(context, SpawnRequest.decode(request), request.id, sender=sender)
@@ -76,13 +76,13 @@ def _spawn(context: Context, request: ControlRequest) -> ControlReply:
     return ControlReply(text=f"{member.name} ({member.role}) is at work", data=data)
 
 
-def _spawn_lead(context: Context, request: ControlRequest) -> ControlReply:
+def _spawn_lead(context: TeamContext, request: ControlRequest) -> ControlReply:
     member = spawn_lead(context, fresh=request.flag("fresh"), model=request.model)
     warning = context.program.warning() or member.reason or warn_of_price(context, member)
     return ControlReply(text="lead is there", data={"member": member.encode(), "warning": warning})
 
 
-def _interrupt(context: Context, request: ControlRequest) -> ControlReply:
+def _interrupt(context: TeamContext, request: ControlRequest) -> ControlReply:
     member = context.roster.team.get(request.text("name"))
     if member.status is not Status.WORKING and waiting_permission(context, member.name) is None:
         raise TeamError(f"{member.name} is {member.status}; there is nothing to interrupt")
@@ -90,7 +90,7 @@ def _interrupt(context: Context, request: ControlRequest) -> ControlReply:
     return ControlReply(text=f"{member.name} is interrupted")
 
 
-def _resume(context: Context, request: ControlRequest) -> ControlReply:
+def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:
     name = context.roster.team.get(request.text("name")).name
     more = {unit: _amount(request, unit) for unit in MOST if unit in request.arguments}
     if more and request.sender != USER:  # an agent that could raise its limit would have none
@@ -121,16 +121,15 @@ def _amount(request: ControlRequest, unit: str) -> Decimal:
     return Decimal(str(value))
 
 
-def _reload(context: Context) -> ControlReply:
+def _reload(context: TeamContext) -> ControlReply:
     lines = _reload_settings(context)
-    declared = map(SpawnRequest.declared, context.settings.now.teammates)
-    spawned = [wanted for wanted in declared if spawn_declared(context, wanted)]
-    lines += [f"{wanted.name} ({wanted.role}) is at work" for wanted in spawned]
+    spawned = [one for one in context.settings.now.teammates if spawn_declared(context, one)]
+    lines += [f"{teammate.name} ({teammate.role}) is at work" for teammate in spawned]
     lines += filter(None, [context.settings.waiting])
     return ControlReply(text="\n".join(lines) or "nothing has changed", data={"lines": lines})
 
 
-def _reload_settings(context: Context) -> list[str]:
+def _reload_settings(context: TeamContext) -> list[str]:
     """Read the settings again; a child that is forked from now on follows them."""
     found = context.settings.read()
     changed = settings.changes(context.settings.now, found.settings)
@@ -143,7 +142,7 @@ def _reload_settings(context: Context) -> list[str]:
     return [f"{key} has changed: {when_it_counts(key)}" for key in changed]
 
 
-def _shut_down(context: Context, request: ControlRequest, reply: Send) -> None:
+def _shut_down(context: TeamContext, request: ControlRequest, reply: Send) -> None:
     """Shut down all that are named, at the same time; the reply comes when each has ended."""
     names = _names(context, request)
     seconds = _seconds(request)
@@ -172,7 +171,7 @@ def _shut_down(context: Context, request: ControlRequest, reply: Send) -> None:
         reply(ControlReply(text="nobody is running"))
 
 
-def _names(context: Context, request: ControlRequest) -> list[str]:
+def _names(context: TeamContext, request: ControlRequest) -> list[str]:
     team = context.roster.team
     if request.flag("all"):
         return [m.name for m in team.members if m.status is not Status.SHUTDOWN]

@@ -1,19 +1,65 @@
-"""How one value of a setting is looser than another: what a setting declares beside its kind.
+"""The declaration of a setting: its kind, its words, and when one value is looser than another.
 
 A value that is looser than the default, or than what the person confirmed last, counts only once
-the file is trusted, see `untrusted`. Each function takes the value and what it is compared with.
+the file is trusted, see `untrusted`. The functions for that take the value and what it is compared
+with.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
+    from teamd.settings.kinds import ValueKind
+
     Loosens: TypeAlias = Callable[[Any, Any], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """The declaration behind a setting's name.
+
+    Attributes:
+        kind: checks a value, and says what it must be.
+        words: what it is for, as `team.toml` explains it.
+        example: a value to show where there is no default.
+        loosens: tells whether one value allows more than another, for a setting that guards; such
+            a value counts only in a file that the person has confirmed.
+    """
+
+    kind: ValueKind
+    words: str
+    example: str | None = None
+    loosens: Loosens | None = None
+
+
+def key(
+    kind: ValueKind, words: str, example: str | None = None, *, loosens: Loosens | None = None
+) -> dict[str, Key]:
+    """The metadata of a dataclass field that is a setting."""
+    return {"key": Key(kind=kind, words=words, example=example, loosens=loosens)}
+
+
+def setting(
+    default: Any,
+    kind: ValueKind,
+    words: str,
+    example: str | None = None,
+    *,
+    loosens: Loosens | None = None,
+) -> Any:
+    """A dataclass field that is a setting with a default."""
+    return field(default=default, metadata=key(kind, words, example, loosens=loosens))
+
+
+def keys_of(section: type[Any]) -> dict[str, Key]:
+    """The settings of one section, in their order."""
+    return {declared.name: declared.metadata["key"] for declared in fields(section)}
 
 
 def always(_value: object, _base: object) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class TeamContext:
     """One team's stores and policies, its roster, processes and shutdowns."""
 
     settings: LiveSettings

@@ -1,0 +1,111 @@
+"""The machine: programs, locks, space, and what ends or stops processes behind one's back."""
+
+from __future__ import annotations
+
+import getpass
+import resource
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamctl.doctor import Finding, Level
+from teamd.errors import StoreError
+from teamd.files import locks
+from teamd.files.watch import BLIND_SECONDS, watch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.files.paths import TeamPaths
+
+_FEW_FILES: Final = 256
+_LITTLE_SPACE_BYTES: Final = 100 * 1024 * 1024
+_LINGER: Final = Path("/var/lib/systemd/linger")
+_SYSTEMD: Final = Path("/run/systemd/system")  # sd_booted(3)
+_SLEEP_STATES: Final = Path("/sys/power/state")
+_BATTERIES: Final = Path("/sys/class/power_supply")
+
+
+def check_machine(paths: TeamPaths | None) -> Iterator[Finding]:
+    """Look at the machine, and at the place of the team where there is one."""
+    yield _bash()
+    yield _own_teamd()
+    yield _open_files()
+    yield _space(paths.root if paths is not None else Path.cwd())
+    if paths is not None:
+        yield _locks(paths)
+        yield _watching(paths)
+    yield from _lingering()
+    yield from _suspend()
+
+
+def _bash() -> Finding:
+    if shutil.which("bash"):
+        return Finding(Level.OK, "bash is there")
+    return Finding(Level.FAIL, "there is no bash, which teammates work with", "install bash")
+
+
+def _own_teamd() -> Finding:
+    """Debian's libteam-utils has another program of that name."""
+    own = Path(sys.argv[0]).resolve().parent / "teamd"
+    first = shutil.which("teamd")
+    if first is None:
+        return Finding(Level.NOTE, "teamd is not on the PATH", f"call it as {own}")
+    if Path(first).resolve() == own:
+        return Finding(Level.OK, "the first teamd on the PATH is this one")
+    remedy = f"call this one as {own}, or put {own.parent} first in PATH"
+    return Finding(Level.NOTE, f"the first teamd on the PATH is another one: {first}", remedy)
+
+
+def _open_files() -> Finding:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY or limit >= _FEW_FILES:
+        return Finding(Level.OK, "enough files may be open at a time")
+    return Finding(Level.FAIL, f"only {limit} files may be open at a time", "ulimit -n 1024")
+
+
+def _space(place: Path) -> Finding:
+    free = shutil.disk_usage(place).free
+    if free >= _LITTLE_SPACE_BYTES:
+        return Finding(Level.OK, "there is space on the disk")
+    return Finding(Level.FAIL, f"only {free >> 20} MiB are free for {place}", "free some space")
+
+
+def _locks(paths: TeamPaths) -> Finding:
+    try:
+        locks.check(paths.root)
+    except StoreError as error:
+        what, _, remedy = str(error).partition("; ")
+        return Finding(Level.FAIL, what, remedy or "see that the team directory can be written")
+    return Finding(Level.OK, "locks work in the team directory")
+
+
+def _watching(paths: TeamPaths) -> Finding:
+    if not paths.inboxes.is_dir():
+        return Finding(Level.OK, "no team has run here yet")
+    watching = watch(paths.inboxes)
+    watching.close()
+    if watching.recheck_seconds > BLIND_SECONDS:
+        return Finding(Level.OK, "mail is seen at once")
+    what = "the system's watches are used up: mail is seen after half a second"
+    return Finding(Level.NOTE, what, "raise fs.inotify.max_user_instances with sysctl")
+
+
+def _lingering() -> Iterator[Finding]:
+    if not _SYSTEMD.is_dir():
+        return
+    user = getpass.getuser()
+    if (_LINGER / user).exists():
+        yield Finding(Level.OK, "lingering is on: services of yours run while you are logged out")
+    else:
+        what = "lingering is off: a teamd that is a service of yours ends when you log out"
+        yield Finding(Level.NOTE, what, f"loginctl enable-linger {user}")
+
+
+def _suspend() -> Iterator[Finding]:
+    laptop = _BATTERIES.is_dir() and any(_BATTERIES.glob("BAT*"))
+    if laptop and _SLEEP_STATES.is_file() and _SLEEP_STATES.read_text().strip():
+        what = "this machine may suspend: teammates stand still meanwhile and go on afterwards"
+        remedy = "systemd-inhibit --what=sleep:handle-lid-switch sleep infinity  keeps it awake"
+        yield Finding(Level.NOTE, what, remedy)

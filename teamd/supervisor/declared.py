@@ -1,0 +1,70 @@
+"""The teammates that `team.toml` declares: each is spawned once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from teamd.files import files
+from teamd.messages import LEAD
+from teamd.supervisor.pricing import warn_of_price
+from teamd.supervisor.spawn import SpawnRequest, spawn
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+    from teamd.settings import Teammate
+    from teamd.supervisor.team_context import TeamContext
+
+
+def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
+    """Spawn a teammate of `team.toml`, unless it is a member; return whether it was none.
+
+    A member that was never told anything gets its prompt: a supervisor that was killed has
+    admitted it, and no more.
+
+    Raises:
+        TeamError: as for `spawn`.
+    """
+    wanted = _request(teammate)
+    member = context.roster.team.find(wanted.name)
+    message_id = _prompt_id(context.settings.paths, wanted)
+    if member is None:
+        spawned = spawn(context, wanted, message_id)
+        if warning := warn_of_price(context, spawned):  # no command is there to print it
+            context.roster.tell_lead(warning, to=context.roster.team.person)
+    elif _was_told_nothing(context, member.name):
+        prompt = wanted.message(member.name, message_id, LEAD)
+        context.post.mailbox(member.name).put(prompt)
+    return member is None
+
+
+def _request(teammate: Teammate) -> SpawnRequest:
+    return SpawnRequest(
+        name=teammate.name,
+        role=teammate.role,
+        prompt=teammate.prompt,
+        model=teammate.model,
+        plan=teammate.plan,
+    )
+
+
+def _was_told_nothing(context: TeamContext, name: str) -> bool:
+    # In this order: what is taken meanwhile is in the conversation by then.
+    waiting = context.post.mailbox(name).waiting()
+    return not waiting and not files.size(context.settings.paths.transcript(name))
+
+
+def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:
+    """Return the id of a declared teammate's prompt, the same while it could be the same prompt.
+
+    A supervisor may die between the roster, the prompt and whatever it notes of them. The next one
+    sends it again, and under the same id that is one message. A teammate that has worked since, and
+    was taken out of the roster by hand, has a longer conversation: its prompt then is a new one.
+
+    Raises:
+        StoreError: the conversation cannot be looked at.
+    """
+    spoken = files.size(paths.transcript(declared.name))
+    facts = [paths.own_name, declared.name, declared.prompt, spoken]
+    return f"declared-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}"
