@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.sandbox.places import State
+from teamd.sandbox.places import PlaceState
 from teamd.sandbox.policy import HOME, TEMPORARY
 from teamd.sandbox.toolchains import needed_by
 
@@ -125,9 +125,9 @@ def _protect(places: Iterable[Place]) -> Iterator[str]:
     for folder in sorted(above, key=lambda folder: len(folder.parts)):
         yield from ("--bind", str(folder), str(folder))
     for place in places:
-        if place.state is State.FOLDER and _is_empty(place.path):  # takes half the time
+        if place.state is PlaceState.FOLDER and _is_empty(place.path):  # takes half the time
             yield from ("--tmpfs", str(place.path), "--remount-ro", str(place.path))
-        elif place.state in (State.FILE, State.FOLDER):
+        elif place.state in (PlaceState.FILE, PlaceState.FOLDER):
             yield from ("--ro-bind", str(place.path), str(place.path))
 
 

@@ -55,7 +55,7 @@ BUILT_IN: Final = (
 _MOST_LINKS: Final = 40  # as in Linux
 
 
-class State(Enum):
+class PlaceState(Enum):
     """What stands in a place."""
 
     FOLDER = auto()
@@ -74,7 +74,7 @@ class Place:
     """
 
     path: Path
-    state: State
+    state: PlaceState
     above: tuple[Path, ...] = ()
     target: str = ""
 
@@ -163,7 +163,7 @@ def is_protected(path: Path, places: Iterable[Place]) -> bool:
 
 def _targets(root: Path, places: Iterable[Place]) -> Iterator[str]:
     """Yield the links that lead on from links among the places, and where they end, below root."""
-    links = (place.path for place in places if place.state is State.LINK)
+    links = (place.path for place in places if place.state is PlaceState.LINK)
     for path in (one for link in links for one in _follow(link)):
         if path.startswith(f"{root}{os.sep}"):
             yield os.path.relpath(path, root)
@@ -203,9 +203,9 @@ def _find(root: Path, parts: tuple[str, ...]) -> Place:
         try:
             mode = path.lstat().st_mode
         except OSError:
-            return Place(path, State.MISSING, tuple(above))
+            return Place(path, PlaceState.MISSING, tuple(above))
         if stat.S_ISLNK(mode):
-            return Place(path, State.LINK, tuple(above), os.readlink(path))  # noqa: PTH115 -- as it is
+            return Place(path, PlaceState.LINK, tuple(above), os.readlink(path))  # noqa: PTH115 -- as it is
         if not stat.S_ISDIR(mode):
-            return Place(path, State.FILE, tuple(above))
-    return Place(path, State.FOLDER, tuple(above))
+            return Place(path, PlaceState.FILE, tuple(above))
+    return Place(path, PlaceState.FOLDER, tuple(above))

@@ -19,7 +19,7 @@ from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.network import Networks
 from teamd.sandbox.placeholders import Holder
-from teamd.sandbox.places import GIT, Standing, State, find_places, protected_names
+from teamd.sandbox.places import GIT, PlaceState, Standing, find_places, protected_names
 from teamd.sandbox.probe import find_program
 from teamd.sandbox.repair import repair
 
@@ -164,10 +164,12 @@ class SandboxedShell:
             id=os.urandom(8).hex(),
             team=str(self.team),
             process=Identity.own(),
-            links={str(one.path): one.target for one in places if one.state is State.LINK},
+            links={str(one.path): one.target for one in places if one.state is PlaceState.LINK},
             may_init=new and (may_init or os.path.lexists(root / GIT)),
         )
-        return holder, [one for one in (*places, *self._hidden()) if one.state is State.MISSING]
+        return holder, [
+            one for one in (*places, *self._hidden()) if one.state is PlaceState.MISSING
+        ]
 
     def _hidden(self) -> list[Place]:
         """Return the folders of teams in the workspace, which nobody may make there either."""

@@ -31,7 +31,7 @@ from teamd.programs import reaper
 from teamd.sandbox.build import build_shell, remove_cgroups
 from teamd.sandbox.probe import probe
 from teamd.sandbox.shells import SandboxedShell
-from teamd.settings.schema import Settings, Team
+from teamd.settings.schema import Settings, TeamSettings
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.process.sandboxed import commands
@@ -542,7 +542,7 @@ def test_a_workspace_that_holds_the_home_runs_nothing(
     (tmp_path / "project/me").mkdir(parents=True)
     (tmp_path / "home").symlink_to(tmp_path / "project/me")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    settings = Settings(team=Team(workspace=tmp_path / "project"))
+    settings = Settings(team=TeamSettings(workspace=tmp_path / "project"))
     paths = TeamPaths(tmp_path / "project/.team")
     shell = build_shell(paths, "ann", settings, "coder", probe())
     bash = Bash(shell=shell, timeout_seconds=60, output_bytes=2000)
@@ -554,7 +554,7 @@ def test_a_workspace_that_holds_the_home_runs_nothing(
 def test_what_is_left_of_a_killed_teammate_is_ended_by_its_control_group(tmp_path: Path) -> None:
     """A first process that was traced can outlive bubblewrap; nothing leaves its group."""
     paths = TeamPaths(tmp_path / "project/.team")
-    settings = Settings(team=Team(workspace=tmp_path / "project"))
+    settings = Settings(team=TeamSettings(workspace=tmp_path / "project"))
     settings.team.workspace.mkdir()
     shell = build_shell(paths, "ann", settings, "coder", probe())
     assert isinstance(shell, SandboxedShell)

@@ -19,8 +19,8 @@ from teamd.sandbox.build import build_policy, describe
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
 from teamd.sandbox.placeholders import Holder, Placeholders
 from teamd.sandbox.places import (
+    PlaceState,
     Standing,
-    State,
     find_places,
     is_protected,
     protected_names,
@@ -57,10 +57,10 @@ def test_a_place_is_found_as_it_stands(tmp_path: Path) -> None:
     found = {p.path: p for p in find_places(tmp_path, ["a/b/file", "a/link", "a/x/y", "a/x/z"])}
     states = {str(path.relative_to(tmp_path)): place.state for path, place in found.items()}
     assert states == {
-        "a/b": State.FOLDER,  # where the link leads
-        "a/b/file": State.FILE,
-        "a/link": State.LINK,
-        "a/x": State.MISSING,
+        "a/b": PlaceState.FOLDER,  # where the link leads
+        "a/b/file": PlaceState.FILE,
+        "a/link": PlaceState.LINK,
+        "a/x": PlaceState.MISSING,
     }
     assert found[tmp_path / "a/b/file"].above == (tmp_path / "a", tmp_path / "a/b")
 
@@ -75,12 +75,12 @@ def test_every_link_that_a_place_leads_through_is_one(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("../elsewhere")
     found = {p.path: p.state for p in find_places(tmp_path, ["AGENTS.md", "round", "out"])}
     assert {str(path.relative_to(tmp_path)): state for path, state in found.items()} == {
-        "AGENTS.md": State.LINK,
-        "docs": State.LINK,
-        "real/latest": State.LINK,
-        "real/deep/AGENTS.md": State.MISSING,
-        "round": State.LINK,
-        "out": State.LINK,
+        "AGENTS.md": PlaceState.LINK,
+        "docs": PlaceState.LINK,
+        "real/latest": PlaceState.LINK,
+        "real/deep/AGENTS.md": PlaceState.MISSING,
+        "round": PlaceState.LINK,
+        "out": PlaceState.LINK,
     }
 
 
@@ -227,7 +227,7 @@ def test_the_last_command_removes_the_placeholders_and_nothing_else(tmp_path: Pa
 
     def look(name: str) -> Any:
         places = find_places(workspace, [".vscode", ".idea", ".husky"])
-        missing = [place for place in places if place.state is State.MISSING]
+        missing = [place for place in places if place.state is PlaceState.MISSING]
         return lambda _made, _others: (holder(name), missing)
 
     one = held.hold(look("1"))
