@@ -229,6 +229,7 @@ class Project:
         """
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        wait_until(lambda: not path.is_dir(), what=f"no command keeps the place of {name}")
         path.write_text(text, encoding="utf-8")
         if trusted and path.name == SETTINGS_FILE:
             TrustStore(self.environment).confirm(path, path.read_bytes())
