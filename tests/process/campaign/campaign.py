@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 
 NAMES: Final = ("alice", "bob", "carol", "dave")
 # A short memory for crashes, so that a teammate that is killed again and again is back at once.
-SETTINGS: Final = "[supervision]\ncrashes = 1000000\nwithin_seconds = 0.05\n"
+# Each killed call counts with all that it may have cost: hundreds of them reach a day's limit.
+SETTINGS: Final = """\
+[supervision]
+crashes = 1000000
+within_seconds = 0.05
+[limits]
+team_usd_per_day = 1000000.0
+"""
 SENDERS: Final = 2
 TEAMMATE_PLACES: Final = (
     Place.TAKE,
