@@ -23,7 +23,7 @@ from teamd.messages import (
     Message,
     is_moment,
 )
-from teamd.permissions.rules import Grant
+from teamd.permissions.grant import Grant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

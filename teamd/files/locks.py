@@ -7,28 +7,20 @@ holder ends, however it ends.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import LockTimeout, StoreError, translate_os_errors
 from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
 
-# Importing portalocker asks for a folder for temporary files, which on a full disk there is none.
-try:
-    tempfile.gettempdir()
-except FileNotFoundError:
-    tempfile.tempdir = os.path.sep
-
-import portalocker
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
 TIMEOUT_SECONDS: Final = 10.0
-_EXCLUSIVE: Final = portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING
 _FIRST_PAUSE_SECONDS: Final = 0.0002
 _LONGEST_PAUSE_SECONDS: Final = 0.005
 _TOO_MANY: Final = 2  # holders of one lock
@@ -92,6 +84,7 @@ def try_lock(path: Path) -> int | None:
 
 def release(fd: int) -> None:
     """Let others go on; a lock that cannot be given back goes when its descriptor is closed."""
+    portalocker = _portalocker()
     with suppress(portalocker.LockException):
         portalocker.unlock(fd)
 
@@ -214,8 +207,9 @@ def _is_held(path: Path) -> bool:
 
 def _take(fd: int, path: Path) -> bool:
     """Take a lock if it is free; returns whether it was."""
+    portalocker = _portalocker()
     try:
-        portalocker.lock(fd, _EXCLUSIVE)
+        portalocker.lock(fd, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
     except portalocker.AlreadyLocked:
         return False
     except portalocker.LockException as error:
@@ -223,3 +217,21 @@ def _take(fd: int, path: Path) -> bool:
             f"the file system of {path} has no working locks; put the team on a local disk"
         ) from error
     return True
+
+
+@cache
+def _portalocker() -> ModuleType:
+    """Load it with the first lock: that takes a third of the time of a command that locks nothing.
+
+    It asks for a folder for temporary files, which on a full disk there is none.
+    """
+    import tempfile  # noqa: PLC0415 -- only for that
+
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        tempfile.tempdir = os.path.sep
+
+    import portalocker  # noqa: PLC0415
+
+    return portalocker
