@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd.programs import Program, reaper
-from teamd.programs.gate import Gate
+from teamd.programs.gate import WAIT, Gate
 from teamd.programs.processes import descendants, namespace_of, signal_in, take_more_than
 from teamd.programs.reaped import Ended
 
@@ -31,17 +31,20 @@ _KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for 
 _LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile
 _PAUSE_SECONDS: Final = 0.005
 _LOOK_SECONDS: Final = 0.1
-_NOT_MADE: Final = 1  # bubblewrap's own exit status
 
 # The first process of the namespace: it sets the limits, runs the command, gives what that leaves
 # a moment to end (`tee >(sed …)` ends just after its shell), and reports on what was its standard
 # input. It is `sh`, since that starts in a third of the time of bash.
-FIRST_PROCESS: Final = """\
+FIRST_PROCESS: Final = (
+    """\
 exec 9>&0 </dev/null
 ulimit -c 0
 ulimit -f "$2"
 ulimit -d "$3"
 ulimit -u "$4" 2>/dev/null || ulimit -p "$4"
+"""
+    + WAIT
+    + """\
 bash -c -- "$1" 9>&-
 status=$?
 rounds=20
@@ -54,6 +57,7 @@ done
 echo "$status $(($# - 1))" >&9
 exit $status
 """
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +81,14 @@ class Sandboxed(Program):
         argv: bubblewrap with its options; `FIRST_PROCESS` follows them.
         command: for bash.
         bounds: looked at ten times a second, since limits of single processes do not bind root.
-        before: called with the pid of the namespace's first process, before the command begins.
+        before: called with the pid of the namespace's first process, when every mount stands and
+            before the command begins.
         changed: asked ten times a second; returns what has come open, for which all is ended.
         cgroup: bounds the number of processes better than a look now and then.
         clear: called once, when nothing of it runs any more; returns what it took away.
 
     Raises:
-        OSError: bubblewrap could not be started; that the sandbox could not be made is told by
-            `wait`.
+        OSError: bubblewrap could not be started, or could not make the sandbox.
         ValueError: an argument holds a NUL.
     """
 
@@ -97,7 +101,7 @@ class Sandboxed(Program):
         bounds: Bounds,
         clear: Callable[[], Sequence[str]],
         changed: Callable[[], str] = str,
-        before: Callable[[int], None] | None = None,
+        before: Callable[[int], None] = lambda _: None,
         cgroup: Cgroup | None = None,
     ) -> None:
         self._bounds = bounds
@@ -107,56 +111,37 @@ class Sandboxed(Program):
         self._exceeded = ""
         self._cgroup = cgroup
         self._refused_before = cgroup.refusals if cgroup else 0
-        self._report, theirs = os.pipe()
-        os.set_blocking(self._report, False)
         first = ["/bin/sh", "-c", FIRST_PROCESS, "sh", command, *bounds.arguments()]
-        gate = Gate() if before or cgroup else None
-        options = gate.options if gate else ()
+        self._gate = Gate()
         try:
             # An empty environment: bubblewrap's own could be read in the sandbox.
             super().__init__(
-                [*argv, *options, "--", *first],
-                output=output,
-                stdin=theirs,
-                env={},
-                pass_fds=gate.theirs if gate else (),
+                [*argv, "--", *first], output=output, stdin=self._gate.theirs.fileno(), env={}
             )
         except BaseException:
-            os.close(self._report)
-            if gate:
-                gate.open()
+            self._gate.close()
             raise
-        finally:
-            os.close(theirs)
-        self._said = b""
         self._look_again = self._loop.call_later(_LOOK_SECONDS, self._look_at_bounds)
-        if gate:
-            self._prepare(gate, before)
-
-    def _prepare(self, gate: Gate, before: Callable[[int], None] | None) -> None:
-        """Let the command begin once all is ready, or never."""
         try:
-            first = gate.wait()
-            if self._cgroup:
-                self._cgroup.add(first)
-            if before:
-                before(first)
+            self._gate.wait()
+            self._prepare(before)
         except BaseException:
             self.__exit__()
             raise
-        finally:
-            gate.open()
+        self._gate.open()
 
-    async def wait(self) -> int:
-        """Wait for the end of all of it; the command's exit status.
+    def _prepare(self, before: Callable[[int], None]) -> None:
+        """Make ready what is around the first process.
 
         Raises:
-            OSError: the sandbox could not be made; why stands in the output.
+            OSError: it cannot be done, or the process has ended.
         """
-        status = await super().wait()
-        if status == _NOT_MADE and not self._reported():
-            raise OSError(errno.EPERM, "the sandbox could not be made")
-        return status
+        for first in reaper.children(self.pid):
+            if self._cgroup:
+                self._cgroup.add(first)
+            before(first)
+            return
+        raise OSError(errno.ESRCH, "the sandbox has ended")
 
     async def end(self) -> Ended:
         """End all that is left, first politely."""
@@ -178,7 +163,7 @@ class Sandboxed(Program):
     def __exit__(self, *error: object) -> None:
         self._look_again.cancel()
         super().__exit__(*error)
-        os.close(self._report)
+        self._gate.close()
         self._clear_once()
 
     def _clear_once(self) -> tuple[str, ...]:
@@ -241,10 +226,8 @@ class Sandboxed(Program):
     def _reported(self) -> list[int]:
         """Return the command's exit status and how many others still ran; empty without a report.
 
-        It is the last line: a command that keeps the pipe is a guess, and can only harm itself.
+        It is the last line: a command that keeps the socket is a guess, and can only harm itself.
         """
-        with suppress(BlockingIOError):
-            self._said += os.read(self._report, 1 << 10)
-        lines = self._said.split(b"\n")
+        lines = self._gate.report().split(b"\n")
         words = lines[-2].split() if len(lines) > 1 else []
         return [int(word) for word in words] if all(map(bytes.isdigit, words)) else []

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import os
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import translate_os_errors
 from teamd.files import directories, files, locks
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 
     from teamd.sandbox.places import Place
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ class Holder:
         process: the teammate's.
         links: the links among the protected places, and where they led at its start.
         may_init: whether the workspace had no repository then.
+        held: the folders that lead to protected places, none of which it can rename.
+        fixed: the protected places, in which it can change nothing.
     """
 
     id: str
@@ -47,6 +51,14 @@ class Holder:
     process: Identity
     links: dict[str, str] = field(default_factory=dict)
     may_init: bool = False
+    held: list[str] = field(default_factory=list)
+    fixed: list[str] = field(default_factory=list)
+
+    def could_replace(self, paths: Iterable[str]) -> list[str]:
+        """Return those of some paths that this command may rename or replace."""
+        inside = tuple(f"{path}{os.sep}" for path in self.fixed)
+        kept = {*self.held, *self.fixed}
+        return [path for path in paths if path not in kept and not path.startswith(inside)]
 
     @classmethod
     def decode(cls, found: dict[str, Any]) -> Holder:
@@ -82,7 +94,7 @@ class Placeholders:
             # Noted before they are made: what a kill leaves can be removed.
             self._write(made, [*holders, holder])
             for place in missing:
-                _make(place)
+                _make(self.workspace, place)
         return holder
 
     def release(self, *ended: Holder) -> None:
@@ -95,7 +107,7 @@ class Placeholders:
             if not left:
                 _open_up(self.workspace)
             for path in () if left else made:
-                _remove(Path(path))
+                _remove(self.workspace, Path(path))
             self._write(made if left else {}, left)
 
     def left_by_dead(self, team: Path) -> list[Holder]:
@@ -133,12 +145,33 @@ def _describe(place: Place) -> str:
     return "file" if place.wants_file else "folder"
 
 
-def _make(place: Place) -> None:
-    with translate_os_errors(place.path), suppress(FileExistsError):
+def _make(workspace: Path, place: Place) -> None:
+    with (
+        translate_os_errors(place.path),
+        suppress(FileExistsError),
+        _open_parent(workspace, place.path) as folder,
+    ):
         if place.wants_file:
-            os.close(os.open(place.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400))
+            flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(place.path.name, flags, 0o400, dir_fd=folder))
         else:  # an editor of the person's may want to write its settings into it meanwhile
-            place.path.mkdir()
+            os.mkdir(place.path.name, dir_fd=folder)
+
+
+@contextmanager
+def _open_parent(workspace: Path, path: Path) -> Iterator[int]:
+    """Open the folder in which something stands; a command may have put a link into the way.
+
+    Raises:
+        OSError: it cannot be opened, or the way leads through a link.
+    """
+    with ExitStack() as stack:
+        folder = os.open(workspace, _FOLDER)
+        stack.callback(os.close, folder)
+        for part in path.relative_to(workspace).parts[:-1]:
+            folder = os.open(part, _FOLDER, dir_fd=folder)
+            stack.callback(os.close, folder)
+        yield folder
 
 
 def _open_up(workspace: Path) -> None:
@@ -147,10 +180,11 @@ def _open_up(workspace: Path) -> None:
         workspace.chmod(stat.S_IMODE(workspace.stat().st_mode) | stat.S_IRWXU)
 
 
-def _remove(path: Path) -> None:
+def _remove(workspace: Path, path: Path) -> None:
     """Remove a placeholder if that is what stands there: nothing that holds anything goes."""
-    with suppress(OSError):
-        if path.is_dir():
-            path.rmdir()
-        elif path.stat().st_size == 0:
-            path.unlink()
+    with suppress(OSError), _open_parent(workspace, path) as folder:
+        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode):
+            os.rmdir(path.name, dir_fd=folder)
+        elif stat.S_ISREG(found.st_mode) and found.st_size == 0:
+            os.unlink(path.name, dir_fd=folder)

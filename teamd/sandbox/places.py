@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 GIT: Final = ".git"
 # Git passes over an empty folder wherever it is, but for those whose content it reads itself.
 _FILES: Final = ("/.git/info/attributes", "/.git/config.worktree")
-_OF_REPOSITORY: Final = ("hooks", "config", "config.worktree", "info/attributes", "modules")
-_TREES: Final = "worktrees"
-_OF_TREE: Final = ("commondir", "config.worktree", "gitdir")  # lead git to settings elsewhere
+_OF_REPOSITORY: Final = (
+    "hooks", "config", "config.worktree", "info/attributes", "modules",
+    "worktrees",  # lead git to settings elsewhere
+)  # fmt: skip
 # What tells agents what to do; a team may be there to write it.
 INSTRUCTIONS: Final = ("AGENTS.md", "CLAUDE.md", "team.toml")
 BUILT_IN: Final = (
@@ -81,8 +82,7 @@ class Place:
     @property
     def wants_file(self) -> bool:
         """Whether a placeholder here is a file rather than a folder."""
-        path = self.path.as_posix()
-        return path.endswith(_FILES) or f"/{GIT}/{_TREES}/" in path
+        return self.path.as_posix().endswith(_FILES)
 
 
 def protected_names(
@@ -106,8 +106,7 @@ def protected_names(
     names += [os.path.normpath(name) for name in more]
     git = workspace / GIT
     if git.is_dir() and not git.is_symlink() and git not in made:
-        ours = (f"{GIT}/{name}" for name in names_in_repository(git))
-        return [*dict.fromkeys([*names, *ours, *named_by_settings(workspace, git)])]
+        return [*dict.fromkeys([*names, *named_by_settings(workspace, git)])]
     others = [name for name in names if not name.startswith(f"{GIT}/")]
     return others if may_init and not os.path.lexists(git) else [*others, GIT]
 
@@ -121,13 +120,6 @@ def find_places(root: Path, names: Iterable[str]) -> list[Place]:
     places += [_find(root, Path(name).parts) for name in _targets(root, places)]
     found = {place.path: place for place in reversed(places)}
     return sorted(found.values(), key=lambda place: len(place.path.parts))
-
-
-def names_in_repository(git: Path) -> list[str]:
-    """Return the places of a repository that stay as they are, relative to its folder."""
-    trees = sorted(git.glob(f"{_TREES}/*/"))
-    found = (f"{_TREES}/{tree.name}/{name}" for tree in trees for name in _OF_TREE)
-    return [*_OF_REPOSITORY, *found]
 
 
 class Standing:

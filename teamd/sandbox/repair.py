@@ -99,6 +99,21 @@ def _disarm(git: _Folder) -> Iterator[str]:
         git.write("config", harmless)
 
 
+def _open_up(name: str, above: int) -> None:
+    """Let the owner into a folder that a command may have closed, to keep what is in it.
+
+    Raises:
+        OSError: it is no folder, or a link.
+    """
+    fd = os.open(name, _FOLDER | os.O_PATH, dir_fd=above)
+    try:
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        with suppress(OSError):
+            os.chmod(f"/proc/self/fd/{fd}", mode | stat.S_IRWXU)  # noqa: PTH101 -- a descriptor
+    finally:
+        os.close(fd)
+
+
 @dataclass(frozen=True, slots=True)
 class _Folder:
     """An open folder; -1 for one that is not there."""
@@ -125,9 +140,7 @@ class _Folder:
         if optional and not self.has(name):
             yield replace(self, fd=-1)
             return
-        if stat.S_ISDIR(mode := os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mode):
-            with suppress(OSError):  # a command may have closed it, to keep what is in it
-                os.chmod(name, stat.S_IMODE(mode) | stat.S_IRWXU, dir_fd=self.fd)
+        _open_up(name, self.fd)
         fd = os.open(name, _FOLDER, dir_fd=self.fd)
         try:
             yield replace(self, fd=fd)

@@ -17,6 +17,7 @@ from teamd.programs.brief import run_briefly
 from teamd.programs.reaped import Reaped
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
+from teamd.sandbox.mounts import check_mounts, read_mounts
 from teamd.sandbox.network import Networks
 from teamd.sandbox.placeholders import Holder
 from teamd.sandbox.places import GIT, PlaceState, Standing, find_places, protected_names
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 
 Command = Reaped | Sandboxed
 
+# It could put a link there in the moment in which bubblewrap mounts it.
+_CHANGED: Final = (
+    "{} has to be protected now, and another command runs that could replace it: try again when "
+    "that has ended, or stop its job"
+)
 _IDENTITY_SECONDS: Final = 5.0
 _GIT_SETTINGS: Final = ".gitconfig"
 
@@ -130,14 +136,15 @@ class SandboxedShell:
         clear = partial(self._clear, holder, visit)
         try:
             places = find_places(self.policy.workspace, names)
+            argv = self._arguments(places, network)
             return Sandboxed(
-                self._arguments(places, network),
+                argv,
                 command,
                 output=output,
                 bounds=self.policy.bounds,
                 changed=Standing(self.policy.workspace, places).changed,
                 clear=clear,
-                before=visit.begin if visit else None,
+                before=partial(self._check, argv, places, visit),
                 cgroup=self.cgroup,
             )
         except BaseException:
@@ -151,6 +158,19 @@ class SandboxedShell:
             return [*CONFINED, *argv]
         return network.joining(argv) if network else argv
 
+    def _check(
+        self, argv: Sequence[str], places: Sequence[Place], visit: Visit | None, first: int
+    ) -> None:
+        """See that the sandbox is what it is meant to be, and enter its network.
+
+        Raises:
+            OSError: it is not.
+        """
+        mounted, own = read_mounts(first), read_mounts("self")
+        check_mounts(argv, self.policy.workspace, places, mounted, own)
+        if visit:
+            visit.begin(first)
+
     def _look(
         self, names: list[str], made: Container[Path], others: Sequence[Holder], *, may_init: bool
     ) -> tuple[Holder, list[Place]]:
@@ -160,12 +180,19 @@ class SandboxedShell:
         new = not os.path.lexists(root / GIT) or any(other.may_init for other in others)
         names += protected_names(root, more, allowed=allowed, made=made, may_init=may_init)
         places = find_places(root, names)
+        held = sorted({str(folder) for place in places for folder in place.above})
+        fixed = [str(one.path) for one in places if one.state is not PlaceState.LINK]
+        for other in others:
+            if other.process.alive and (open_ones := other.could_replace([*held, *fixed])):
+                raise NoSandbox(_CHANGED.format(os.path.relpath(open_ones[0], root)))
         holder = Holder(
             id=os.urandom(8).hex(),
             team=str(self.team),
             process=Identity.own(),
             links={str(one.path): one.target for one in places if one.state is PlaceState.LINK},
             may_init=new and (may_init or os.path.lexists(root / GIT)),
+            held=held,
+            fixed=fixed,
         )
         return holder, [
             one for one in (*places, *self._hidden()) if one.state is PlaceState.MISSING

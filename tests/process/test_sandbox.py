@@ -30,7 +30,7 @@ from teamd.files.paths import TeamPaths
 from teamd.programs import reaper
 from teamd.sandbox.build import build_shell, remove_cgroups
 from teamd.sandbox.probe import probe
-from teamd.sandbox.shells import SandboxedShell
+from teamd.sandbox.shells import NoSandbox, SandboxedShell
 from teamd.settings.schema import Settings, TeamSettings
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
@@ -533,6 +533,48 @@ def test_who_comes_when_a_job_has_just_ended_gets_another_network(tmp_path: Path
 
     assert asyncio.run(run()) == 0
     assert b"".join(said).endswith(b"fine\n")
+
+
+def test_a_link_that_is_put_in_the_way_while_it_is_mounted_is_noticed(tmp_path: Path) -> None:
+    """Bubblewrap looks where a path leads after this program has: another command may be quick."""
+    workspace, victim = tmp_path / "workspace", tmp_path / "victim"
+    for folder in (workspace / "deploy", victim):
+        folder.mkdir(parents=True)
+        (folder / "run.sh").write_text(CANARY)
+    policy = {"protected": ("deploy/run.sh",), "readable": (victim,)}
+    shell = sandboxed_shell(workspace, aside=tmp_path, **policy)
+    quick = tmp_path / "quick"
+    swap = "mv deploy old; ln -s ../victim deploy"
+    quick.write_text(f'#!/bin/sh\n{swap}; exec {shell.program} "$@"\n')
+    quick.chmod(0o755)
+    quick_shell = replace(shell, program=str(quick))
+    bash = Bash(shell=quick_shell, timeout_seconds=60, output_bytes=2000)
+    with contextlib.chdir(workspace):
+        result = asyncio.run(
+            Toolbox([bash]).run("bash", {"command": "cat deploy/*; touch deploy/x"})
+        )
+    assert result.text.startswith("bash could not be started in the workspace: ")
+    assert [path.name for path in victim.iterdir()] == ["run.sh"]
+
+
+def test_what_a_running_command_could_replace_is_not_mounted(tmp_path: Path) -> None:
+    """Not even for a moment: bubblewrap makes what is missing in it, wherever it leads."""
+    (tmp_path / "workspace/deploy").mkdir(parents=True)
+    loose, strict = (
+        sandboxed_shell(tmp_path / "workspace", aside=tmp_path, protected=more)
+        for more in ((), ("deploy/x/run.sh",))
+    )
+
+    async def run() -> int:
+        with (
+            loose.start("sleep 60", len, background=True),
+            pytest.raises(NoSandbox, match=r"^deploy has to be protected now, and another command"),
+        ):
+            strict.start("echo fine", len)
+        with strict.start("echo fine", len) as program:
+            return await program.wait()
+
+    assert asyncio.run(run()) == 0
 
 
 def test_a_workspace_that_holds_the_home_runs_nothing(

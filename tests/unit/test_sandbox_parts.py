@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import teamd
+from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
@@ -19,6 +20,7 @@ from teamd.sandbox.build import build_policy, describe
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
 from teamd.sandbox.placeholders import Holder, Placeholders
 from teamd.sandbox.places import (
+    Place,
     PlaceState,
     Standing,
     find_places,
@@ -218,6 +220,23 @@ def test_a_place_that_is_replaced_from_outside_is_noticed(tmp_path: Path) -> Non
 
 def holder(name: str, *, team: str = "/team") -> Holder:
     return Holder(id=name, team=team, process=Identity.own())
+
+
+@pytest.mark.parametrize("name", ["way/x", "way/info/attributes"])
+def test_no_placeholder_is_made_through_a_link(name: str, tmp_path: Path) -> None:
+    """A command may put one into the way after the look."""
+    workspace, outside = tmp_path / "workspace", tmp_path / "outside"
+    (outside / "info").mkdir(parents=True)
+    workspace.mkdir()
+    place = Place(workspace / name, PlaceState.MISSING)
+    held = Placeholders(workspace, tmp_path / "state")
+    (workspace / "way").symlink_to(outside)
+    with pytest.raises(StoreError):
+        held.hold(lambda _made, _others: (holder("1"), [place]))
+    (outside / "x").touch()
+    (outside / "info/attributes").touch()
+    held.release(holder("1"))
+    assert {path.name for path in outside.rglob("*")} == {"info", "attributes", "x"}
 
 
 def test_the_last_command_removes_the_placeholders_and_nothing_else(tmp_path: Path) -> None:
