@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import json
+import marshal
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -74,7 +76,8 @@ class Server:
         self._interpreters = dict(interpreters)
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = mine
-        argv = [sys.executable, "-P", str(_SERVER), str(theirs.fileno()), "x" * _ROOM]
+        self._folder = tempfile.mkdtemp()
+        argv = [sys.executable, "-P", str(_SERVER), str(theirs.fileno()), self._folder, "x" * _ROOM]
         with theirs:
             self._process = subprocess.Popen(
                 argv,
@@ -135,8 +138,8 @@ class Server:
         mine, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._control, [b"fork"], [theirs.fileno(), *descriptors])
-        wanted = {"argv": argv, "env": dict(env), "cwd": str(cwd), "new_session": new_session}
-        mine.sendall(json.dumps(wanted).encode())
+        wanted = {"argv": [*argv], "env": dict(env), "cwd": str(cwd), "new_session": new_session}
+        mine.sendall(marshal.dumps(wanted))
         mine.shutdown(socket.SHUT_WR)
         mine.settimeout(_START_SECONDS)
         return Forked(int(_line(mine)), mine)
@@ -145,6 +148,7 @@ class Server:
         """End the server; commands that run go on."""
         self._control.close()
         self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 @cache
