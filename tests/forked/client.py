@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.forked.server import PROGRAMS
+from tests.forked.server import COMMANDS, PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,6 +87,11 @@ class Server:
                 pass_fds=(theirs.fileno(),),
             )
         atexit.register(self.close)
+
+    @property
+    def commands(self) -> Path:
+        """A folder for a PATH: the commands in it are forked, once the server takes any."""
+        return Path(self._folder, COMMANDS)
 
     def takes(self, argv: Sequence[str], env: Mapping[str, str]) -> bool:
         """Tell whether a command would be the same if it was started."""

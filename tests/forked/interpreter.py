@@ -2,18 +2,19 @@
 
 The server writes the first line, `#!…/python -IS`, and listens at the socket beside the file. What
 is not built in is not imported, since that is what takes time. All but `teamd` is run by Python.
+Under the names of the commands, in a folder of their own, it is a command that a shell finds.
 """
 
 from __future__ import annotations
 
+import _socket
 import array
 import marshal
 import os
 import sys
 
-import _socket
-
 _STARTS_TEAMD = ["-P", "-m", "teamd"]
+_COMMANDS = ("teamd", "teamctl")
 _CHANNEL = 3
 # It has nothing of the environment by which a test finds what it has left.
 _WAIT = """
@@ -25,10 +26,17 @@ exit "$status"
 
 def main() -> None:
     """Be the command, until it ends; when this process is killed, so is the command."""
-    if sys.argv[1:4] != _STARTS_TEAMD:
+    folder, name = os.path.split(sys.argv[0])
+    if name in _COMMANDS:
+        argv = [name, *sys.argv[1:]]
+        path = os.environ["PATH"].split(os.pathsep)
+        os.environ["PATH"] = os.pathsep.join(one for one in path if one != folder)
+    elif sys.argv[1:4] == _STARTS_TEAMD:
+        argv = ["teamd", *sys.argv[4:]]
+    else:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     fds = [fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_open(fd)]
-    channel = _ask(fds)
+    channel = _ask(argv, fds)
     while channel.recv(1) != b"\n":  # the pid
         pass
     kept = os.dup(channel.fileno())
@@ -40,16 +48,16 @@ def main() -> None:
     os.execve("/bin/sh", ["sh", "-c", _WAIT], {})
 
 
-def _ask(fds: list[int]) -> _socket.socket:
+def _ask(argv: list[str], fds: list[int]) -> _socket.socket:
     server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    server.connect(os.path.join(os.path.dirname(sys.argv[0]), "socket"))
+    server.connect(os.path.join(os.path.dirname(os.path.realpath(sys.argv[0])), "socket"))
     mine, theirs = _socket.socketpair()
     given = array.array("i", [theirs.fileno(), *fds])
     server.sendmsg([b"fork"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, given)])
     server.close()
     theirs.close()
     wanted = {
-        "argv": ["teamd", *sys.argv[4:]],
+        "argv": argv,
         "env": dict(os.environ),
         "cwd": os.getcwd(),
         "new_session": os.getsid(0) == os.getpid(),

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROGRAMS: Final = {"teamd": "teamd.__main__", "teamctl": "teamctl.main"}
+COMMANDS: Final = "commands"  # a folder for the PATH of a shell
 MOST_DESCRIPTORS: Final = 16
 _INTERPRETER: Final = Path(__file__).with_name("interpreter.py")
-_IN_DIRECTORY: Final = ("teamd", "teamctl", "python")  # beside Python, by whoever looks there
 _PACKET: Final = 16
 _ARGUMENTS: Final = (48, 49)  # the fields of /proc/PID/stat that tell where they begin and end
 _ENVIRONMENT: Final = (50, 51)
@@ -144,12 +144,13 @@ class Server:
 
 
 def _write_interpreter(folder: Path) -> str:
-    """Write what forked commands take for Python, in a folder like that of the real one."""
-    real = Path(sys.executable)
-    for name in _IN_DIRECTORY:
-        (folder / name).symlink_to(real.with_name(name))
-    path = folder / "python3"
-    path.write_text(f"#!{real} -IS\n{_INTERPRETER.read_text('utf-8')}", encoding="utf-8")
+    """Write what forked commands take for Python; who looks beside it finds no programs."""
+    path, commands = folder / "interpreter", folder / COMMANDS
+    commands.mkdir()
+    for name in PROGRAMS:
+        (commands / name).symlink_to(path)
+    source = _INTERPRETER.read_text(encoding="utf-8")
+    path.write_text(f"#!{sys.executable} -IS\n{source}", encoding="utf-8")
     path.chmod(0o755)
     return str(path)
 
