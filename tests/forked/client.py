@@ -29,7 +29,7 @@ _ROOM: Final = 1 << 15  # for a command's arguments and its environment, each
 _START_SECONDS: Final = 60.0
 # What an interpreter takes from its environment once for all, before a command begins.
 _INTERPRETERS: Final = (
-    *("PYTHON", "COVERAGE", "LANG", "LC_", "LD_", "TZ", "FAKETIME", "DONT_FAKE", "MALLOC_"),
+    *("PYTHON", "COVERAGE", "LANG", "LC_", "LD_", "FAKETIME", "DONT_FAKE", "MALLOC_"),
     *("ANTHROPIC_LOG", "OPENSSL_", "PYDANTIC_"),
 )
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
-pytestmark = pytest.mark.installed
-
 STARTS = 3
 
 
