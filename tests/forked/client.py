@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.forked.server import COMMANDS, PROGRAMS
+from tests.forked.server import COMMANDS, PATH_VARIABLE, PRELOADED, PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,7 +96,12 @@ class Server:
     def takes(self, argv: Sequence[str], env: Mapping[str, str]) -> bool:
         """Tell whether a command would be the same if it was started."""
         size = sum(len(key.encode()) + len(value.encode()) + 2 for key, value in env.items())
-        return argv[0] in PROGRAMS and interpreters_part(env) == self._interpreters and size < _ROOM
+        interpreters = interpreters_part(env)
+        path = interpreters.get(PATH_VARIABLE)
+        own = self._interpreters
+        if path is not None and Path(path, f"{PRELOADED}.py").exists():  # the child imports it
+            own = own | {PATH_VARIABLE: path}
+        return argv[0] in PROGRAMS and interpreters == own and size < _ROOM
 
     def run(
         self,

@@ -41,7 +41,10 @@ if TYPE_CHECKING:
 
 PROGRAMS: Final = {"teamd": "teamd.__main__", "teamctl": "teamctl.main"}
 COMMANDS: Final = "commands"  # a folder for the PATH of a shell
+PATH_VARIABLE: Final = "PYTHONPATH"
+PRELOADED: Final = "sitecustomize"
 MOST_DESCRIPTORS: Final = 16
+_PATH_BEFORE: Final = os.environ.get(PATH_VARIABLE)
 _INTERPRETER: Final = Path(__file__).with_name("interpreter.py")
 _PACKET: Final = 16
 _ARGUMENTS: Final = (48, 49)  # the fields of /proc/PID/stat that tell where they begin and end
@@ -173,6 +176,7 @@ def be_command(asking: int, given: list[int], interpreter: str) -> NoReturn:
             _put_descriptors(wanted.get("numbers") or range(len(given)), given, channel.fileno())
             _put_environment(wanted["argv"], wanted["env"])
             time.tzset()
+            _preload()
             channel.sendall(b"%d\n" % os.getpid())
         _open_streams()
         tempfile.tempdir = None
@@ -204,6 +208,15 @@ def _put_environment(argv: list[str], env: dict[str, str]) -> None:
         room = end - begin
         ctypes.memmove(begin, block[: room - 1].ljust(room, b"\0"), room)
     os.environ.update(env)
+
+
+def _preload() -> None:
+    """Import what an interpreter with this environment would have imported as it began."""
+    folder = os.environ.get(PATH_VARIABLE)
+    if folder is not None and folder != _PATH_BEFORE:
+        sys.path.insert(0, folder)
+        sys.modules.pop(PRELOADED, None)
+        importlib.import_module(PRELOADED)
 
 
 def _stat(field: int) -> int:
