@@ -17,7 +17,7 @@ from teamd.approvals.store import Approvals
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
-from teamd.permissions.rules import Grant
+from teamd.permissions.grants import Grant
 from teamd.states import Status
 from tests.unit.life import enrol
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.permissions.rules import Call, Grant, Then, judge
+from teamd.permissions.grants import Grant
+from teamd.permissions.rules import Call, Then, judge
 from teamd.settings.schema import Permission
 
 if TYPE_CHECKING:
