@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -357,9 +358,16 @@ SHAPES = [
     "{0} 2>&1 | {1}", "cat <<{2}\n$( {0} )\n{2}\n{1}", "{0} # x\n{1}", "[[ -n $( {0} ) ]] && {1}",
 ]  # fmt: skip
 
+COMPOUND = re.compile(r"[({]|(?:if|while|for|case)\b|f\(\)")
+
 
 def _put_together(shape: str, first: tuple[str, int], second: tuple[str, int]) -> tuple[str, int]:
-    """Fill a shape, with a here-document's end that none of those in it has."""
+    """Fill a shape, with a here-document's end that none of those in it has.
+
+    `env` can have no compound command: bash would refuse all of it, and run nothing.
+    """
+    if "env" in shape and COMPOUND.match(first[0]):
+        shape = "{0}; {1}"
     end = f"END{len(first[0])}"
     return shape.format(first[0], second[0], end), max(first[1], second[1])
 
