@@ -37,8 +37,9 @@ def main() -> None:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     fds = [fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_open(fd)]
     channel = _ask(argv, fds)
-    while channel.recv(1) != b"\n":  # the pid
-        pass
+    while (part := channel.recv(1)) != b"\n":  # the pid
+        if not part:
+            sys.exit("the server of forked commands has gone")
     kept = os.dup(channel.fileno())
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd, number in ((nothing, 0), (nothing, 1), (nothing, 2), (kept, _CHANNEL)):
@@ -62,6 +63,7 @@ def _ask(argv: list[str], fds: list[int]) -> _socket.socket:
         "cwd": os.getcwd(),
         "new_session": os.getsid(0) == os.getpid(),
         "numbers": fds,
+        "umask": os.umask(0),
     }
     mine.sendall(marshal.dumps(wanted))
     mine.shutdown(_socket.SHUT_WR)

@@ -10,7 +10,7 @@ is this server's child. Directory, environment (also in /proc), descriptors, sig
 standard streams and exit are those of a process that was started.
 
 Where such a command starts `teamd`, that is forked as well, see `interpreter`: it asks by a socket
-that has a name, and its end is that of the command.
+that has a name, and its end is that of the command. It hands on its umask, too, but no limits.
 """
 
 from __future__ import annotations
@@ -173,6 +173,8 @@ def be_command(asking: int, given: list[int], interpreter: str) -> NoReturn:
             if wanted["new_session"]:
                 os.setsid()
             os.chdir(wanted["cwd"])
+            if "umask" in wanted:
+                os.umask(wanted["umask"])
             _put_descriptors(wanted.get("numbers") or range(len(given)), given, channel.fileno())
             _put_environment(wanted["argv"], wanted["env"])
             time.tzset()
