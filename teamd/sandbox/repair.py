@@ -46,12 +46,8 @@ def repair(workspace: Path, holder: Holder, kept: Path) -> list[str]:
     Raises:
         StoreError: something cannot be taken away, nor what it stands in.
     """
-    directories.make_private_directory(kept)
     with translate_os_errors(workspace), _Folder.open(workspace, kept) as root:
-        taken = [*_restore_links(root, workspace, holder), *_repair_git(root, holder)]
-    if not any(kept.iterdir()):
-        directories.remove_placeholder(kept)
-    return taken
+        return [*_restore_links(root, workspace, holder), *_repair_git(root, holder)]
 
 
 def _repair_git(root: _Folder, holder: Holder) -> list[str]:
@@ -165,6 +161,7 @@ class _Folder:
             return []
         os.fchmod(self.fd, stat.S_IMODE(os.fstat(self.fd).st_mode) | stat.S_IRWXU)
         aside = f"{name}-{os.urandom(4).hex()}"
+        directories.make_private_directory(self.kept)
         try:
             os.rename(name, self.kept / aside, src_dir_fd=self.fd)
         except OSError:  # another disk; or a folder that may not be written to

@@ -73,8 +73,9 @@ class ControlInbox:
             if not self._more:
                 return
             batch = self.mailbox.take(_BATCH)
-            self.mailbox.done(batch)  # first, so that no request runs twice, whatever comes
-            self._more = self.mailbox.waiting()
+            # First, so that no request runs twice. From here on nothing may fail: it is forgotten.
+            # Whether there is more, the next round sees.
+            self.mailbox.done(batch)
         except StoreError as error:  # a full disk, say: all stays where it is until there is space
             self.context.journal.error("control inbox not read", error)
             self._blocked = Deadline.after(_RETRY_SECONDS)  # the try itself is a hint: no spin

@@ -3,48 +3,49 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.e2e.harness import Project
 
-# Not for CI yet: about one run in ten, a process ends when libfaketime sets its clock back.
-pytestmark = pytest.mark.skipif(
-    shutil.which("faketime") is None, reason="faketime is not installed"
-)
+pytestmark = pytest.mark.faketime
+
+PRELOAD: Final = Path(__file__).with_name("faked_clock")
 
 
 @pytest.fixture
-def set_clock(project: Project) -> Iterator[Callable[[str], object]]:
-    """Sets the clock of all that runs in the project: an offset such as `-1h`."""
+def set_clock(project: Project) -> Callable[[str], object]:
+    """Sets the clock of all that runs in the project: an offset such as `-1h`.
+
+    What runs under libfaketime is forked from nothing, and loading the SDK takes it seconds.
+    """
+    project.ask_no_service()
     show = ["faketime", "-f", "+0", "printenv", "LD_PRELOAD"]
     library = subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
     offset = project.write("clock", "+0")
-    real = dict(project.environment)
     project.environment |= {
         "LD_PRELOAD": library,
         "FAKETIME_TIMESTAMP_FILE": str(offset),
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # nor is the real one, by setting the clock
         "NO_FAKE_STAT": "1",
+        "PYTHONPATH": str(PRELOAD),
     }
 
     def set_to(text: str) -> None:
         # libfaketime ends a program that reads an empty file.
         project.write("clock.new", text).rename(offset)
 
-    yield set_to
-    # libfaketime answers a sleep until a moment with EINVAL once the clock went back.
-    project.environment = real
+    return set_to
 
 
 def test_a_team_goes_on_when_the_clock_is_set_back(

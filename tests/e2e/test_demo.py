@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
-pytestmark = pytest.mark.installed
-
 FIRST_LINE: Final = (
     "Only the model's words are scripted; processes, mail, tools and files are real."
 )
@@ -39,6 +37,7 @@ def lines_of(shown: str, who: str) -> list[str]:
     return re.findall(rf"^ *[\d.]+s {who} +(.*)$", shown, re.MULTILINE)
 
 
+@pytest.mark.installed
 def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) -> None:
     """And at the end there are the roster, the mail and what the program prints."""
     ended = hall.watch()

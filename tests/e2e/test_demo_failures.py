@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
-pytestmark = pytest.mark.installed
-
 FAULTY: Final = '1000: "M", 500: "D", 100: "C", 50: "L", 10: "X", 5: "V", 1: "I"}'
 RIGHT: Final = (
     '1000: "M", 900: "CM", 500: "D", 400: "CD", 100: "C", 90: "XC", 50: "L", 10: "X", '

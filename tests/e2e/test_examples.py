@@ -10,6 +10,7 @@ import pytest
 from teamd.files import pidfile as supervisors
 from tests import documents
 from tests.e2e.harness import opened
+from tests.forked.client import server as forks
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -39,7 +40,10 @@ exit $status
 
 
 class Reader:
-    """A person who types the examples of one page into one shell, one line at a time."""
+    """A person who types the examples of one page into one shell, one line at a time.
+
+    The commands that this shell finds are forked ones.
+    """
 
     def __init__(self, project: Project, page: str) -> None:
         self._project = project
@@ -64,7 +68,9 @@ class Reader:
 
     def _run(self, example: Example, step: Step) -> None:
         script = _STEP.format(text=self._with_facts(step.text))
-        ended = self._project.run("bash", "-c", script, env={"STATE": str(self._state)})
+        path = f"{forks().commands}:{self._project.environment['PATH']}"
+        given = {"STATE": str(self._state), "PATH": path}
+        ended = self._project.run("bash", "-c", script, env=given)
         what = f"{example.place}: {step.text}\nsaid: {ended.stdout}{ended.stderr}"
         assert ended.status == step.status, f"exit status {ended.status}, not {step.status}: {what}"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.e2e.harness import opened
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ _FORKED: Final = "teamd/supervisor/fork:fork"
 _PROCESS: Final = "teamd/agent/process:TeammateProcess._live"
 _AGENT: Final = "teamd/agent/loop:Loop.run"
 _SENT: Final = (
-    (_COMMAND, "pwrite inbox/bob.jsonl"),
-    (_AGENT, "pread inbox/bob.jsonl"),
-    (_AGENT, "pwrite transcripts/bob.jsonl"),
+    (_COMMAND, "pwrite inbox/ann.jsonl"),
+    (_AGENT, "pread inbox/ann.jsonl"),
+    (_AGENT, "pwrite transcripts/ann.jsonl"),
     (_AGENT, "task"),
     (_PROCESS, "request"),
 )
@@ -39,30 +40,38 @@ _SPAWNED: Final = (
     (_FORKED, "request"),
 )
 
-pytestmark = pytest.mark.installed
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A project whose teamd runs, and of whose processes each writes down what it goes through."""
+    with opened(tmp_path_factory.mktemp("profiled")) as project:
+        hops = str(project.root / "hops")
+        project.environment |= {"PYTHONPATH": str(PRELOAD), "HOPS": hops}
+        project.start()
+        yield project
 
 
 @pytest.fixture
-def log(project: Project) -> Path:
-    path = project.root / "hops"
-    project.environment |= {"PYTHONPATH": str(PRELOAD), "HOPS": str(path)}
-    project.start()
-    return path
+def log(profiled: Project) -> Path:
+    return profiled.root / "hops"
 
 
-def test_a_message_that_is_sent_reaches_the_model(project: Project, log: Path) -> None:
-    project.do("teamctl", "spawn", "bob", "clerk", "Go.", "--wait")
-    project.wait_for("bob", "idle")
+def test_a_message_that_is_sent_reaches_the_model(profiled: Project, log: Path) -> None:
+    profiled.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
+    profiled.wait_for("ann", "idle")
     log.unlink()
-    project.do("teamctl", "send", "bob", "Hello.")
+    profiled.do("teamctl", "send", "ann", "Hello.")
     wait_until(lambda: _has_asked(log), what="the model is asked")
     assert len(_hops(log, _SENT)) <= 35
+    profiled.wait_for("ann", "idle", turns=2)
 
 
-def test_a_teammate_that_is_spawned_asks_the_model(project: Project, log: Path) -> None:
-    project.do("teamctl", "spawn", "bob", "clerk", "Go.")
+def test_a_teammate_that_is_spawned_asks_the_model(profiled: Project, log: Path) -> None:
+    log.unlink()
+    profiled.do("teamctl", "spawn", "bob", "clerk", "Go.")
     wait_until(lambda: _has_asked(log), what="the model is asked")
     assert len(_hops(log, _SPAWNED)) <= 60
+    profiled.wait_for("bob", "idle")
 
 
 def _has_asked(log: Path) -> bool:

@@ -7,14 +7,10 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.strict.replies import say
 
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
-
-pytestmark = pytest.mark.installed
 
 MEMBER_KEYS = {"name", "agent_id", "role", "status", "pid", "model", "color"}
 MESSAGE_KEYS = {"id", "type", "from", "to", "content", "timestamp"}

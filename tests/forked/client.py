@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import json
+import marshal
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.forked.server import PROGRAMS
+from tests.forked.server import COMMANDS, PATH_VARIABLE, PRELOADED, PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +29,7 @@ _ROOM: Final = 1 << 15  # for a command's arguments and its environment, each
 _START_SECONDS: Final = 60.0
 # What an interpreter takes from its environment once for all, before a command begins.
 _INTERPRETERS: Final = (
-    *("PYTHON", "COVERAGE", "LANG", "LC_", "LD_", "TZ", "FAKETIME", "DONT_FAKE", "MALLOC_"),
+    *("PYTHON", "COVERAGE", "LANG", "LC_", "LD_", "FAKETIME", "DONT_FAKE", "MALLOC_"),
     *("ANTHROPIC_LOG", "OPENSSL_", "PYDANTIC_"),
 )
 
@@ -74,7 +76,8 @@ class Server:
         self._interpreters = dict(interpreters)
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = mine
-        argv = [sys.executable, "-P", str(_SERVER), str(theirs.fileno()), "x" * _ROOM]
+        self._folder = tempfile.mkdtemp()
+        argv = [sys.executable, "-P", str(_SERVER), str(theirs.fileno()), self._folder, "x" * _ROOM]
         with theirs:
             self._process = subprocess.Popen(
                 argv,
@@ -85,10 +88,20 @@ class Server:
             )
         atexit.register(self.close)
 
+    @property
+    def commands(self) -> Path:
+        """A folder for a PATH: the commands in it are forked, once the server takes any."""
+        return Path(self._folder, COMMANDS)
+
     def takes(self, argv: Sequence[str], env: Mapping[str, str]) -> bool:
         """Tell whether a command would be the same if it was started."""
         size = sum(len(key.encode()) + len(value.encode()) + 2 for key, value in env.items())
-        return argv[0] in PROGRAMS and interpreters_part(env) == self._interpreters and size < _ROOM
+        interpreters = interpreters_part(env)
+        path = interpreters.get(PATH_VARIABLE)
+        own = self._interpreters
+        if path is not None and Path(path, f"{PRELOADED}.py").exists():  # the child imports it
+            own = own | {PATH_VARIABLE: path}
+        return argv[0] in PROGRAMS and interpreters == own and size < _ROOM
 
     def run(
         self,
@@ -135,8 +148,8 @@ class Server:
         mine, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._control, [b"fork"], [theirs.fileno(), *descriptors])
-        wanted = {"argv": argv, "env": dict(env), "cwd": str(cwd), "new_session": new_session}
-        mine.sendall(json.dumps(wanted).encode())
+        wanted = {"argv": [*argv], "env": dict(env), "cwd": str(cwd), "new_session": new_session}
+        mine.sendall(marshal.dumps(wanted))
         mine.shutdown(socket.SHUT_WR)
         mine.settimeout(_START_SECONDS)
         return Forked(int(_line(mine)), mine)
@@ -145,6 +158,7 @@ class Server:
         """End the server; commands that run go on."""
         self._control.close()
         self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 @cache

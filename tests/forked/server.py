@@ -1,22 +1,27 @@
 """A program that has imported the commands once, and forks a process for each that is run.
 
-`python server.py FD ROOM …`: FD is a socket of packets. Each packet brings descriptors: a socket,
-then those that the command has as 0, 1, 2 and so on. The child reads what it is from the socket,
-says its pid once it looks like that command, and the server says the status with which it ended.
+`python server.py FD FOLDER ROOM …`: FD is a socket of packets. Each packet brings descriptors: a
+socket, then those that the command has as 0, 1, 2 and so on. The child reads what it is from the
+socket, says its pid once it looks like that command, and the server says the status with which it
+ended.
 
 A forked child differs from the command only in what it shares: modules are loaded already, and it
 is this server's child. Directory, environment (also in /proc), descriptors, signals, session,
 standard streams and exit are those of a process that was started.
+
+Where such a command starts `teamd`, that is forked as well, see `interpreter`: it asks by a socket
+that has a name, and its end is that of the command. It hands on its umask, too, but no limits.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
+import fcntl
 import gc
 import importlib
 import io
-import json
+import marshal
 import os
 import pkgutil
 import select
@@ -27,16 +32,26 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PROGRAMS: Final = {"teamd": "teamd.__main__", "teamctl": "teamctl.main"}
-MOST_DESCRIPTORS: Final = 5
+COMMANDS: Final = "commands"  # a folder for the PATH of a shell
+PATH_VARIABLE: Final = "PYTHONPATH"
+PRELOADED: Final = "sitecustomize"
+MOST_DESCRIPTORS: Final = 16
+_PATH_BEFORE: Final = os.environ.get(PATH_VARIABLE)
+_INTERPRETER: Final = Path(__file__).with_name("interpreter.py")
 _PACKET: Final = 16
 _ARGUMENTS: Final = (48, 49)  # the fields of /proc/PID/stat that tell where they begin and end
 _ENVIRONMENT: Final = (50, 51)
 _FIRST_FIELD: Final = 3  # of those behind the program's name
 _ALL_DESCRIPTORS: Final = 1 << 20
+_OUT_OF_THE_WAY: Final = 100
 
 
 def load() -> None:
@@ -56,43 +71,69 @@ def load() -> None:
 
 
 class Server:
-    """Forks until nobody can ask any more."""
+    """Forks until nobody can ask any more.
 
-    def __init__(self, control: socket.socket) -> None:
+    Args:
+        control: where the tests ask.
+        folder: empty; gets the interpreter of the forked commands.
+    """
+
+    def __init__(self, control: socket.socket, folder: Path) -> None:
         self._control = control
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(str(folder / "socket"))
+        self._listener.listen()
+        self._interpreter = _write_interpreter(folder)
         self._asking: dict[int, socket.socket] = {}
+        self._bound: dict[int, int] = {}
+        self._poll = select.poll()
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         self._interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for fd in (control.fileno(), self._listener.fileno(), self._reader):
+            self._poll.register(fd, select.POLLIN)
 
     def serve(self) -> None:
         """Fork a child for each packet; returns when the socket is closed."""
         while True:
-            control = self._control.fileno()
-            readable, _, _ = select.select([control, self._reader], [], [])
-            if self._reader in readable:
-                with suppress(BlockingIOError):
-                    os.read(self._reader, 4096)
-                self._reap()
-            if control in readable and not self._take():
-                return
+            for fd, _ in self._poll.poll():
+                if fd == self._reader:
+                    with suppress(BlockingIOError):
+                        os.read(self._reader, 4096)
+                    self._reap()
+                elif fd == self._listener.fileno():
+                    with self._listener.accept()[0] as asking:
+                        self._take(asking, bound=True)
+                elif fd != self._control.fileno():
+                    self._kill_bound(fd)
+                elif not self._take(self._control):
+                    return
 
-    def _take(self) -> bool:
-        packet, fds, _, _ = socket.recv_fds(self._control, _PACKET, 1 + MOST_DESCRIPTORS)
+    def _take(self, control: socket.socket, *, bound: bool = False) -> bool:
+        packet, fds, _, _ = socket.recv_fds(control, _PACKET, 1 + MOST_DESCRIPTORS)
         if not packet:
             return False
         asking, *given = fds
         pid = os.fork()
         if pid == 0:
             signal.signal(signal.SIGINT, self._interrupted)  # as it was for this program
-            be_command(asking, given)
+            be_command(asking, given, self._interpreter)
         for fd in given:
             os.close(fd)
         self._asking[pid] = socket.socket(fileno=asking)
+        if bound:
+            self._bound[asking] = pid
+            self._poll.register(asking, 0)  # that its other end was closed is always told
         return True
+
+    def _kill_bound(self, asking: int) -> None:
+        """Kill the command whose asker has died."""
+        self._poll.unregister(asking)
+        with suppress(ProcessLookupError):
+            os.kill(self._bound.pop(asking), signal.SIGKILL)
 
     def _reap(self) -> None:
         while self._asking:
@@ -100,39 +141,63 @@ class Server:
             if pid == 0:
                 return
             with self._asking.pop(pid) as asking, suppress(OSError):  # nobody waits for it any more
+                if self._bound.pop(asking.fileno(), None) is not None:
+                    self._poll.unregister(asking)
                 asking.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
-def be_command(asking: int, given: list[int]) -> NoReturn:
+def _write_interpreter(folder: Path) -> str:
+    """Write what forked commands take for Python; who looks beside it finds no programs."""
+    path, commands = folder / "interpreter", folder / COMMANDS
+    commands.mkdir()
+    for name in PROGRAMS:
+        (commands / name).symlink_to(path)
+    source = _INTERPRETER.read_text(encoding="utf-8")
+    path.write_text(f"#!{sys.executable} -IS\n{source}", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def be_command(asking: int, given: list[int], interpreter: str) -> NoReturn:
     """Become the command that is asked for; never returns into the server."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # Out of the way of the numbers that they are to have.
+        asking, *given = (
+            fcntl.fcntl(fd, fcntl.F_DUPFD, _OUT_OF_THE_WAY) for fd in (asking, *given)
+        )
         with socket.socket(fileno=asking) as channel:
-            wanted = json.loads(channel.makefile("rb").read())
+            wanted = marshal.loads(channel.makefile("rb").read())
             if wanted["new_session"]:
                 os.setsid()
             os.chdir(wanted["cwd"])
-            _put_descriptors(given, channel.fileno())
+            if "umask" in wanted:
+                os.umask(wanted["umask"])
+            _put_descriptors(wanted.get("numbers") or range(len(given)), given, channel.fileno())
             _put_environment(wanted["argv"], wanted["env"])
             time.tzset()
+            _preload()
             channel.sendall(b"%d\n" % os.getpid())
         _open_streams()
         tempfile.tempdir = None
         program, *arguments = wanted["argv"]
         sys.argv = [shutil.which(program) or program, *arguments]
+        if "--foreground" not in arguments:  # a supervisor starts other programs by the real one
+            sys.executable = interpreter
         code = _run(PROGRAMS[program])
     finally:
         os._exit(code)
 
 
-def _put_descriptors(given: list[int], kept: int) -> None:
-    """Have the given ones as 0, 1, 2 …, and no other but one that is kept for a moment."""
-    for number, fd in enumerate(given):
+def _put_descriptors(numbers: Sequence[int], given: Sequence[int], kept: int) -> None:
+    """Have the given ones under these numbers, and no other but one that is kept for a moment."""
+    for number, fd in zip(numbers, given, strict=True):
         os.dup2(fd, number)
-    os.closerange(len(given), kept)
-    os.closerange(kept + 1, _ALL_DESCRIPTORS)
+    for low, high in pairwise([-1, *sorted((*numbers, kept)), _ALL_DESCRIPTORS]):
+        if low + 1 < high:  # an empty range from 0 on would be all there are
+            os.closerange(low + 1, high)
 
 
 def _put_environment(argv: list[str], env: dict[str, str]) -> None:
@@ -145,6 +210,15 @@ def _put_environment(argv: list[str], env: dict[str, str]) -> None:
         room = end - begin
         ctypes.memmove(begin, block[: room - 1].ljust(room, b"\0"), room)
     os.environ.update(env)
+
+
+def _preload() -> None:
+    """Import what an interpreter with this environment would have imported as it began."""
+    folder = os.environ.get(PATH_VARIABLE)
+    if folder is not None and folder != _PATH_BEFORE:
+        sys.path.insert(0, folder)
+        sys.modules.pop(PRELOADED, None)
+        importlib.import_module(PRELOADED)
 
 
 def _stat(field: int) -> int:
@@ -192,4 +266,4 @@ def _run(module: str) -> int:
 
 if __name__ == "__main__":
     load()
-    Server(socket.socket(fileno=int(sys.argv[1]))).serve()
+    Server(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])).serve()

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
 SHORT: Final = {
-    Place.TAKE: 3,
-    Place.DELIVERED: 3,
-    Place.STREAM: 2,
-    Place.TOOL: 2,
-    Place.SENT: 2,
-    Place.ROSTER: 2,
+    Place.TAKE: 2,
+    Place.DELIVERED: 2,
+    Place.STREAM: 1,
+    Place.TOOL: 1,
+    Place.SENT: 1,
+    Place.ROSTER: 1,
     Place.CONTROL: 1,
-    Place.SEND: 3,
+    Place.SEND: 2,
     Place.DRAIN: 1,
     Place.START: 1,
     Place.BOTH: 1,

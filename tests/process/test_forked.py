@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from tests.forked.client import server
@@ -108,3 +109,31 @@ def test_one_that_an_interpreter_would_begin_differently_is_started(project: Pro
     assert not server().takes(("teamd",), project.environment | {"PYTHONUTF8": "0"})
     assert not server().takes(("sh",), project.environment)
     assert not server().takes(("teamd",), project.environment | {"LONG": "x" * 100_000})
+
+
+def test_teamd_that_it_starts_is_forked_as_well(project: Project) -> None:
+    project.do("teamd", "start")
+    supervisor = project.supervisor
+    assert psutil.Process(supervisor).ppid() == server()._process.pid
+    assert [*project.survivors()] == [supervisor]
+    assert "teamd start --foreground --ready-fd" in project.survivors()[supervisor]
+    refused = project.run("teamd", "start")
+    assert (refused.status, refused.stdout) == (1, "")
+    assert "already" in refused.complaint
+    project.do("teamd", "stop")
+    assert project.survivors() == {}
+
+
+def test_a_shell_finds_commands_that_are_forked(project: Project) -> None:
+    """They end with whoever started them."""
+    project.paths.create()
+    project.paths.log("teamd").touch()
+    path = f"{server().commands}:{project.environment['PATH']}"
+    ended = project.run("sh", "-c", "teamctl send <&- | cat; teamctl sned", env={"PATH": path})
+    assert ended.status == 2
+    assert "no command 'sned'; did you mean 'send'?" in ended.stderr
+    project.environment["PATH"] = path
+    begun = project.begin(str(server().commands / "teamctl"), "logs", "teamd", "--follow")
+    wait_until(lambda: "teamctl logs teamd --follow" in project.survivors().values())
+    begun.kill()
+    wait_until(lambda: not project.survivors(), what="it is killed too")

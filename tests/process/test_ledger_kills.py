@@ -2,63 +2,75 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING
 
-from teamd.budget.accounts import Terms
+from teamd.budget.accounts import Account, Reservation, Terms
 from teamd.budget.ledger import Ledger
+from teamd.messages import new_id
+from teamd.process_id import Identity
 from tests.children import child
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
-LIMIT = 60_000  # spenders start slowly: it lasts until some have been killed
+LIMIT = 30_000
 KEPT = 100
-# Spends at random, and tells of each call: on a line of its own before it is made, with what it
-# takes, as a server would know it. Whatever it was killed at, it has spent no more than it told.
-SPENDER = f"""
-import random, sys
-from decimal import Decimal
-from pathlib import Path
-from teamd.process_id import Identity
-from teamd.messages import new_id
-from teamd.budget.accounts import Account, Reservation
-from teamd.budget.ledger import Ledger
-
-ledger = Ledger(Path(sys.argv[1]), longest_bytes=20_000)
-me = Identity.own()
-while True:
-    wanted = Reservation(
-        id=new_id(), teammate=sys.argv[2], process=me, model="m",
-        input_tokens={KEPT} - 10, output_tokens=10, usd=Decimal("0.01"),
-    )
-    refusal = ledger.reserve(wanted)
-    if refusal is not None and refusal.passing:
-        continue
-    if refusal is not None:
-        break
-    taken = random.randint(0, {KEPT} - 10)
-    print(taken, flush=True)
-    ledger.settle(wanted, Account(calls=1, input_tokens=taken, usd=Decimal(taken) / 10_000))
-"""
+FORKING = multiprocessing.get_context("fork")  # they import nothing anew
 
 
-def spender(path: Path, name: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", SPENDER, str(path), name], stdout=subprocess.PIPE, text=True
-    )
+class Spender:
+    """A process that spends at random.
+
+    It tells of each call: on a line of its own before it is made, with what it takes, as a server
+    would know it. Whatever it was killed at, it has spent no more than it told.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        reader, writer = os.pipe()
+        self.process = FORKING.Process(target=spend, args=(path, name, writer))
+        self.process.start()
+        os.close(writer)
+        self.told = os.fdopen(reader, encoding="ascii")
+
+    def close(self) -> None:
+        """Leave no process."""
+        self.process.kill()
+        self.process.join()
+        self.told.close()
 
 
-def end(processes: list[subprocess.Popen[str]]) -> None:
-    for process in processes:
-        process.kill()
+def spend(path: Path, name: str, telling: int) -> None:
+    """Spend until the limit is reached."""
+    chance = random.Random(os.getpid())
+    ledger = Ledger(path, longest_bytes=20_000)
+    me = Identity.own()
+    while True:
+        wanted = Reservation(
+            id=new_id(),
+            teammate=name,
+            process=me,
+            model="m",
+            input_tokens=KEPT - 10,
+            output_tokens=10,
+            usd=Decimal("0.01"),
+        )
+        refusal = ledger.reserve(wanted)
+        if refusal is not None and refusal.passing:
+            continue
+        if refusal is not None:
+            return
+        taken = chance.randint(0, KEPT - 10)
+        os.write(telling, b"%d\n" % taken)
+        ledger.settle(wanted, Account(calls=1, input_tokens=taken, usd=Decimal(taken) / 10_000))
 
 
 def test_processes_that_are_killed_at_random_never_exceed_the_limit(tmp_path: Path) -> None:
@@ -67,20 +79,23 @@ def test_processes_that_are_killed_at_random_never_exceed_the_limit(tmp_path: Pa
     Ledger(path).agree(Terms(team_tokens=LIMIT, team_usd=Decimal(1000)))
     told: list[int] = []
     with ExitStack() as spenders:
-        running = [spenders.enter_context(spender(path, f"mate{number}")) for number in range(3)]
-        spenders.callback(lambda: end(running))
+
+        def begin(number: int) -> Spender:
+            return spenders.enter_context(closing(Spender(path, f"mate{number}")))
+
+        running = [begin(number) for number in range(3)]
         kills = 0
         while running:
-            process = running.pop(random.randrange(len(running)))
-            assert process.stdout is not None
-            lines = [process.stdout.readline() for _ in range(random.randint(1, 8))]
+            spender = running.pop(random.randrange(len(running)))
+            lines = [spender.told.readline() for _ in range(random.randint(1, 8))]
             if "" not in lines:
-                process.kill()
+                spender.process.kill()
                 kills += 1
-                running.append(spenders.enter_context(spender(path, f"mate{kills % 3}")))
-            lines += process.stdout.readlines()
+                running.append(begin(kills % 3))
+            lines += spender.told.readlines()
             told += [int(line) for line in lines if line]
-            assert process.wait(60) in (0, -signal.SIGKILL)
+            spender.process.join(60)
+            assert spender.process.exitcode in (0, -signal.SIGKILL)
     accounts = Ledger(path).read()
     assert not accounts.held
     used = accounts.total().tokens

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
-pytestmark = pytest.mark.installed
-
 STARTS = 3
 
 
@@ -129,12 +127,12 @@ def test_it_outlives_the_terminal_that_started_it(project: Project) -> None:
 def test_a_service_manager_is_told_and_sighup_reads_the_settings_again(
     project: Project, manager: list[bytes]
 ) -> None:
+    project.ask_no_service()
     serving = project.begin("teamd", "start", "--foreground")
     wait_until(lambda: manager.count(b"WATCHDOG=1") >= 3, what="signs of life")
     assert manager[0] == b"READY=1"
     assert project.supervisor == serving.pid
-    declared = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n'
-    project.write("team.toml", declared)
+    project.ask_no_service('[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n')
     serving.send_signal(signal.SIGHUP)
     project.wait_for("ann", "idle")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -349,20 +350,26 @@ def test_a_damaged_grant_is_none(found: object) -> None:
 
 
 LEAVES = {"true": 0, "echo 'c x'": 0, "a x": 0, "b y": 1, "c z": 2, "'b'": 1, "/bin/c": 2}
-SIMPLE = "X=1 env Y=2 {0}; {1}"  # before a simple command only
+
 SHAPES = [
     "{0} && {1}", "{0} || {1}", "{0}; {1}", "{0} | {1}", "{0} & {1}", "{0}\n{1}", "( {0} ; {1} )",
     "{{ {0}; {1}\n}}", "if {0}; then {1}; fi", "while {0}; do {1}; done", "! {0}; time {1}",
     "for x in 1 2; do {0}; {1}; done", "case x in y) {0} ;; *) {1}; esac", "f() {{ {0}; }}; {1}",
-    "x=$( {0} ) ; {1}", 'echo "$( {0} )" ; {1}', "cat <( {0} ) ; {1}", SIMPLE,
+    "x=$( {0} ) ; {1}", 'echo "$( {0} )" ; {1}', "cat <( {0} ) ; {1}", "X=1 env Y=2 {0}; {1}",
     "{0} 2>&1 | {1}", "cat <<{2}\n$( {0} )\n{2}\n{1}", "{0} # x\n{1}", "[[ -n $( {0} ) ]] && {1}",
 ]  # fmt: skip
 
+COMPOUND = re.compile(r"[({]|(?:if|while|for|case)\b|f\(\)")
+
 
 def _put_together(shape: str, first: tuple[str, int], second: tuple[str, int]) -> tuple[str, int]:
-    """Fill a shape, with a here-document's end that none of those in it has."""
+    """Fill a shape, with a here-document's end that none of those in it has.
+
+    `env` can have no compound command: bash would refuse all of it, and run nothing.
+    """
+    if "env" in shape and COMPOUND.match(first[0]):
+        shape = "{0}; {1}"
     end = f"END{len(first[0])}"
-    shape = "{0}; {1}" if shape is SIMPLE and first[0] not in LEAVES else shape
     return shape.format(first[0], second[0], end), max(first[1], second[1])
 
 

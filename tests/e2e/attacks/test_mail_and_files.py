@@ -11,6 +11,7 @@ import pytest
 
 from teamd.process_id import Identity
 from tests.children import child
+from tests.forked.client import server as forks
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -143,8 +144,9 @@ def test_whatever_the_umask_all_of_a_team_is_its_owners_alone(project: Project, 
         "teamctl chat Hello.",
         "teamd stop",
     )
+    path = f"{forks().commands}:{project.environment['PATH']}"
     for call in calls:
-        done = project.run("bash", "-c", f"umask {umask}; {call}")
+        done = project.run("bash", "-c", f"umask {umask}; {call}", env={"PATH": path})
         assert done.status == 0, (call, done)
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in project.paths.root.rglob("*")}
     assert modes == {path: 0o700 if path.is_dir() else 0o600 for path in modes}

@@ -48,13 +48,16 @@ HELD: Final = "did nothing but write mail"
 
 
 def towards(other: str, *, text: str = "", work: bool = False) -> Model:
-    """Answer mail by mail, and once it is sent by a word; work comes before that, where wanted."""
+    """Answer mail by mail, and once it is sent by a word; work comes before that, where wanted.
+
+    Mail may come with the result of a call, to one that was killed meanwhile.
+    """
 
     def answer(asked: Asked) -> Answer:
         if "Wait for mail." in asked.last_text:
             return say("I wait.")
         results = [result.name for result in asked.last_results]
-        if results == ["send_message"]:
+        if results == ["send_message"] and "Thanks" not in asked.last_text:
             return say("Sent.")
         if work and not results:
             return use(("task_list", {}))

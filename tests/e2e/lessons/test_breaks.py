@@ -156,7 +156,7 @@ def test_an_agent_that_leads_and_is_paused_says_so_and_goes_on(project: Project)
     assert refused.status == 1
     assert "lead is paused" in refused.complaint
     assert "teammate_tokens" in refused.complaint
-    assert project.member("lead")["status"] == "paused"
+    project.wait_for("lead", "paused")  # it says so to the chat first, and then to teamd
     assert "lead is paused: " in project.do("teamctl", "inbox")
     sent = project.run("teamctl", "send", "lead", "And now?")
     assert "lead is paused; the message waits" in sent.complaint

@@ -1,0 +1,81 @@
+"""What the supervisor has taken from its inbox is done, whatever fails afterwards."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from teamd.approvals.store import Approvals
+from teamd.board.board import Board
+from teamd.budget.ledger import Ledger
+from teamd.control import ControlReply, ControlRequest
+from teamd.errors import ExitCode
+from teamd.files.paths import TeamPaths
+from teamd.files.watch import watch
+from teamd.journal import Journal
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.messages import TEAMD
+from teamd.supervisor.children import Children
+from teamd.supervisor.fork import ChildProgram
+from teamd.supervisor.inbox import ControlInbox
+from teamd.supervisor.live_settings import LiveSettings
+from teamd.supervisor.orphans import OrphanedTasks
+from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.shutdown import ShutdownContext
+from teamd.supervisor.shutdowns import Shutdowns
+from teamd.supervisor.team_context import TeamContext
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.mail.mailbox import Batch
+
+NOBODY = ChildProgram(
+    run=lambda *_: 0, load=lambda: None, warning=lambda: None, find_role=lambda _: None
+)
+
+
+class Spoilt(Mailbox):
+    """A mailbox that cannot be looked at any more once something was taken from it."""
+
+    def done(self, batch: Batch) -> None:
+        """Forget it, and leave a link that leads to itself where the taken file was."""
+        super().done(batch)
+        taken = self._spool.path
+        taken.symlink_to(taken.name)
+
+
+def test_a_request_that_was_taken_is_answered_although_the_next_look_fails(
+    tmp_path: Path,
+) -> None:
+    """No other supervisor will find it: it is forgotten before it is carried out."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    request = ControlRequest(command="dance", deadline=time.time() + 60, id="a1")
+    Mailbox(paths, TEAMD, durable=False).put(request.encode())
+    with (
+        closing(Journal(paths.log(TEAMD), TEAMD)) as journal,
+        closing(watch(paths.tasks)) as tasks,
+    ):
+        context = _context(paths, journal)
+        board = Board(paths, context.post, TEAMD, durable=False)
+        orphaned = OrphanedTasks(board, tasks, journal)
+        inbox = ControlInbox(context, orphaned, Spoilt(paths, TEAMD, durable=False))
+        inbox.obey()
+        given = ControlReply.decode((paths.replies / "a1.json").read_bytes())
+        assert given.exit_code == ExitCode.REFUSED
+        assert "dance" in given.text
+        inbox.obey()
+        assert inbox.retry_seconds, "and the look is tried again"
+
+
+def _context(paths: TeamPaths, journal: Journal) -> TeamContext:
+    settings = LiveSettings(paths, paths.settings)
+    post = Post(paths, durable=False, max_bytes=1000)
+    roster = RosterWriter(post, journal, team_name="default")
+    children = Children(NOBODY, settings, settings.heartbeats, roster, journal, [])
+    shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
+    ledger = Ledger(paths.ledger)
+    return TeamContext(settings, post, ledger, roster, children, shutdowns, NOBODY, journal)
