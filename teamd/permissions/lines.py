@@ -21,6 +21,7 @@ class Draft:
     words: list[str | None] = field(default_factory=list)
     plain: bool = True
     texts: list[str] = field(default_factory=list)  # filled when the line has ended
+    settings: list[str] = field(default_factory=list)
 
     @property
     def begun(self) -> bool:

@@ -33,10 +33,10 @@ _SCRIPTS: Final = (".sh", ".bash", ".zsh", ".ksh", ".fish")
 _COMPUTING: Final = _names("test [ printf read unset declare typeset local export readonly wait")
 # Texts and names are what they work with; a command named in their words is not run.
 _INERT: Final = _names(
-    "echo printf cat tee grep egrep fgrep rg ag head tail wc sort uniq cut tr less more jq "
-    "test [ true false : cd pushd pwd ls mkdir touch cp mv rm basename dirname diff man"
+    "echo printf cat tee grep egrep fgrep head tail wc sort uniq cut tr jq "
+    "test [ true false : cd pushd pwd ls mkdir touch cp mv rm basename dirname diff"
 )
-_TOKEN: Final = re.compile(r"[\w./-]+")
+_TOKEN: Final = re.compile(r"[\w.-]+")
 _SETTING: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
@@ -105,7 +105,12 @@ _GIT_COMMANDS: Final = _names(
     "symbolic-ref tag update-index update-ref var verify-commit verify-tag version whatchanged "
     "worktree write-tree"
 )
-_GIT_RUNS: Final = _names("bisect config difftool filter-branch mergetool rebase submodule")
+# None of their options names a program.
+_GIT_INERT: Final = _names(
+    "add annotate blame branch checkout cherry-pick commit describe log merge mv notes reset "
+    "restore revert rm shortlog show stash status switch tag"
+)
+_GIT_SAME: Final = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch"}
 
 
 def program(word: str) -> str:
@@ -126,22 +131,22 @@ def mentions(command: SimpleCommand, wanted: tuple[str, ...]) -> bool:
 
     They need not stand beside each other: options may come between.
     """
-    if not command.words or _is_inert(command.words):
-        return False
-    texts = [word for word in command.words[1:] if word is not None]
-    tokens = _TOKEN.findall("\n".join([*texts, *command.texts]))
-    named = [program(token) for token in tokens]
+    texts = list(command.settings)  # `PAGER=… git log` runs one, whatever the program
+    if command.words and not _is_inert(command.words):
+        texts += [word for word in command.words[1:] if word is not None]
+        texts += command.texts
+    tokens = _TOKEN.findall("\n".join(texts))
     first = program(wanted[0])
-    if first not in named:
+    if first not in tokens:
         return False
-    behind = iter(tokens[named.index(first) + 1 :])
-    return all(word in behind for word in wanted[1:])
+    behind = iter(tokens[tokens.index(first) + 1 :])
+    return all(word in behind for word in _TOKEN.findall("\n".join(wanted[1:])))
 
 
 def _is_inert(words: Words) -> bool:
     name = program(words[0] or "")
     if name == "git":
-        return not any(word in _GIT_RUNS or word == "-c" for word in words)
+        return "-c" not in words and (*_git(name, words), None)[1] in _GIT_INERT
     return name in _INERT
 
 
@@ -180,7 +185,8 @@ def _inner(command: SimpleCommand) -> Iterator[SimpleCommand]:
 def _git(name: str, words: Words) -> Words:
     """Return a call of git without its global options."""
     if name != "git":
-        return ("git", name.removeprefix("git-"), *words[1:])
+        inner = name.removeprefix("git-")
+        return ("git", _GIT_SAME.get(inner, inner), *words[1:])
     at, aliased = 1, False
     while at < len(words) and (word := words[at]) is not None and word.startswith("-"):
         option, joined, _ = word.partition("=")
@@ -193,7 +199,8 @@ def _git(name: str, words: Words) -> Words:
             return ("git", None)
     if aliased or (at < len(words) and words[at] not in _GIT_COMMANDS):
         return ("git", None)
-    return ("git", *words[at:])
+    names = (_GIT_SAME.get(one or "", one) for one in words[at : at + 1])
+    return ("git", *names, *words[at + 1 :])
 
 
 def _found(words: Words) -> Iterator[Words]:

@@ -39,12 +39,14 @@ class SimpleCommand:
         plain: whether it stands alone: no variable is set for it, and no file written by `>`.
         texts: its here-documents and here-strings.
         opaque: whether it runs more than its words tell.
+        settings: the values of variables that are set for it.
     """
 
     words: tuple[str | None, ...]
     plain: bool = True
     texts: tuple[str, ...] = ()
     opaque: bool = False
+    settings: tuple[str, ...] = ()
 
 
 UNRESOLVED: Final = SimpleCommand(words=(None,), plain=False, opaque=True)
@@ -61,7 +63,12 @@ def parse(text: str) -> tuple[SimpleCommand, ...]:
     except (Unresolvable, RecursionError):
         unresolved = (UNRESOLVED,)
     commands = (
-        SimpleCommand(words=tuple(one.words), plain=one.plain, texts=tuple(one.texts))
+        SimpleCommand(
+            words=tuple(one.words),
+            plain=one.plain,
+            texts=tuple(one.texts),
+            settings=tuple(one.settings),
+        )
         for one in found
     )
     return (*commands, *unresolved)
@@ -186,7 +193,9 @@ class _Script(Lines):
         if draft.words or not _ASSIGNMENT.match(self.text, self.at):
             return False
         draft.plain = False
-        refuse_hidden(self.word())
+        value = self.word()
+        refuse_hidden(value)
+        draft.settings.append(value.text)
         if self.ahead() == "(":  # an array
             raise Unresolvable
         return True

@@ -54,7 +54,7 @@ def listen_in_namespace(pid: int, port: int) -> socket.socket:
     with ours, theirs:
         ours.settimeout(_LISTEN_SECONDS)
         fd = theirs.fileno()
-        argv = [*JOIN, str(pid), "listen", str(port), str(fd)]
+        argv = [*JOIN, str(pid), "0", "listen", str(port), str(fd)]
         status, said = run_briefly(argv, timeout_seconds=_LISTEN_SECONDS, pass_fds=[fd])
         if status != 0:
             raise OSError(errno.EPERM, f"no proxy in the sandbox: {said.strip()[-200:]}")

@@ -1,9 +1,12 @@
 """Joins the network of another process: to listen there, or to run a program in it.
 
-A program of its own: joining a namespace changes the whole process. Started as
-`python -I -S netns.py PID listen PORT FD` it hands a listening socket over through the Unix socket
-FD; so a proxy can serve a sandbox that has no network, with nothing of ours running inside it. As
-`netns.py PID run PROGRAM ARGUMENT…` it becomes that program.
+A program of its own: joining a namespace changes the whole process. It is started as
+`python -I -S netns.py PID NUMBER DEED …`, where NUMBER is the network's as the kernel has it, or
+0 for any: the process may have ended, and its pid be another's. The deeds:
+
+- `listen PORT FD` hands a listening socket over through the Unix socket FD; so a proxy can serve a
+  sandbox that has no network, with nothing of ours running inside it.
+- `run PROGRAM ARGUMENT…` becomes that program.
 
 The network must have been made by a process of the same user's, in a user namespace of its own:
 then that user has all rights there, see user_namespaces(7).
@@ -23,13 +26,18 @@ _NS_GET_USERNS = 0xB701
 _WAITING = 100
 
 
-def join(pid: int) -> None:
+def join(pid: int, number: int) -> None:
     """Join the network of a process, and the user namespace whose network it is.
 
     That is not always the process's own: bubblewrap makes two, one inside the other.
+
+    Raises:
+        OSError: it cannot be joined, or is another one by now.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    if number not in (0, os.fstat(network).st_ino):
+        raise ProcessLookupError(pid)
     owner = fcntl.ioctl(network, _NS_GET_USERNS)
     os.set_inheritable(owner, False)
     for namespace, kind in ((owner, _CLONE_NEWUSER), (network, _CLONE_NEWNET)):
@@ -46,9 +54,9 @@ def listen(port: int, fd: int) -> None:
         socket.send_fds(way, [b"\0"], [listener.fileno()])
 
 
-def main(pid: str, deed: str, *words: str) -> None:
+def main(pid: str, number: str, deed: str, *words: str) -> None:
     """Do what the command line says."""
-    join(int(pid))
+    join(int(pid), int(number))
     if deed == "listen":
         listen(*map(int, words))
     else:

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.sandbox.links import leads_through
 from teamd.sandbox.places import PlaceState
 from teamd.sandbox.policy import HOME, TEMPORARY
 from teamd.sandbox.toolchains import needed_by
@@ -93,8 +94,8 @@ def _readable(policy: Policy) -> list[Path]:
     found = dict.fromkeys(policy.readable)
     for folder in policy.path:
         # Some may not be looked into: they are passed over, as a shell does.
-        if not _is_of_system(folder) and os.path.isdir(folder) and not _is_too_much(folder, policy):  # noqa: PTH112
-            needed = (place for place in needed_by(folder) if not _is_too_much(place, policy))
+        if not _is_of_system(folder) and os.path.isdir(folder):  # noqa: PTH112
+            needed = (place for place in needed_by(folder) if _may_show(place, policy))
             found.update(dict.fromkeys(needed))
     ours = (place for place in found if not place.is_relative_to(policy.workspace))
     others = (place for place in ours if not _is_of_system(place))
@@ -106,8 +107,15 @@ def _mount_readable(policy: Policy) -> Iterator[str]:
         yield from ("--ro-bind-try", str(place), str(place))
 
 
+def _may_show(folder: Path, policy: Policy) -> bool:
+    """Return whether a folder for programs holds no more than these, and is the person's alone.
+
+    A command may lead a path through its own folders to anything.
+    """
+    return not (_is_too_much(folder, policy) or leads_through(folder, policy.own))
+
+
 def _is_too_much(folder: Path, policy: Policy) -> bool:
-    """Return whether a folder on the PATH is one that holds more than programs."""
     place = Path(os.path.realpath(folder))
     home = Path(os.path.realpath(Path.home()))
     inner = (home, Path("/run"), policy.workspace, *policy.hidden)

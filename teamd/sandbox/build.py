@@ -13,7 +13,9 @@ from teamd.files.paths import state_folder
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
 from teamd.sandbox import SANDBOXED
+from teamd.sandbox.links import leads_through
 from teamd.sandbox.placeholders import Placeholders
+from teamd.sandbox.places import GIT
 from teamd.sandbox.policy import Policy
 from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, OpenShell, SandboxedShell, Shell, make_home
@@ -50,6 +52,11 @@ def build_shell(paths: TeamPaths, name: str, settings: Settings, role: str, prob
         return ClosedShell(
             f"commands are refused: {why}; the person can put the project into a folder"
         )
+    if GIT in policy.workspace.parts:
+        return ClosedShell(
+            f"commands are refused: the workspace {workspace} lies in a repository's own folder, "
+            "whose hooks run with the person's rights; the person can name another one"
+        )
     held = placeholders_of(paths, workspace)
     cgroup = Cgroup.make(group_name(paths, name), tools.max_processes)
     return SandboxedShell(probe.program, policy, held, paths.root, paths.removed, cgroup)
@@ -60,13 +67,18 @@ def build_policy(
 ) -> Policy:
     """Return the rights of a teammate's commands."""
     root = Path(os.path.realpath(workspace))
+    hidden = tuple(Path(os.path.realpath(place)) for place in paths.off_limits(workspace))
     return Policy(
         workspace=root,
         home=paths.home_of(name),
         temporary=paths.temporary(name),
         # As what they lead to: what is hidden in them is known by its real path.
-        readable=tuple(Path(os.path.realpath(folder)) for folder in tools.read),
-        hidden=tuple(Path(os.path.realpath(place)) for place in paths.off_limits(workspace)),
+        readable=tuple(
+            Path(os.path.realpath(folder))
+            for folder in tools.read
+            if not leads_through(folder, (root, *hidden))  # to where a command wants
+        ),
+        hidden=hidden,
         protected=(*tools.protect, *_own_places(root)),
         allowed=tuple(allowed),
         network=tools.network,

@@ -35,14 +35,14 @@ def named_by_settings(workspace: Path, git: Path) -> Iterator[str]:
         git: its repository.
     """
     ours = (Path(os.path.expanduser(name)) for name in _OF_PERSON)  # noqa: PTH111 -- without a home
-    files = [git / "config", git / "config.worktree", *ours]
-    for file in files:  # grows meanwhile
+    sources = [git / "config", git / "config.worktree", *ours]
+    for file in sources:  # grows meanwhile
         for kind, value in _paths_in(_read(file)):
             # Hooks are sought from the top of the working tree, a file beside who names it.
             base = workspace if kind == "hooks" else file.parent
             found = Path(os.path.normpath(base / os.path.expanduser(value)))  # noqa: PTH111
-            if kind == "file" and found not in files and len(files) < _MOST_FILES:
-                files.append(found)
+            if kind == "file" and found not in sources and len(sources) < _MOST_FILES:
+                sources.append(found)
             if found != workspace and found.is_relative_to(workspace):
                 yield str(found.relative_to(workspace))
 

@@ -27,6 +27,7 @@ class Network:
 
     hosts: Sequence[str]
     _inside: list[int] = field(default_factory=list)
+    _number: int = 0  # the kernel's, of the network itself: a pid may be another's by now
     _proxy: HostProxy | None = None
 
     @property
@@ -43,7 +44,8 @@ class Network:
         if not self.used:
             return list(argv)
         user = ("--uid", str(os.geteuid()), "--gid", str(os.getegid()))
-        return [*JOIN, str(self._inside[0]), "run", *argv, "--share-net", *user]
+        whose = (str(self._inside[0]), str(self._number))
+        return [*JOIN, *whose, "run", *argv, "--share-net", *user]
 
     def visit(self) -> Visit:
         """Return what a command takes part with."""
@@ -60,6 +62,7 @@ class Network:
             proxy.listen_in(first)
             self._proxy = proxy
         self._inside.append(first)
+        self._number = os.stat(f"/proc/{first}/ns/net").st_ino  # noqa: PTH116 -- it names no file
 
     def remove(self, first: int) -> None:
         """Take note that all of a command has ended; with the last command the proxy ends."""

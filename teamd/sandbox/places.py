@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.sandbox.git_settings import named_by_settings
+from teamd.sandbox.links import follow
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -53,7 +54,6 @@ BUILT_IN: Final = (
     ".pre-commit-config.yaml",
     "lefthook.yml",
 )
-_MOST_LINKS: Final = 40  # as in Linux
 
 
 class PlaceState(Enum):
@@ -156,30 +156,9 @@ def is_protected(path: Path, places: Iterable[Place]) -> bool:
 def _targets(root: Path, places: Iterable[Place]) -> Iterator[str]:
     """Yield the links that lead on from links among the places, and where they end, below root."""
     links = (place.path for place in places if place.state is PlaceState.LINK)
-    for path in (one for link in links for one in _follow(link)):
+    for path in (one for link in links for one in follow(link)):
         if path.startswith(f"{root}{os.sep}"):
             yield os.path.relpath(path, root)
-
-
-def _follow(link: Path) -> Iterator[str]:
-    """Yield each link that the kernel reads on its way through one, and where it ends.
-
-    See path_resolution(7). Nothing need stand where it ends.
-    """
-    left, at, links = [*reversed(link.parts[1:])], os.sep, 0
-    while left and links < _MOST_LINKS:
-        part = left.pop()
-        path = os.path.dirname(at) if part == os.pardir else os.path.join(at, part)  # noqa: PTH118, PTH120 -- text
-        try:
-            target = os.readlink(path)  # noqa: PTH115 -- as it is
-        except OSError:
-            at = path
-            continue
-        yield path
-        links += 1
-        at = os.sep if target.startswith(os.sep) else at
-        left += reversed([part for part in Path(target).parts if part != os.sep])
-    yield at
 
 
 def _fold(path: Path) -> Path:

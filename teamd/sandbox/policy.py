@@ -54,6 +54,11 @@ class Policy:
     bounds: Bounds
 
     @property
+    def own(self) -> tuple[Path, ...]:
+        """The folders in which commands of this team change what they like."""
+        return (self.workspace, self.home, self.temporary, *self.hidden)
+
+    @property
     def path(self) -> list[Path]:
         """The folders in which commands look for programs."""
         folders = map(Path, self.environment.get("PATH", "").split(os.pathsep))
@@ -65,7 +70,7 @@ class Policy:
         temporary = TEMPORARY if inside else str(self.temporary)
         proxied = inside and self.hosts and not self.network
         return {
-            **toolchains.variables(self.path, self.environment),
+            **(toolchains.variables(self.path, self.environment) if inside else {}),
             **self.environment,
             **(self._proxy_variables() if proxied else {}),
             "HOME": home,

@@ -25,7 +25,8 @@ _CONNECT_SECONDS: Final = 10.0
 _HEAD_BYTES: Final = 65_536
 _CHUNK: Final = 65_536
 _MOST_CONNECTIONS: Final = 100
-_HOP_BY_HOP: Final = (b"connection:", b"proxy-", b"keep-alive:")
+# What is between two parties only; and the name of the site, which is the one that was asked for.
+_REPLACED: Final = (b"connection:", b"proxy-", b"keep-alive:", b"host:")
 
 
 class Refused(Exception):
@@ -108,7 +109,8 @@ class HostProxy:
     def _check(self, host: str, port: int) -> None:
         for allowed in self._hosts:
             name, _, its_port = allowed.partition(":")
-            fits = host.endswith(name[1:]) if name.startswith("*.") else host == name
+            inner = name.startswith("*.") and not host.startswith(".")
+            fits = host.endswith(name[1:]) if inner else host == name
             if fits and (port == int(its_port) if its_port else port in _STANDARD_PORTS):
                 return
         named = ", ".join(self._hosts)
@@ -133,9 +135,10 @@ def _parse(head: bytes) -> tuple[str, int, bytes | None]:
         raise Refused("400 Bad Request", "this is no request for a proxy")
     if connect:
         return host, port or 443, None
-    fields = [one for one in rest.split(b"\r\n") if not one.lower().startswith(_HOP_BY_HOP)]
+    fields = [one for one in rest.split(b"\r\n") if not one.lower().startswith(_REPLACED)]
     path = url._replace(scheme="", netloc="", fragment="").geturl() or "/"
-    lines = [f"{method} {path} {version}".encode(), b"Connection: close", *fields]
+    first = f"{method} {path} {version}\r\nHost: {url.netloc}\r\nConnection: close"
+    lines = [first.encode(), *fields]
     return host, port or 80, b"\r\n".join(lines)
 
 

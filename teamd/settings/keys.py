@@ -93,8 +93,10 @@ def removed(value: Collection[str] | None, base: Collection[str] | None) -> bool
 
 
 def outside(value: Path, base: Path) -> bool:
-    """A folder that is not within another."""
-    return not value.is_relative_to(base)
+    """A folder that is not within another, or is hidden there, as `.git` and `.vscode` are."""
+    if not value.is_relative_to(base):
+        return True
+    return any(part.startswith(".") for part in value.relative_to(base).parts)
 
 
 def allows(value: object, _base: object) -> bool:

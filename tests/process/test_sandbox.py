@@ -267,12 +267,13 @@ def test_a_server_of_a_job_is_reached_by_the_next_commands_and_by_nobody_else(wo
 
 
 class Page(BaseHTTPRequestHandler):
-    """A page of a server on this machine."""
+    """A page of a server on this machine: the site that was asked for."""
 
     def do_GET(self) -> None:
         """Answer."""
         self.send_response(200)
         self.end_headers()
+        self.wfile.write(self.headers["Host"].encode())
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -283,12 +284,15 @@ def test_hosts_are_reached_beside_a_job_and_after_it(world: World) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         named = f"localhost:{server.server_port}"
-        fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).status)"
+        fetch = (
+            "import sys, urllib.request as u; r = u.Request(sys.argv[1], headers={'Host': 'x'});"
+            " print(u.urlopen(r).read().decode())"
+        )
         reach = f'python3 -c "{fetch}" http://{named}/'
         other = f'python3 -c "{fetch}" http://example.org/ 2>&1 | tail -1'
         beside, refused, own, after = world.run(reach, other, REACH, job=SERVE, hosts=[named])
         server.shutdown()
-    assert [beside, after] == ["200", "200"]
+    assert [beside, after] == [named, named], "and no other site of the same server"
     assert refused == "urllib.error.HTTPError: HTTP Error 403: Forbidden"
     assert own.startswith("reached\n")
 

@@ -166,6 +166,31 @@ def test_what_is_certainly_something_else_is_not_asked(command: str) -> None:
     assert then([ASK_PUSH, rule("rm -rf", "deny")], command) == "allow", command
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "GIT_EXTERNAL_DIFF='git push;#' git diff",
+        "PAGER='git push' man ls",
+        "X='git push' true",
+        "git fetch --upload-pack 'git push;#' .",
+        "git clone -u 'git push;#' . x",
+        "git grep --open-files-in-pager='git push' x",
+        "git archive --exec='git push' HEAD",
+        "sed 's/x/git push/e' f",
+        "man -P 'git push' ls",
+        "rg --pre 'git push' x",
+        "less '+!git push' f",
+    ],
+)
+def test_a_program_that_is_named_in_an_option_or_a_variable_is_asked_for(command: str) -> None:
+    assert then([ASK_PUSH], command) == "ask", command
+
+
+def test_the_same_under_another_name_is_the_same() -> None:
+    assert then([DENY_PUSH], "git send-pack origin main") == "deny"
+    assert then([DENY_PUSH], "git-send-pack origin main") == "deny"
+
+
 def test_the_first_rule_wins() -> None:
     assert then([rule("git", "allow"), DENY_PUSH], "git push") == "allow"
     assert then([DENY_PUSH, rule("git", "allow")], "git push") == "deny"

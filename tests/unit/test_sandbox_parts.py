@@ -162,6 +162,31 @@ def test_no_folder_on_the_path_opens_the_home_or_the_project(
     assert [path for path in mounted if path in map(str, folders)] == [str(home / "bin")]
 
 
+def test_nothing_is_shown_where_a_command_could_lead_a_path_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a link in the workspace, or an environment that it makes in its own home."""
+    home, workspace, team = tmp_path / "home", tmp_path / "work", tmp_path / "team"
+    mine = home / "python/bin"
+    for folder in (mine, home / "secret", workspace / ".venv/bin", team / "homes/ann/env/bin"):
+        folder.mkdir(parents=True)
+    for folder in (mine, team / "homes/ann/env/bin"):
+        (folder.parent / "pyvenv.cfg").touch()
+    (tmp_path / "by-link").symlink_to(workspace)
+    (workspace / ".venv/lib").symlink_to(home / "secret")
+    (workspace / ".venv/bin/python").symlink_to(mine / "python")
+    (workspace / ".venv/bin/x").symlink_to(team / "homes/ann/env/bin/x")
+    (workspace / "data").symlink_to(home / "secret")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", f"{tmp_path}/by-link/.venv/bin:{workspace}/.venv/bin")
+    tools = Tools(env=("PATH",), read=(tmp_path / "by-link/data", workspace / "data"))
+    policy = build_policy(TeamPaths(team), "ann", tools, workspace=workspace)
+    argv = build_arguments("bwrap", policy, ())
+    binds = [argv[at + 2] for at, word in enumerate(argv) if word.startswith("--ro-bind")]
+    shown = {path for path in binds if path.startswith(str(tmp_path)) and Path(path).exists()}
+    assert shown == {str(mine), str(mine.parent / "pyvenv.cfg")}
+
+
 def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:
     places = find_places(tmp_path, protected_names(tmp_path, ["deploy"], may_init=False))
     stays = [".git/hooks/pre-push", ".GIT/config", ".vscode/a/b", "team.toml", "deploy/x"]

@@ -209,6 +209,17 @@ def test_a_workspace_outside_of_the_files_folder_waits(file: Path) -> None:
         assert found.settings.team.workspace == file.parent
 
 
+@pytest.mark.parametrize("name", [".git", ".git/hooks", "src/.git", ".claude", ".GIT", "by-link"])
+def test_a_workspace_whose_files_run_by_themselves_waits(name: str, file: Path) -> None:
+    """Protected places are counted from the workspace, so there would be none."""
+    (file.parent / ".git").mkdir()
+    (file.parent / "by-link").symlink_to(".git")
+    (file.parent / name).mkdir(parents=True, exist_ok=True)
+    found = read_text(file, f"[team]\nworkspace = '{name}'\n")
+    assert keys(found) == ["team.workspace"]
+    assert found.settings.team.workspace == file.parent
+
+
 def test_a_confirmed_workspace_is_not_widened(file: Path) -> None:
     (file.parent / "src").mkdir()
     trust(file, "[team]\nworkspace = 'src'\n")
