@@ -13,6 +13,8 @@ from teamd.programs import reaper
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_MEMORY_FILE: Final = "/memfd:"
+_BLOCK_BYTES: Final = 512
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -47,8 +49,16 @@ def namespace_of(pid: int) -> str:
 
 
 def take_more_than(limit: int, pids: Sequence[int]) -> bool:
-    """Return whether processes take more memory than that; what they share counts once."""
-    return sum(map(_resident_bytes, pids)) > limit and sum(map(_own_bytes, pids)) > limit
+    """Return whether processes take more memory than that; what they share counts once.
+
+    Memory files that nobody maps count as well. Shared memory of System V that nobody has attached,
+    and file systems in memory of a namespace within, are not seen here.
+    """
+    files = _memory_files(pids)
+    if sum(map(_resident_bytes, pids)) + files <= limit:
+        return False
+    own, shared = map(sum, zip(*map(_own_bytes, pids), strict=True))
+    return own + max(0, files - shared) > limit
 
 
 def _resident_bytes(pid: int) -> int:
@@ -60,13 +70,27 @@ def _resident_bytes(pid: int) -> int:
         return 0
 
 
-def _own_bytes(pid: int) -> int:
-    """Return the memory of a process, its part of what it shares (`Pss`); 0 for one that is gone.
+def _own_bytes(pid: int) -> tuple[int, int]:
+    """Return the memory of a process, its part of what it shares, and how much of that is shared.
 
-    The kernel walks all of it for that, so only who has much is asked.
+    That is `Pss` and `Pss_Shmem` of proc(5). The kernel walks all of it, so only who has much is
+    asked.
     """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
     except OSError:
-        return _resident_bytes(pid)
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith(b"Pss:")), 0)
+        return _resident_bytes(pid), 0
+    kibibytes = {line.split()[0]: int(line.split()[1]) for line in lines[1:]}
+    return kibibytes.get(b"Pss:", 0) << 10, kibibytes.get(b"Pss_Shmem:", 0) << 10
+
+
+def _memory_files(pids: Sequence[int]) -> int:
+    """Return the bytes of files that are in memory only, see memfd_create(2)."""
+    found = {}
+    for pid in pids:
+        with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                if os.readlink(entry.path).startswith(_MEMORY_FILE):  # noqa: PTH115 -- many
+                    facts = os.stat(entry.path)  # noqa: PTH116 -- many
+                    found[facts.st_ino] = facts.st_blocks * _BLOCK_BYTES
+    return sum(found.values())

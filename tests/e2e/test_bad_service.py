@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 SEED_VARIABLE: Final = "TEAMD_FAULTS_SEED"
 NAMES: Final = ("alice", "bob", "carol")
 # A server that is silent for two seconds is given up on; the waits in between are not the matter.
-HASTY: Final = "[model]\ntimeout_seconds = 2\nretry_seconds = 0.05\n"
+# Each call that breaks off counts with all that it may have cost: hundreds reach a day's limit.
+HASTY: Final = """\
+[model]
+timeout_seconds = 2
+retry_seconds = 0.05
+[limits]
+team_usd_per_day = 1000000.0
+"""
 
 
 @pytest.mark.parametrize(

@@ -482,9 +482,16 @@ def test_nothing_of_a_command_runs_on(world: World) -> None:
             ),
             "more than 200 MiB of memory",
         ),
+        (
+            (
+                "python3 -c 'import os, time; x = bytes(1 << 20); time.sleep(bool("
+                " [os.write(os.memfd_create(str(n)), x) for n in range(240)]) * 20)'"
+            ),
+            "more than 200 MiB of memory",
+        ),
         ("head -c 20000000 /dev/zero > big; ls -s --block-size=1M big", None),
     ],
-    ids=["processes", "memory of one", "memory of all", "file"],
+    ids=["processes", "memory of one", "memory of all", "memory files", "file"],
 )
 def test_what_it_takes_is_bounded(world: World, command: str, sentence: str | None) -> None:
     bounds = {"processes": 60, "memory_bytes": 200 << 20, "file_bytes": 1 << 20}
