@@ -30,6 +30,8 @@ _GRACE_SECONDS: Final = 2.0  # between SIGTERM and SIGKILL
 _KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for a dead disk
 _LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile
 _PAUSE_SECONDS: Final = 0.005
+_START_SECONDS: Final = 60.0
+_START_PAUSE_SECONDS: Final = 0.0002
 _LOOK_SECONDS: Final = 0.1
 
 # The first process of the namespace: it sets the limits, runs the command, gives what that leaves
@@ -123,7 +125,6 @@ class Sandboxed(Program):
             raise
         self._look_again = self._loop.call_later(_LOOK_SECONDS, self._look_at_bounds)
         try:
-            self._gate.wait()
             self._prepare(before)
         except BaseException:
             self.__exit__()
@@ -136,12 +137,24 @@ class Sandboxed(Program):
         Raises:
             OSError: it cannot be done, or the process has ended.
         """
-        for first in reaper.children(self.pid):
-            if self._cgroup:
-                self._cgroup.add(first)
-            before(first)
-            return
-        raise OSError(errno.ESRCH, "the sandbox has ended")
+        first = self._first()
+        if self._cgroup:
+            self._cgroup.add(first)  # takes as long as the mounts, which are made meanwhile
+        self._gate.wait()
+        before(first)
+
+    def _first(self) -> int:
+        """Wait for the first process of the namespace; its pid.
+
+        Raises:
+            OSError: bubblewrap has ended without one, or takes too long.
+        """
+        deadline = time.monotonic() + _START_SECONDS
+        while self._runs() and time.monotonic() < deadline:
+            for first in reaper.children(self.pid):
+                return first
+            time.sleep(_START_PAUSE_SECONDS)
+        raise OSError(errno.EPERM, "the sandbox could not be made")
 
     async def end(self) -> Ended:
         """End all that is left, first politely."""

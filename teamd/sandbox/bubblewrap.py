@@ -9,20 +9,20 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.sandbox.links import leads_through
 from teamd.sandbox.places import PlaceState
 from teamd.sandbox.policy import HOME, TEMPORARY
-from teamd.sandbox.toolchains import needed_by
+from teamd.sandbox.readable import SYSTEM_FOLDERS, is_of_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from teamd.sandbox.places import Place
     from teamd.sandbox.policy import Policy
+    from teamd.sandbox.readable import Readable
 
 # As root a sandbox with any capability can be left. The command is the first process of its
 # namespace, so that nothing of bubblewrap's own is in there.
@@ -30,11 +30,8 @@ _BASE: Final = (
     "--unshare-user", "--unshare-all", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
     "--as-pid-1",
 )  # fmt: skip
-_SYSTEM_FOLDERS: Final = (
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
-    "/gnu/store",
-)  # fmt: skip
 _RESOLVER: Final = Path("/etc/resolv.conf")
+_MOST_SOCKETS: Final = 1000
 _OPEN_SOCKETS: Final = Path("/proc/net/unix")
 _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 
@@ -49,7 +46,7 @@ def build_base(program: str, *, network: bool = False) -> list[str]:
 
 
 def _system() -> Iterator[str]:
-    for folder in map(Path, _SYSTEM_FOLDERS):
+    for folder in map(Path, SYSTEM_FOLDERS):
         if folder.is_symlink():
             yield from ("--symlink", os.readlink(folder), str(folder))  # noqa: PTH115 -- as it is
         elif folder.is_dir():
@@ -59,24 +56,27 @@ def _system() -> Iterator[str]:
         yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
 
 
-def build_arguments(program: str, policy: Policy, places: Iterable[Place]) -> list[str]:
+def build_arguments(
+    program: str, policy: Policy, places: Iterable[Place], readable: Readable
+) -> list[str]:
     """Return bubblewrap and its options, up to the command.
 
     Args:
         program: bubblewrap.
         policy: what the command may reach.
         places: what stays as it is, each as it stands now.
+        readable: what it may read.
     """
     return [
         *build_base(program, network=policy.network),
         *(_resolver() if policy.network else ()),
         *_temporary(policy),
         *("--bind", str(policy.home), HOME),
-        *_mount_readable(policy),
+        *_mount_readable(readable),
         *("--bind", str(policy.workspace), str(policy.workspace)),
         *_protect(places),
-        *_hide(policy),
-        *_hide_sockets(policy),
+        *_hide(policy, readable),
+        *_hide_sockets(readable),
         *("--remount-ro", "/", "--chdir", str(policy.workspace), "--clearenv"),
         *_environment(policy),
     ]
@@ -89,41 +89,9 @@ def _temporary(policy: Policy) -> Iterator[str]:
     yield from ("--symlink", TEMPORARY, "/var/tmp", "--remount-ro", "/dev")  # noqa: S108
 
 
-def _readable(policy: Policy) -> list[Path]:
-    """Return the folders on the PATH, with what their programs need, and those that are named."""
-    found = dict.fromkeys(policy.readable)
-    for folder in policy.path:
-        # Some may not be looked into: they are passed over, as a shell does.
-        if not _is_of_system(folder) and os.path.isdir(folder):  # noqa: PTH112
-            needed = (place for place in needed_by(folder) if _may_show(place, policy))
-            found.update(dict.fromkeys(needed))
-    ours = (place for place in found if not place.is_relative_to(policy.workspace))
-    others = (place for place in ours if not _is_of_system(place))
-    return sorted(others, key=lambda place: len(place.parts))
-
-
-def _mount_readable(policy: Policy) -> Iterator[str]:
-    for place in _readable(policy):
-        yield from ("--ro-bind-try", str(place), str(place))
-
-
-def _may_show(folder: Path, policy: Policy) -> bool:
-    """Return whether a folder for programs holds no more than these, and is the person's alone.
-
-    A command may lead a path through its own folders to anything.
-    """
-    return not (_is_too_much(folder, policy) or leads_through(folder, policy.own))
-
-
-def _is_too_much(folder: Path, policy: Policy) -> bool:
-    place = Path(os.path.realpath(folder))
-    home = Path(os.path.realpath(Path.home()))
-    inner = (home, Path("/run"), policy.workspace, *policy.hidden)
-    return any(one.is_relative_to(place) for one in inner)
-
-
-def _is_of_system(place: Path) -> bool:
-    return any(place.is_relative_to(folder) for folder in _SYSTEM_FOLDERS)
+def _mount_readable(readable: Readable) -> Iterator[str]:
+    for place in readable.folders:
+        yield from ("--ro-bind-try", place, place)
 
 
 def _protect(places: Iterable[Place]) -> Iterator[str]:
@@ -145,20 +113,24 @@ def _is_empty(folder: Path) -> bool:
     return False
 
 
-def _hide(policy: Policy) -> Iterator[str]:
+def _hide(policy: Policy, readable: Readable) -> Iterator[str]:
     """Yield an empty folder in the place of each hidden one that is within reach."""
-    reach = (policy.workspace, *map(Path, map(os.path.realpath, _readable(policy))))
+    reach = (f"{policy.workspace}{os.sep}", *readable.reach)
     for folder in policy.hidden:
-        if folder.is_dir() and any(folder.is_relative_to(place) for place in reach):
+        if f"{folder}{os.sep}".startswith(reach) and folder.is_dir():
             yield from ("--tmpfs", str(folder), "--remount-ro", str(folder))
 
 
-def _hide_sockets(policy: Policy) -> Iterator[str]:
+def _hide_sockets(readable: Readable) -> Iterator[str]:
     """Yield mounts over sockets in folders that can be read: who may see one may connect to it."""
-    reach = (*map(Path, _SYSTEM_FOLDERS), *map(Path, map(os.path.realpath, _readable(policy))))
-    for socket in map(Path, map(os.path.realpath, _sockets())):
-        if any(socket.is_relative_to(place) for place in reach) and socket.is_socket():
-            yield from ("--ro-bind", os.devnull, str(socket))
+    for socket in map(_real, _sockets()):
+        if socket.startswith(readable.reach) and Path(socket).is_socket():
+            yield from ("--ro-bind", os.devnull, socket)
+
+
+@lru_cache(_MOST_SOCKETS)
+def _real(path: str) -> str:
+    return os.path.realpath(path)
 
 
 def _sockets() -> list[str]:
@@ -178,7 +150,7 @@ def _environment(policy: Policy) -> Iterator[str]:
 def _resolver() -> Iterator[str]:
     """Yield the file that names the name servers, which is often a link into `/run`."""
     real = Path(os.path.realpath(_RESOLVER))
-    if not _is_of_system(real) and real.is_file():
+    if not is_of_system(real) and real.is_file():
         yield from ("--ro-bind", str(real), str(real))
 
 

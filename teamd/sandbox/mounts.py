@@ -86,8 +86,9 @@ def check_mounts(
     Raises:
         OSError: something else is mounted, or not everything.
     """
+    inside = f"{workspace}{os.sep}"
     sources = {
-        target: source if Path(source).is_relative_to(workspace) else os.path.realpath(source)
+        target: source if f"{source}{os.sep}".startswith(inside) else os.path.realpath(source)
         for target, source in _sources(argv).items()
     }
     devices = {mount.device for mount in own}

@@ -22,6 +22,7 @@ from teamd.sandbox.network import Networks
 from teamd.sandbox.placeholders import Holder
 from teamd.sandbox.places import GIT, PlaceState, Standing, find_places, protected_names
 from teamd.sandbox.probe import find_program
+from teamd.sandbox.readable import ReadableCache
 from teamd.sandbox.repair import repair
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ Command = Reaped | Sandboxed
 _CHANGED: Final = (
     "{} has to be protected now, and another command runs that could replace it: try again when "
     "that has ended, or stop its job"
+)
+_ALONE: Final = (
+    b"[this command has a network of its own: that of the background job could not be joined]\n"
 )
 _IDENTITY_SECONDS: Final = 5.0
 _GIT_SETTINGS: Final = ".gitconfig"
@@ -111,9 +115,11 @@ class SandboxedShell:
     kept: Path
     cgroup: Cgroup | None = None
     _networks: Networks = field(init=False)
+    _readable: ReadableCache = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_networks", Networks(self.policy.hosts))
+        object.__setattr__(self, "_readable", ReadableCache(self.policy))
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Sandboxed:
         """Start it; what it put into protected places is taken away at its end."""
@@ -124,7 +130,8 @@ class SandboxedShell:
         except OSError:
             if not joins:
                 raise
-        self._networks.renew()  # whoever had it has just ended
+        self._networks.renew()  # whoever had it has just ended, most likely
+        output(_ALONE)
         return self.start(command, output, background=background)
 
     def _start(
@@ -153,7 +160,7 @@ class SandboxedShell:
 
     def _arguments(self, places: Sequence[Place], network: Network | None) -> list[str]:
         """Return bubblewrap and its options; nothing among the places is missing by now."""
-        argv = build_arguments(self.program, self.policy, places)
+        argv = build_arguments(self.program, self.policy, places, self._readable.get())
         if self.policy.network:
             return [*CONFINED, *argv]
         return network.joining(argv) if network else argv

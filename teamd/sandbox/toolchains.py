@@ -60,12 +60,15 @@ def _environments(folder: Path) -> list[Path]:
     found: dict[Path, None] = {}
     steps = [folder]
     for _ in range(_MOST_STEPS):
-        steps = [one for step in steps for one in _linked(step, _changed(step)) if one not in found]
+        steps = [
+            one for step in steps for one in _linked(step, changed_at(step)) if one not in found
+        ]
         found.update(dict.fromkeys(steps))
     return list(found)
 
 
-def _changed(folder: Path) -> int:
+def changed_at(folder: Path) -> int:
+    """Return when the entries of a folder have changed, in nanoseconds; 0 for none."""
     with suppress(OSError):
         return folder.stat().st_mtime_ns
     return 0

@@ -543,7 +543,8 @@ def test_who_comes_when_a_job_has_just_ended_gets_another_network(tmp_path: Path
                 return await program.wait()
 
     assert asyncio.run(run()) == 0
-    assert b"".join(said).endswith(b"fine\n")
+    *_, told, fine = b"".join(said).splitlines()
+    assert (told[:43], fine) == (b"[this command has a network of its own: tha", b"fine")
 
 
 def test_a_link_that_is_put_in_the_way_while_it_is_mounted_is_noticed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.places import BUILT_IN, find_places
+from teamd.sandbox.readable import Readable
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.shells import sandboxed_shell
@@ -34,7 +35,11 @@ def test_a_sandboxed_true_costs_less_than_two_and_a_half_times_bubblewrap(tmp_pa
     for name in BUILT_IN:  # what is there is mounted as well, but needs no placeholder
         (workspace / name).mkdir(parents=True)
     places = find_places(workspace, BUILT_IN)
-    argv = [*build_arguments(shell.program, shell.policy, places), "--", "true"]
+    argv = [
+        *build_arguments(shell.program, shell.policy, places, Readable.find(shell.policy)),
+        "--",
+        "true",
+    ]
     alone, through = [], []
     with asyncio.Runner() as runner:
         for _ in range(ROUNDS):

@@ -28,6 +28,7 @@ from teamd.sandbox.places import (
     protected_names,
 )
 from teamd.sandbox.probe import Probe, find_program
+from teamd.sandbox.readable import Readable
 from teamd.settings.schema import Reach, Settings, Teammate, Tools
 
 
@@ -157,7 +158,7 @@ def test_no_folder_on_the_path_opens_the_home_or_the_project(
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
     team = TeamPaths(workspace / ".team")
     policy = build_policy(team, "ann", Tools(env=("PATH",)), workspace=workspace)
-    argv = build_arguments("bwrap", policy, ())
+    argv = build_arguments("bwrap", policy, (), Readable.find(policy))
     mounted = [argv[at + 2] for at, word in enumerate(argv) if word.startswith("--ro-bind")]
     assert [path for path in mounted if path in map(str, folders)] == [str(home / "bin")]
 
@@ -181,7 +182,7 @@ def test_nothing_is_shown_where_a_command_could_lead_a_path_elsewhere(
     monkeypatch.setenv("PATH", f"{tmp_path}/by-link/.venv/bin:{workspace}/.venv/bin")
     tools = Tools(env=("PATH",), read=(tmp_path / "by-link/data", workspace / "data"))
     policy = build_policy(TeamPaths(team), "ann", tools, workspace=workspace)
-    argv = build_arguments("bwrap", policy, ())
+    argv = build_arguments("bwrap", policy, (), Readable.find(policy))
     binds = [argv[at + 2] for at, word in enumerate(argv) if word.startswith("--ro-bind")]
     shown = {path for path in binds if path.startswith(str(tmp_path)) and Path(path).exists()}
     assert shown == {str(mine), str(mine.parent / "pyvenv.cfg")}

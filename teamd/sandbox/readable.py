@@ -1,0 +1,91 @@
+"""What commands may read besides what the system has: the PATH, and what settings name."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd.sandbox.links import leads_through
+from teamd.sandbox.toolchains import changed_at, needed_by
+
+if TYPE_CHECKING:
+    from teamd.sandbox.policy import Policy
+
+SYSTEM_FOLDERS: Final = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
+    "/gnu/store",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """Folders and files that commands may read.
+
+    Attributes:
+        folders: as they are named, those that hold others first.
+        reach: where they really are, and the system's, each with a slash behind it.
+    """
+
+    folders: tuple[str, ...]
+    reach: tuple[str, ...]
+
+    @classmethod
+    def find(cls, policy: Policy) -> Readable:
+        """Look for what a policy lets commands read."""
+        folders = tuple(map(str, _find(policy)))
+        real = (os.path.realpath(folder) for folder in (*SYSTEM_FOLDERS, *folders))
+        return cls(folders, tuple(f"{folder}{os.sep}" for folder in dict.fromkeys(real)))
+
+
+@dataclass(slots=True)
+class ReadableCache:
+    """What a policy lets commands read, looked for again when a folder on the PATH has changed.
+
+    What another command could change is not among it.
+    """
+
+    policy: Policy
+    _seen: list[int] | None = None
+    _found: Readable = field(init=False)
+
+    def get(self) -> Readable:
+        """Return it as it is now."""
+        seen = [changed_at(folder) for folder in self.policy.path]
+        if seen != self._seen:
+            self._found, self._seen = Readable.find(self.policy), seen
+        return self._found
+
+
+def is_of_system(place: Path) -> bool:
+    """Return whether it lies in one of the system's folders."""
+    return any(place.is_relative_to(folder) for folder in SYSTEM_FOLDERS)
+
+
+def _find(policy: Policy) -> list[Path]:
+    """Return the folders on the PATH, with what their programs need, and those that are named."""
+    found = dict.fromkeys(policy.readable)
+    for folder in policy.path:
+        # Some may not be looked into: they are passed over, as a shell does.
+        if not is_of_system(folder) and os.path.isdir(folder):  # noqa: PTH112
+            needed = (place for place in needed_by(folder) if _may_show(place, policy))
+            found.update(dict.fromkeys(needed))
+    ours = (place for place in found if not place.is_relative_to(policy.workspace))
+    others = (place for place in ours if not is_of_system(place))
+    return sorted(others, key=lambda place: len(place.parts))
+
+
+def _may_show(folder: Path, policy: Policy) -> bool:
+    """Return whether a folder for programs holds no more than these, and is the person's alone.
+
+    A command may lead a path through its own folders to anything.
+    """
+    return not (_is_too_much(folder, policy) or leads_through(folder, policy.own))
+
+
+def _is_too_much(folder: Path, policy: Policy) -> bool:
+    place = Path(os.path.realpath(folder))
+    home = Path(os.path.realpath(Path.home()))
+    inner = (home, Path("/run"), policy.workspace, *policy.hidden)
+    return any(one.is_relative_to(place) for one in inner)
