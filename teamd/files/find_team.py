@@ -113,7 +113,7 @@ def all_teams(folder: Path) -> list[TeamPaths]:
     first = TeamPaths(folder / TEAM_FOLDER)
     with translate_os_errors(folder / TEAMS_FOLDER):
         others = (TeamPaths(root) for root in sorted((folder / TEAMS_FOLDER).glob("[!.]*/")))
-        there = (team for team in (first, *others) if team.root.is_dir())
+        there = [team for team in (first, *others) if team.root.is_dir()]
         return [team for team in there if not team.root.is_symlink()]
 
 

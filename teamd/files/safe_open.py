@@ -14,7 +14,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import StrangeFile
+from teamd.errors import StrangeFile, translate_os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +54,12 @@ def check_folder(folder: Path, remedy: str = "put the folder itself in its place
 
     Raises:
         StrangeFile: it is, or is in one.
+        StoreError: it cannot be looked at.
     """
     for level in (folder, folder.parent):
-        if level.is_symlink():
+        with translate_os_errors(level):
+            is_link = level.is_symlink()
+        if is_link:
             raise StrangeFile(level, _LINK, remedy) from OSError(errno.ELOOP, _LINK)
 
 
