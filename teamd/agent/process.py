@@ -18,7 +18,7 @@ from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
-from teamd.sandbox.build import WITHOUT, clear_dead, describe, remove_cgroups
+from teamd.sandbox.build import WITHOUT, clear_dead, describe, end_strays, remove_cgroups
 from teamd.sandbox.probe import Probe, probe
 from teamd.states import ChildExit
 from teamd.team.roster import Roster
@@ -53,6 +53,7 @@ class TeammateProcess:
     granted_bytes: Callable[[], int]
     mask: Mask
     _probe: Probe | None = field(default=None, init=False)
+    _cleared: bool = field(default=False, init=False)
     _loaded: bool = field(default=False, init=False)
     _sdk_loaded: bool = field(default=False, init=False)
 
@@ -76,7 +77,10 @@ class TeammateProcess:
             StoreError: it cannot be done now.
         """
         members = Roster(self.paths).read().members
-        gone = (one.name for one in members if one.process is None or not one.process.alive)
+        gone = [one.name for one in members if one.process is None or not one.process.alive]
+        if not self._cleared:  # later ones are this process's children, or become them
+            end_strays(self.paths, gone)
+            self._cleared = True
         remove_cgroups(self.paths, gone)
         return clear_dead(self.paths, self.settings().team.workspace)
 

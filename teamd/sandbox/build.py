@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 import sys
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +19,7 @@ from teamd.sandbox.links import leads_through
 from teamd.sandbox.placeholders import Placeholders
 from teamd.sandbox.places import GIT
 from teamd.sandbox.policy import Policy
+from teamd.sandbox.probe import PROGRAM
 from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, OpenShell, SandboxedShell, Shell, make_home
 
@@ -129,6 +132,20 @@ def remove_cgroups(paths: TeamPaths, names: Iterable[str]) -> None:
         if group := Cgroup.find(group_name(paths, name)):
             group.kill()
             group.remove()
+
+
+def end_strays(paths: TeamPaths, names: Iterable[str]) -> None:
+    """Kill what bubblewrap left of teammates that are gone.
+
+    One whose parent is killed while it forks waits for that for ever: it does not yet end with it.
+    """
+    homes = {os.fsencode(paths.home_of(name)) for name in names}
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended, or is another user's
+            words = file.read_bytes().split(b"\0")
+            ours = any(word.endswith(PROGRAM.encode()) for word in words)
+            if ours and not homes.isdisjoint(words):
+                os.kill(int(file.parent.name), signal.SIGKILL)
 
 
 def group_name(paths: TeamPaths, name: str) -> str:

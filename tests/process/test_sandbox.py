@@ -28,7 +28,7 @@ import pytest
 
 from teamd.files.paths import TeamPaths
 from teamd.programs import reaper
-from teamd.sandbox.build import build_shell, remove_cgroups
+from teamd.sandbox.build import build_shell, end_strays, remove_cgroups
 from teamd.sandbox.probe import probe
 from teamd.sandbox.shells import NoSandbox, SandboxedShell
 from teamd.settings.schema import Settings, TeamSettings
@@ -620,6 +620,20 @@ def test_what_is_left_of_a_killed_teammate_is_ended_by_its_control_group(tmp_pat
         remove_cgroups(paths, ["ann"])
         assert survivor.wait(10) == -signal.SIGKILL
     wait_until(lambda: not group.path.exists(), what="the group is removed")
+
+
+def test_what_bubblewrap_left_in_the_middle_of_its_fork_is_ended(tmp_path: Path) -> None:
+    """Its own death signal is not set by then, and it waits for a parent that has been killed."""
+    paths = TeamPaths(tmp_path / ".team")
+    argv = [sys.executable, "-c", "import time; time.sleep(100)", "/usr/bin/bwrap", "--bind"]
+    with subprocess.Popen([*argv, str(paths.home_of("ann")), "/home/teammate"]) as stray:
+        try:
+            end_strays(paths, ["bob"])
+            assert stray.poll() is None
+            end_strays(paths, ["ann", "bob"])
+            assert stray.wait(10) == -signal.SIGKILL
+        finally:
+            stray.kill()
 
 
 def test_a_sandbox_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:
