@@ -82,7 +82,7 @@ class Campaign:
     def wait_for_writers(self) -> None:
         """Return when everything was sent."""
         for writer in self._writers:
-            writer.join(100)
+            writer.join(800)
         assert [writer.exitcode for writer in self._writers] == [0] * len(self._writers)
 
     def wait_for_shell(self) -> None:
