@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import random
@@ -25,6 +26,7 @@ DELIVERED = "delivered"  # the transcript into which the reader puts what it too
 _LOOK_SECONDS = 0.2
 _PAUSE_SECONDS = 0.001
 _LIFE_MILLISECONDS = 15
+_KILLS_A_MILLISECOND = 20
 
 
 def write(  # noqa: PLR0917 -- the words of a command line
@@ -69,15 +71,18 @@ def read_and_die(paths: TeamPaths, durability: str, seed: str) -> None:
     chance = random.Random(seed)
     stop = select.poll()
     stop.register(sys.stdin, select.POLLIN | select.POLLHUP)
-    while True:
+    for kills in itertools.count():
         reader = os.fork()
         if reader == 0:
             try:
                 read(paths, durability)
             finally:
                 os._exit(1)
-        # Most lives are short; some last, or a long queue would never be worked off.
-        told = stop.poll(chance.expovariate(1 / _LIFE_MILLISECONDS))
+        # Most lives are short; some last, and all last longer in the end: a reader begins with all
+        # that was delivered, and would never come to a queue on a machine that is slow enough.
+        told = stop.poll(
+            chance.expovariate(1 / (_LIFE_MILLISECONDS + kills / _KILLS_A_MILLISECOND))
+        )
         os.kill(reader, signal.SIGKILL)
         _, status = os.waitpid(reader, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
