@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
 _PRIVATE_UMASK: Final = 0o077
+# To open a folder itself, for what is beneath it; never a link to one.
+FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _UMASK: Final = threading.RLock()
 _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO would have us wait for ever
 _LINK: Final = "a symbolic link, which is not followed in a team directory"

@@ -90,7 +90,8 @@ def _memory_files(pids: Sequence[int]) -> int:
     for pid in pids:
         with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
-                if os.readlink(entry.path).startswith(_MEMORY_FILE):  # noqa: PTH115 -- many
-                    facts = os.stat(entry.path)  # noqa: PTH116 -- many
-                    found[facts.st_ino] = facts.st_blocks * _BLOCK_BYTES
+                with suppress(OSError):  # closed meanwhile; the others count all the same
+                    if os.readlink(entry.path).startswith(_MEMORY_FILE):  # noqa: PTH115 -- many
+                        facts = os.stat(entry.path)  # noqa: PTH116 -- many
+                        found[facts.st_ino] = facts.st_blocks * _BLOCK_BYTES
     return sum(found.values())

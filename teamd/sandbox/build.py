@@ -143,8 +143,7 @@ def end_strays(paths: TeamPaths, names: Iterable[str]) -> None:
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended, or is another user's
             words = file.read_bytes().split(b"\0")
-            ours = any(word.endswith(PROGRAM.encode()) for word in words)
-            if ours and not homes.isdisjoint(words):
+            if words[0].endswith(PROGRAM.encode()) and not homes.isdisjoint(words):
                 os.kill(int(file.parent.name), signal.SIGKILL)
 
 

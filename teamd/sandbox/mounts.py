@@ -97,14 +97,14 @@ def check_mounts(
     for mount in top.values():
         loose = mount.point in fixed and not mount.read_only
         if loose or (mount.device in devices and not _is_meant(mount, sources, own)):
-            raise OSError(errno.ESTALE, f"{mount.point} has just been replaced")
+            raise OSError(errno.ESTALE, f"{mount.point} has just been replaced; try again")
     for point in _covers(argv):
         if point not in top or top[point].device in devices:
-            raise OSError(errno.ESTALE, f"{point} has just been replaced")
+            raise OSError(errno.ESTALE, f"{point} has just been replaced; try again")
     for place in places:
         held = top.get(str(place.path))
         if place.state in (PlaceState.FILE, PlaceState.FOLDER) and not (held and held.read_only):
-            raise OSError(errno.ESTALE, f"{place.path} has just been replaced")
+            raise OSError(errno.ESTALE, f"{place.path} has just been replaced; try again")
 
 
 def _sources(argv: Sequence[str]) -> dict[str, str]:

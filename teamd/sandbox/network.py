@@ -1,7 +1,7 @@
 """The network of a teammate's commands: their own, with a way to the hosts that are named.
 
-Whoever starts while another command of the same teammate is in a network that may be needed again,
-such as a background job, joins that one: so a server that a job runs is reached by what comes next.
+A command that starts while a background job of the same teammate runs joins the job's network: so
+it reaches a server that the job runs. With hosts, all that run at a time share one, and its proxy.
 """
 
 from __future__ import annotations
@@ -47,10 +47,6 @@ class Network:
         whose = (str(self._inside[0]), str(self._number))
         return [*JOIN, *whose, "run", *argv, "--share-net", *user]
 
-    def visit(self) -> Visit:
-        """Return what a command takes part with."""
-        return Visit(self)
-
     def add(self, first: int) -> None:
         """Take note of the first process of a command; with the first command the proxy begins.
 
@@ -61,8 +57,8 @@ class Network:
             proxy = HostProxy(self.hosts)
             proxy.listen_in(first)
             self._proxy = proxy
-        self._inside.append(first)
         self._number = os.stat(f"/proc/{first}/ns/net").st_ino  # noqa: PTH116 -- it names no file
+        self._inside.append(first)
 
     def remove(self, first: int) -> None:
         """Take note that all of a command has ended; with the last command the proxy ends."""

@@ -18,18 +18,17 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from teamd.errors import translate_os_errors
 from teamd.files import directories, files, locks
+from teamd.files.safe_open import FOLDER
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 
     from teamd.sandbox.places import Place
-
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,10 +165,10 @@ def _open_parent(workspace: Path, path: Path) -> Iterator[int]:
         OSError: it cannot be opened, or the way leads through a link.
     """
     with ExitStack() as stack:
-        folder = os.open(workspace, _FOLDER)
+        folder = os.open(workspace, FOLDER)
         stack.callback(os.close, folder)
         for part in path.relative_to(workspace).parts[:-1]:
-            folder = os.open(part, _FOLDER, dir_fd=folder)
+            folder = os.open(part, FOLDER, dir_fd=folder)
             stack.callback(os.close, folder)
         yield folder
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import translate_os_errors
 from teamd.files import directories
+from teamd.files.safe_open import FOLDER
 from teamd.sandbox.git_settings import keep_harmless
 from teamd.sandbox.places import GIT
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _STANDARD_HOOK: Final = ".sample"
 _FOREIGN: Final = ("commondir", "config.worktree", "modules", "worktrees")
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LARGEST_BYTES: Final = 1 << 20
 _NEW_FILE_MODE: Final = 0o644
 
@@ -101,7 +101,7 @@ def _open_up(name: str, above: int) -> None:
     Raises:
         OSError: it is no folder, or a link.
     """
-    fd = os.open(name, _FOLDER | os.O_PATH, dir_fd=above)
+    fd = os.open(name, FOLDER | os.O_PATH, dir_fd=above)
     try:
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         with suppress(OSError):
@@ -120,7 +120,7 @@ class _Folder:
     @classmethod
     @contextmanager
     def open(cls, path: Path, kept: Path) -> Iterator[_Folder]:
-        fd = os.open(path, _FOLDER)
+        fd = os.open(path, FOLDER)
         try:
             yield cls(fd, kept)
         finally:
@@ -137,7 +137,7 @@ class _Folder:
             yield replace(self, fd=-1)
             return
         _open_up(name, self.fd)
-        fd = os.open(name, _FOLDER, dir_fd=self.fd)
+        fd = os.open(name, FOLDER, dir_fd=self.fd)
         try:
             yield replace(self, fd=fd)
         finally:

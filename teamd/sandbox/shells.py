@@ -18,7 +18,7 @@ from teamd.programs.reaped import Reaped
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.mounts import check_mounts, read_mounts
-from teamd.sandbox.network import Networks
+from teamd.sandbox.network import Networks, Visit
 from teamd.sandbox.placeholders import Holder
 from teamd.sandbox.places import GIT, PlaceState, Standing, find_places, protected_names
 from teamd.sandbox.probe import find_program
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from teamd.programs import Sink
     from teamd.programs.cgroup import Cgroup
-    from teamd.sandbox.network import Network, Visit
+    from teamd.sandbox.network import Network
     from teamd.sandbox.placeholders import Placeholders
     from teamd.sandbox.places import Place
     from teamd.sandbox.policy import Policy
@@ -139,7 +139,7 @@ class SandboxedShell:
     ) -> Sandboxed:
         names = list[str]()
         holder = self.placeholders.hold(partial(self._look, names, may_init=may_init))
-        visit = network.visit() if network else None
+        visit = Visit(network) if network else None
         clear = partial(self._clear, holder, visit)
         try:
             places = find_places(self.policy.workspace, names)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.files.safe_open import FOLDER
 from teamd.sandbox.places import GIT, is_protected
 from teamd.tools import ToolError
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from teamd.sandbox.places import Place
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO would wait for its other end; O_NOCTTY: a terminal would become ours.
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -109,7 +109,7 @@ class Workspace:
         Raises:
             OSError: a folder is missing, is no folder, …
         """
-        fd = os.open(self.root, _FOLDER)
+        fd = os.open(self.root, FOLDER)
         try:
             for part in place.relative_to(self.root).parts[:-1]:
                 inner = _enter(fd, part, place, create=create)
@@ -148,7 +148,7 @@ def _enter(fd: int, part: str, place: Path, *, create: bool) -> int:
             with suppress(FileExistsError):
                 os.mkdir(part, dir_fd=fd)
                 os.fsync(fd)  # the file in it is safe when the model reads that it is written
-        return os.open(part, _FOLDER, dir_fd=fd)
+        return os.open(part, FOLDER, dir_fd=fd)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(place)) from error
 

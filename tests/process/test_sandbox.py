@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from teamd.files.paths import TeamPaths
-from teamd.programs import reaper
+from teamd.programs import JOIN, reaper
+from teamd.programs.brief import run_briefly
 from teamd.sandbox.build import build_shell, end_strays, remove_cgroups
 from teamd.sandbox.probe import probe
 from teamd.sandbox.shells import NoSandbox, SandboxedShell
@@ -589,6 +590,22 @@ def test_what_a_running_command_could_replace_is_not_mounted(tmp_path: Path) -> 
     assert asyncio.run(run()) == 0
 
 
+def test_a_network_whose_process_has_ended_is_not_mistaken_for_anothers() -> None:
+    argv = [*JOIN, str(os.getpid()), "1", "run", "/bin/true"]
+    status, said = run_briefly(argv, timeout_seconds=20)
+    assert status != 0
+    assert said.splitlines()[-1] == f"ProcessLookupError: {os.getpid()}"
+
+
+def test_a_workspace_in_a_repositorys_own_folder_runs_nothing(tmp_path: Path) -> None:
+    """Its hooks would be files like any other."""
+    (tmp_path / ".git/hooks").mkdir(parents=True)
+    settings = Settings(team=TeamSettings(workspace=tmp_path / ".git/hooks"))
+    shell = build_shell(TeamPaths(tmp_path / ".team"), "ann", settings, "coder", probe())
+    with pytest.raises(NoSandbox, match="lies in a repository's own folder"):
+        shell.start("echo ran", len)
+
+
 def test_a_workspace_that_holds_the_home_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -625,15 +642,21 @@ def test_what_is_left_of_a_killed_teammate_is_ended_by_its_control_group(tmp_pat
 def test_what_bubblewrap_left_in_the_middle_of_its_fork_is_ended(tmp_path: Path) -> None:
     """Its own death signal is not set by then, and it waits for a parent that has been killed."""
     paths = TeamPaths(tmp_path / ".team")
-    argv = [sys.executable, "-c", "import time; time.sleep(100)", "/usr/bin/bwrap", "--bind"]
-    with subprocess.Popen([*argv, str(paths.home_of("ann")), "/home/teammate"]) as stray:
+    argv = ["/usr/bin/bwrap", "-c", "import time; time.sleep(100)", "--bind"]
+    words = [*argv, str(paths.home_of("ann")), "/home/teammate"]
+    with (
+        subprocess.Popen(words, executable=sys.executable) as stray,
+        subprocess.Popen(["grep", *words[1:]], executable=sys.executable) as other,
+    ):
         try:
             end_strays(paths, ["bob"])
             assert stray.poll() is None
             end_strays(paths, ["ann", "bob"])
             assert stray.wait(10) == -signal.SIGKILL
+            assert other.poll() is None, "a program of the person's that only names the home"
         finally:
             stray.kill()
+            other.kill()
 
 
 def test_a_sandbox_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:
