@@ -155,7 +155,7 @@ def test_what_tools_print_of_the_key_is_masked(team: Project) -> None:
 
 def test_mail_with_the_key_reaches_no_model(team: Project) -> None:
     """From a person's command, and from those whose environment does not tell it."""
-    team.stage.play("eve", say("Ready."), say("Read."))
+    team.stage.play("eve", say("Ready."), say("Read."), say("Read on."))
     team.do("teamctl", "spawn", "eve", "clerk", "Wait.", "--wait")
     line = json.dumps({"content": f"foreign {KEY}", "from": "script", "summary": KEY})
     with team.paths.inbox("eve").open("a") as inbox:
@@ -163,9 +163,13 @@ def test_mail_with_the_key_reaches_no_model(team: Project) -> None:
     send = ("teamctl", "send", "eve", f"personal {KEY}", "--wait")
     assert "delivered" in team.do(*send)
     assert "delivered" in team.run(*send, env={"ANTHROPIC_API_KEY": ""}).stdout
-    team.wait_for("eve", "idle", turns=2)
-    asked = json.dumps(team.asked("eve", least=2)[-1].body)
-    assert asked.count(f"personal {MASK}") == 2
+
+    def last() -> str:
+        return json.dumps(team.asked("eve")[-1].body)
+
+    # The second may come after the first was taken, and then waits for the turn behind it.
+    wait_until(lambda: last().count(f"personal {MASK}") == 2, what="eve has read both")
+    asked = last()
     assert f"foreign {MASK}" in asked
     assert f"Use the key {MASK}." in asked
     assert not holds_key(asked)
