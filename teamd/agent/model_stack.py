@@ -11,11 +11,11 @@ import json
 import os
 import random
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of, size_of
+from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of
 from teamd.budget.accounts import NOTHING, Account, Reservation
 from teamd.budget.ledger import Ledger
 from teamd.errors import StrangeFile
@@ -23,6 +23,7 @@ from teamd.files import locks
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
 from teamd.models import LimitError, ModelError
+from teamd.models.encoding import PerMessage, size_of, size_of_list
 from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
@@ -126,6 +127,7 @@ class Metered:
     known: Sequence[CountedRequest] = ()
     _own: Any = None
     _prices: Prices | None = None
+    _sizes: PerMessage[int] = field(default_factory=lambda: PerMessage(size_of))
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer within the limits; the reply says the frame of the request, for its record.
@@ -183,9 +185,11 @@ class Metered:
 
     def _input_bound(self, ask: Ask, frame: str) -> int:
         """Return the most tokens that the request can have: none is shorter than a byte."""
-        whole = size_of([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
-        told = [known.bound(ask.messages) for known in self.known if known.frame == frame]
-        return min([whole, *told])
+        sizes = self._sizes.values(ask.messages)
+        parts = [size_of(ask.system), size_of(ask.tools), size_of_list(sizes)]
+        whole = size_of_list(parts) + UNSEEN_TOKENS
+        known = [one for one in self.known if one.frame == frame]
+        return min([whole, *(one.bound(ask.messages, sizes) for one in known)])
 
     def _remember(self, ask: Ask, frame: str, reply: Reply) -> None:
         if tokens := reply.usage.total_tokens:

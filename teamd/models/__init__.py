@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Block = dict[str, Any]
+ChatMessage = dict[str, Any]  # a message of the Messages API
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,8 @@ class Ask:
         model: any name that the server knows.
         system: the system prompt, the same through a conversation.
         tools: the `tools` of the Messages API, the same through a conversation.
-        messages: the conversation as the Messages API takes it.
+        messages: the conversation as the Messages API takes it. A message in which something has
+            changed since an earlier request is another object.
         max_tokens: the most that the reply may have.
         heard: gets the text of the reply piece by piece as it comes; what it got is no reply yet.
         aside: whether the reply is said to nobody, such as a summary.
@@ -31,7 +33,7 @@ class Ask:
     model: str
     system: str
     tools: list[dict[str, Any]]
-    messages: list[dict[str, Any]]
+    messages: list[ChatMessage]
     max_tokens: int
     heard: Callable[[str], None] | None = None
     aside: bool = False

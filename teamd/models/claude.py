@@ -9,27 +9,31 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import anthropic
 import httpx2
-from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+from anthropic import AsyncAnthropic, AsyncStream, DefaultAsyncHttpxClient
+from anthropic.lib.streaming import AsyncMessageStreamManager
+from anthropic.types import Message, ParsedMessage, RawMessageStreamEvent
 
 from teamd import credentials
 from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.models import Reply, TransientError, UnusableError
+from teamd.models.encoding import PerMessage, encode, encode_body
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.tokens import Usage
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from anthropic import AsyncMessageStream
-    from anthropic.types import ContentBlock, Message
+    from anthropic.types import ContentBlock
 
-    from teamd.models import Ask, Block
+    from teamd.models import Ask, Block, ChatMessage
 
 CONNECT_SECONDS: Final = 10.0
 # A model may think for long before its next word, and its server pings meanwhile, but not for ever.
@@ -44,6 +48,8 @@ _PARTS: Final[Mapping[str, Mapping[str, type]]] = {
     "tool_use": {"id": str, "name": str, "input": dict},
 }
 _NOWHERE: Final = "http://127.0.0.1:9"
+# The SDK makes this class at each reply, 3 ms of it, unless somebody holds it.
+_held_classes: list[type] = []
 _WARM: Final[tuple[dict[str, Any], ...]] = (
     {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
         "model": "none", "content": [], "usage": {"input_tokens": 1, "output_tokens": 1}}},
@@ -75,6 +81,7 @@ class Claude:
     cache: bool
     mask: Mask = field(default_factory=Mask)
     _client: AsyncAnthropic | None = field(default=None, init=False)
+    _encoded: PerMessage[bytes] = field(default_factory=lambda: PerMessage(encode), init=False)
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer one request, streamed.
@@ -86,7 +93,7 @@ class Claude:
         client = self._client or await self._connect()
         begun = False
         try:
-            async with client.messages.stream(**self._body(ask)) as stream:
+            async with self._stream(client, ask) as stream:
                 begun = True
                 inputs = await self._follow(stream, ask.heard)
                 return _whole(await stream.get_final_message(), inputs)
@@ -175,32 +182,47 @@ class Claude:
         given = [request.headers.get(name, "") for name in ("x-api-key", "authorization")]
         self.mask.learn(*given, *(value.removeprefix("Bearer ") for value in given))
 
-    def _body(self, ask: Ask) -> dict[str, Any]:
-        """The request: no more than every server that speaks the protocol takes."""
+    def _stream(self, client: AsyncAnthropic, ask: Ask) -> AsyncMessageStreamManager[None]:
+        """Send a request, as `client.messages.stream` does: only, the body is encoded already.
+
+        The SDK would copy and encode all of the conversation once more.
+        """
+        request = client.post(
+            "/v1/messages",
+            content=self._body(ask),
+            cast_to=Message,
+            stream=True,
+            stream_cls=AsyncStream[RawMessageStreamEvent],
+        )
+        return AsyncMessageStreamManager(request)
+
+    def _body(self, ask: Ask) -> bytes:
         system: Block = {"type": "text", "text": ask.system}
-        messages = ask.messages
+        messages = list(self._encoded.values(ask.messages))
         if self.cache:
             system["cache_control"] = _BREAKPOINT
-            messages = with_breakpoints(messages)
-        asked = {"model": ask.model, "max_tokens": ask.max_tokens}
-        return {**asked, "system": [system], "tools": ask.tools, "messages": messages}
+            for number, marked in breakpoints(ask.messages).items():
+                messages[number] = encode(marked)
+        return encode_body(ask, [system], messages)
 
 
-def with_breakpoints(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mark the ends of the last two user messages for the prompt cache.
+def breakpoints(messages: Sequence[ChatMessage]) -> dict[int, ChatMessage]:
+    """Return the last two user messages by their places, their ends marked for the prompt cache.
 
     The end of the last is written to the cache; the one before is what the previous request
     wrote, and so is found even when more than the 20 blocks that the server looks back lie
     between. Source: the API's documentation, "Prompt caching".
     """
-    users = [number for number, message in enumerate(messages) if message["role"] == "user"]
-    marked = list(messages)
-    for number in users[-2:]:
-        content = [dict(block) for block in messages[number]["content"]]
-        if content[-1]["type"] in _CACHEABLE:
-            content[-1]["cache_control"] = _BREAKPOINT
-        marked[number] = {**messages[number], "content": content}
-    return marked
+    places = reversed(range(len(messages)))
+    users = (place for place in places if messages[place]["role"] == "user")
+    return {place: _marked(messages[place]) for place in islice(users, 2)}
+
+
+def _marked(message: ChatMessage) -> ChatMessage:
+    *blocks, last = message["content"]
+    if last["type"] in _CACHEABLE:
+        last = {**last, "cache_control": _BREAKPOINT}
+    return {**message, "content": [*blocks, last]}
 
 
 def _size(event: object) -> int:
@@ -286,3 +308,4 @@ def warm_up() -> None:
         talk: Any = [{"role": "user", "content": "."}]
         with client.messages.stream(model="none", max_tokens=1, messages=talk) as stream:
             stream.get_final_message()
+            _held_classes[:] = ParsedMessage.__subclasses__()

@@ -14,7 +14,7 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.masking import MASK, Mask
 from teamd.messages import Message
 from teamd.models import Ask, Reply, TransientError
-from teamd.models.claude import Claude, finds_key, with_breakpoints
+from teamd.models.claude import Claude, breakpoints, finds_key
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
@@ -182,7 +182,7 @@ def test_breakpoints_leave_the_conversation_as_it_is() -> None:
     """It is kept, and the next request marks other places."""
     messages = [user("a"), {"role": "assistant", "content": [{"type": "text", "text": "b"}]}]
     before = json.dumps(messages)
-    assert "cache_control" in json.dumps(with_breakpoints(messages))
+    assert "cache_control" in json.dumps(breakpoints(messages))
     assert json.dumps(messages) == before
 
 

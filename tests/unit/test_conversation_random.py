@@ -139,7 +139,10 @@ class Talk:
 def weight(messages: list[dict[str, Any]]) -> int:
     """The bytes of all content blocks."""
     blocks = [block for message in messages for block in message["content"]]
-    return sum(len(json.dumps(block, ensure_ascii=False).encode()) for block in blocks)
+    return sum(
+        len(json.dumps(block, ensure_ascii=False, separators=(",", ":")).encode())
+        for block in blocks
+    )
 
 
 words = st.text(max_size=20) | st.sampled_from(["", " ", "\n"])

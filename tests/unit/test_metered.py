@@ -30,7 +30,11 @@ ASK = Ask(
     messages=[{"role": "user", "content": [{"type": "text", "text": "hellö"}]}],
     max_tokens=1000,
 )
-WHOLE = len(json.dumps([ASK.system, ASK.tools, ASK.messages], ensure_ascii=False).encode())
+WHOLE = len(
+    json.dumps(
+        [ASK.system, ASK.tools, ASK.messages], ensure_ascii=False, separators=(",", ":")
+    ).encode()
+)
 SAID = {"type": "text", "text": "Here."}
 USAGE = Usage(input_tokens=10, cache_read_tokens=20, cache_write_tokens=30, output_tokens=4)
 
@@ -99,7 +103,7 @@ def follow(*texts: str, said: dict[str, Any] = SAID) -> Ask:
 
 
 def bytes_of(messages: list[dict[str, Any]]) -> int:
-    return len(json.dumps(messages, ensure_ascii=False).encode())
+    return len(json.dumps(messages, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def test_what_was_told_of_the_last_request_bounds_the_next(tmp_path: Path) -> None:

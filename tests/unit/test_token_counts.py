@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamd.agent.conversation.context import size_of
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.model_stack import UNSEEN_TOKENS, Metered
 from teamd.budget.ledger import Ledger
 from teamd.messages import new_id
 from teamd.models import Ask, Reply, TransientError
+from teamd.models.encoding import size_of
 from teamd.process_id import Identity
 from teamd.tokens import Usage
 from teamd.tools import Result
@@ -276,9 +276,9 @@ def test_after_a_summary_only_prompt_and_tools_need_not_be_counted_by_bytes(
     story.note(1)
     story.answer(say("Yes."))
     first = tokens_of(replace(story.now.asks(), messages=story.now.talk.context.messages()[:1]))
+    said = tokens_said(story.now.talk.context.messages()[1]["content"])
     story.summarise("All went well.")
     ask = story.now.asks()
-    said = tokens_said([{"type": "text", "text": "Yes."}])
     assert Desk(tmp_path).would_keep(ask) == first + said + size_of(ask.messages)
 
 

@@ -9,25 +9,23 @@ as the one that made them.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.prompts import INTERRUPTED_CALL
 from teamd.agent.conversation.summary import GAP, render_cleared
+from teamd.models.encoding import count_same, encode, size_of, size_of_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from teamd.models import Ask, Block
+    from teamd.models import Ask, Block, ChatMessage
     from teamd.tokens import Usage
 
 REMEMBERED: Final = 4  # requests; the very last may have been one for a summary, or refused
 BYTES_PER_TOKEN: Final = 4  # of English text; what the server counts corrects it each time
 _WORTH_BYTES: Final = 100  # clearing less than that would hide more than it saves
-
-_Message = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -37,11 +35,21 @@ class _Exchange:
     Attributes:
         number: the reply's.
         told: empty where a turn was gone on with.
+        messages: both, as the Messages API takes them.
     """
 
     number: int
     told: list[Block]
     said: list[Block]
+    messages: list[ChatMessage] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Make other messages of it, since something in it has changed."""
+        told: list[ChatMessage] = [{"role": "user", "content": self.told}] if self.told else []
+        self.messages = [*told, {"role": "assistant", "content": self.said}]
 
 
 @dataclass(slots=True)
@@ -121,15 +129,15 @@ class Context:
         self.add_text(text)
         self._head = list(self._texts)
 
-    def messages(self) -> list[_Message]:
+    def messages(self) -> list[ChatMessage]:
         """Return all of it, as the Messages API takes it."""
         return _messages(self._exchanges, self.pending)
 
-    def earlier_messages(self, length: int, pending: Sequence[Block]) -> list[_Message]:
+    def earlier_messages(self, length: int, pending: Sequence[Block]) -> list[ChatMessage]:
         """Return what it was with so many exchanges, and these blocks behind them."""
         return _messages(self._exchanges[:length], list(pending))
 
-    def messages_with(self, text: str, *, skipped: int, texts: bool) -> list[_Message]:
+    def messages_with(self, text: str, *, skipped: int, texts: bool) -> list[ChatMessage]:
         """Return all of it with a demand at its end, or only the newer part of it.
 
         Args:
@@ -162,6 +170,8 @@ class Context:
         for block, text, saved in list(self._clearings(through)):
             block["content"] = [{"type": "text", "text": text}]
             self.bytes -= saved
+        for exchange in self._exchanges:
+            exchange.renew()
 
     def _clearings(self, through: int) -> Iterator[tuple[Block, str, int]]:
         """Yield each result that is worth clearing, what would stand there, and what that saves."""
@@ -195,20 +205,26 @@ class CountedRequest:
     """
 
     frame: str
-    messages: Sequence[_Message]
+    messages: Sequence[ChatMessage]
     said: Sequence[Block]
     tokens: int
 
-    def bound(self, messages: Sequence[_Message]) -> int:
+    def bound(self, messages: Sequence[ChatMessage], sizes: Sequence[int]) -> int:
         """Return the most tokens of a request of the same frame with these messages.
 
         What was told counts once, and each message that was not in it by its bytes. A message
         that is gone can only make it less.
-        """
-        new = [message for at, message in enumerate(messages) if not self._had(at, message)]
-        return self.tokens + size_of(new)
 
-    def _had(self, at: int, message: _Message) -> bool:
+        Args:
+            messages: the request's.
+            sizes: the bytes of each of them.
+        """
+        same = count_same(messages, self.messages)
+        later = range(same, len(messages))
+        new = [sizes[place] for place in later if not self._had(place, messages[place])]
+        return self.tokens + size_of_list(new)
+
+    def _had(self, at: int, message: ChatMessage) -> bool:
         if at == len(self.messages) and message["role"] == "assistant":
             return all(block in self.said for block in message["content"])
         return at < len(self.messages) and message == self.messages[at]
@@ -265,21 +281,11 @@ class TokenCounts:
 
 def frame_of(ask: Ask, server: str) -> str:
     """Return a digest of all of a request but its messages, and of the server that counts it."""
-    frame = json.dumps([server, ask.model, ask.system, ask.tools], ensure_ascii=False)
-    return hashlib.sha256(frame.encode(errors="replace")).hexdigest()[:32]
+    return hashlib.sha256(encode([server, ask.model, ask.system, ask.tools])).hexdigest()[:32]
 
 
-def size_of(value: Any) -> int:
-    """Return how many bytes a part of a request takes."""
-    return len(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
-
-
-def _messages(exchanges: list[_Exchange], told: list[Block]) -> list[_Message]:
-    messages: list[_Message] = []
-    for exchange in exchanges:
-        if exchange.told:
-            messages.append({"role": "user", "content": exchange.told})
-        messages.append({"role": "assistant", "content": exchange.said})
+def _messages(exchanges: list[_Exchange], told: list[Block]) -> list[ChatMessage]:
+    messages = [message for exchange in exchanges for message in exchange.messages]
     return [*messages, {"role": "user", "content": told}] if told else messages
 
 

@@ -1,0 +1,79 @@
+"""Requests as JSON: what stood in the last request is not encoded again.
+
+A conversation grows at its end, and each request holds all of it. To encode the whole of it each
+time makes a thousand turns cost the square of a thousand.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from teamd.models import Ask, ChatMessage
+
+T = TypeVar("T")
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+class PerMessage(Generic[T]):
+    """Returns a value for each message of a request, computed once for each.
+
+    What is at the same place as in the request before, and the same object, has the same value:
+    whoever changes a message puts another object in its place.
+    """
+
+    def __init__(self, compute: Callable[[ChatMessage], T]) -> None:
+        self._compute = compute
+        self._messages: list[ChatMessage] = []
+        self._values: list[T] = []
+
+    def values(self, messages: Sequence[ChatMessage]) -> list[T]:
+        """Return the value of each message."""
+        same = count_same(messages, self._messages)
+        self._values[same:] = [self._compute(message) for message in messages[same:]]
+        self._messages[same:] = messages[same:]
+        return self._values
+
+
+def count_same(messages: Sequence[ChatMessage], others: Sequence[ChatMessage]) -> int:
+    """Return how many objects two lists have in common, from their beginnings on."""
+    for place, (one, other) in enumerate(zip(messages, others, strict=False)):
+        if one is not other:
+            return place
+    return min(len(messages), len(others))
+
+
+def encode(part: Any) -> bytes:
+    """Return a part of a request as JSON, as short as JSON can be.
+
+    Raises:
+        ValueError: it holds a number that JSON has no word for.
+    """
+    return _encoder.encode(part).encode(errors="replace")
+
+
+def size_of(part: Any) -> int:
+    """Return how many bytes a part of a request takes."""
+    return len(encode(part))
+
+
+def size_of_list(sizes: Sequence[int]) -> int:
+    """Return how many bytes a list takes whose items take so many."""
+    return sum(sizes) + max(len(sizes) - 1, 0) + len("[]")
+
+
+def encode_body(ask: Ask, system: list[dict[str, Any]], messages: Sequence[bytes]) -> bytes:
+    """Return the body of a streamed request: no more than all that speak the protocol take.
+
+    Args:
+        ask: the request.
+        system: its system prompt, as the body holds it.
+        messages: its messages, encoded.
+    """
+    frame = {"model": ask.model, "max_tokens": ask.max_tokens, "stream": True}
+    head = encode({**frame, "system": system, "tools": ask.tools})
+    return b'%s,"messages":[%s]}' % (head.removesuffix(b"}"), b",".join(messages))

@@ -1,0 +1,167 @@
+"""A turn: what stands between two requests of a teammate, beside the bare parts of it.
+
+Run `python -m tests.bench.turn`; `--short` for ten seconds of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import anthropic
+
+from teamd.sandbox.bubblewrap import build_arguments
+from teamd.sandbox.places import BUILT_IN, find_places
+from teamd.sandbox.readable import Readable
+from tests.bench import quick_server
+from tests.bench.ruler import interleave, machine, median, percentile, table
+from tests.shells import sandboxed_shell
+from tests.waiting import wait_until
+
+_BIN: Final = Path(sys.executable).parent
+_CALLS: Final = 10  # a wake
+
+
+class Team:
+    """A team with one teammate, asking the quick server."""
+
+    def __init__(self, root: Path, url: str) -> None:
+        self.folder, self.url = root / "project", url
+        home = root / "home"
+        for made in (self.folder, home):
+            made.mkdir()
+        given = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-ant-bench-0123456789"}
+        path = os.pathsep.join((str(_BIN), os.environ["PATH"]))
+        self.environment = {"PATH": path, "HOME": str(home), "XDG_STATE_HOME": str(root), **given}
+        (self.folder / "note.txt").write_text("A line.\n")
+
+    def run(self, *argv: str) -> str:
+        """Run a command that must succeed."""
+        done = subprocess.run(
+            argv, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def ask(self, path: str, body: Any = None) -> bytes:
+        """Ask or tell the server something beside its requests."""
+        data = json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}{path}", data=data, method="PUT")
+        with urllib.request.urlopen(request) as answer:
+            return bytes(answer.read())
+
+    def wake(self, tool: str, given: dict[str, Any], calls: int = _CALLS) -> list[float]:
+        """Have it make so many calls of a tool; seconds from each request to the next."""
+        self.ask("/times")  # of others: forgotten
+        self.ask("/next", [tool, given, calls])
+        self.run("teamctl", "send", "ann", "go on")
+        times: list[tuple[float, float, int]] = []
+
+        def done() -> bool:
+            times.extend(json.loads(self.ask("/times")))
+            return len(times) > calls
+
+        wait_until(done, timeout_seconds=120, what="the wake is over")
+        self.sizes = [size for _, _, size in times]
+        begun = [came for came, _, _ in times]
+        return [after - before for before, after in pairwise(begun)]
+
+
+def bare_calls(url: str, body: dict[str, Any], calls: int = _CALLS) -> float:
+    """Return the median seconds of a call of the SDK with the same request."""
+    with anthropic.Anthropic(base_url=url, api_key="sk-ant-bench-0123456789") as client:
+        seconds = []
+        for _ in range(calls + 2):
+            begun = time.perf_counter()
+            with client.messages.stream(**body) as stream:
+                stream.get_final_message()
+            seconds.append(time.perf_counter() - begun)
+        return median(seconds[2:])
+
+
+def bare_sync(folder: Path) -> float:
+    """Return the median seconds of appending a record and bringing it to the disk."""
+    fd = os.open(folder / "records", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    seconds = []
+    for _ in range(_CALLS):
+        begun = time.perf_counter()
+        os.write(fd, b"x" * 300 + b"\n")
+        os.fdatasync(fd)
+        seconds.append(time.perf_counter() - begun)
+    os.close(fd)
+    return median(seconds)
+
+
+def bubblewrap(aside: Path) -> list[str]:
+    """Return the words that run `true` in the sandbox of a teammate."""
+    workspace = aside / "workspace"
+    for name in BUILT_IN:
+        (workspace / name).mkdir(parents=True)
+    shell = sandboxed_shell(workspace, aside=aside)
+    places = find_places(workspace, BUILT_IN)
+    found = Readable.find(shell.policy)
+    return [*build_arguments(shell.program, shell.policy, places, found), "--", "true"]
+
+
+def timed(argv: list[str]) -> None:
+    """Run a program that must succeed."""
+    subprocess.run(argv, check=True, env={})
+
+
+def measure(rounds: int, grown_to: int = 0) -> str:
+    """Return the table of a run."""
+    with tempfile.TemporaryDirectory() as name, quick_server.running() as url:
+        root = Path(name)
+        team = Team(root, url)
+        argv = bubblewrap(root / "sandbox")
+        team.run("teamd", "start")
+        try:
+            team.run("teamctl", "spawn", "ann", "coder", "Wait.")
+            if grown_to:
+                team.wake("read_file", {"path": "note.txt"}, grown_to)
+            gaps: dict[str, list[float]] = {"bash": [], "read_file": []}
+
+            def turns(tool: str, given: dict[str, Any]) -> float:
+                seconds = team.wake(tool, given)
+                gaps[tool] += seconds
+                return median(seconds)
+
+            def bare() -> float:
+                body = json.loads(team.ask("/last"))
+                body.pop("stream")
+                return bare_calls(url, body)
+
+            cases = {
+                "a turn with bash": lambda: turns("bash", {"command": "true"}),
+                "a turn with read_file": lambda: turns("read_file", {"path": "note.txt"}),
+                "the SDK's bare call": bare,
+                "bwrap … true": lambda: timed(argv),
+                "append and fdatasync": lambda: bare_sync(root),
+            }
+            samples = interleave(cases, rounds)
+        finally:
+            team.run("teamd", "stop")
+    call, sandbox = median(samples["the SDK's bare call"]), median(samples["bwrap … true"])
+    limits = {"a turn with bash": call + sandbox + 0.012, "a turn with read_file": call + 0.008}
+    rows = [["what", "median ms", "95th ms", "limit ms"]]
+    for case, seconds in samples.items():
+        worst = gaps.get(case.removeprefix("a turn with "), seconds)
+        limit = f"{1000 * limits[case]:.1f}" if case in limits else ""
+        rows.append([case, _ms(median(seconds)), _ms(percentile(worst, 0.95)), limit])
+    return table(f"A turn outside the model, request of {team.sizes[-1]} bytes", rows)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.1f}"
+
+
+if __name__ == "__main__":
+    short = "--short" in sys.argv
+    sys.stdout.write(f"{measure(2 if short else 12)}\n\n{machine()}\n")
