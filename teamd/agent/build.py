@@ -56,12 +56,11 @@ _HEAD: Final = f"\n\n{FILE_NAME} of the workspace, which holds for everybody who
 def build_loop(env: Environment) -> Loop:
     """Put a teammate together of what its settings and its role say; nothing of it runs yet."""
     tools = _Tools(env, ModelStack(env))
-    known = env.conversation.counts.requests(env.conversation.context)
     return Loop(
         env=env,
         compaction=Compaction(
             conversation=env.conversation,
-            model=tools.models.make(known, live=env.leads),
+            model=tools.models.make(env.conversation, live=env.leads),
             toolbox=Toolbox(
                 tools.all(), gate=env.plans.refusal, permit=env.permissions.check, mask=env.mask
             ),
@@ -204,7 +203,7 @@ class _Tools:
         conversation.open(Opened(system=system))
         compaction = Compaction(
             conversation=conversation,
-            model=self.models.make(),
+            model=self.models.make(conversation),
             toolbox=Toolbox(
                 [*self._workspace_tools, self._load_skill],
                 permit=env.permissions.check_unasked,

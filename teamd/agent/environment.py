@@ -122,6 +122,7 @@ class Environment:
             journal=self.journal,
             person=self.post.person,
             secret=lambda: self.conversation.opened.secret,
+            settle=self.conversation.settle,
         )
 
     @cached_property

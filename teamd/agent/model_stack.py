@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of
-from teamd.budget.accounts import NOTHING, Account, Reservation
+from teamd.budget.accounts import NOTHING, Account, Reservation, Terms
 from teamd.budget.ledger import Ledger
 from teamd.errors import StrangeFile
 from teamd.files import locks
@@ -30,9 +30,10 @@ from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from teamd.agent.conversation.conversation import Conversation
     from teamd.agent.environment import Environment
     from teamd.models import Ask, Model, Reply
     from teamd.models.claude import Claude
@@ -52,17 +53,20 @@ class ModelStack:
         self._settings = env.settings.model
         self._ledger = Ledger(env.paths.ledger)
 
-    def make(self, known: Sequence[CountedRequest] = (), *, live: bool = False) -> Model:
+    def make(self, conversation: Conversation, *, live: bool = False) -> Model:
         """Make one for a conversation: the calls of another say nothing about the next of it.
 
         Args:
-            known: the requests of the conversation so far.
+            conversation: nothing is asked before all of it is on disk.
             live: whether a person reads along.
         """
         settings, paths, name = self._settings, self._env.paths, self._env.name
         free, server = settings.script is not None, self._server
         model, ledger, process = self._server_model, self._ledger, Identity.own()
-        metered = Metered(model, ledger, name, process, free=free, server=server, known=known)
+        known, settle = conversation.counts.requests(conversation.context), conversation.settle
+        metered = Metered(
+            model, ledger, name, process, free=free, server=server, known=known, settle=settle
+        )
         throttle = Throttle(metered, paths.call_slots, settings.concurrent_calls)
         attempts, longest, rest = settings.attempts, settings.retry_seconds, settings.rest_seconds
         policy = RetryPolicy(attempts=attempts, longest_seconds=longest, rest_seconds=rest)
@@ -116,6 +120,8 @@ class Metered:
         free: whether nobody charges for it.
         server: names who counts the tokens: of what another one has told, nothing is known.
         known: what an earlier process was told of the conversation, the newest first.
+        settle: brings the conversation to the disk. Right after the ledger was, since the disk
+            writes down most of both at once.
     """
 
     model: Model
@@ -125,6 +131,7 @@ class Metered:
     free: bool = False
     server: str = ""
     known: Sequence[CountedRequest] = ()
+    settle: Callable[[], None] = lambda: None
     _own: Any = None
     _prices: Prices | None = None
     _sizes: PerMessage[int] = field(default_factory=lambda: PerMessage(size_of))
@@ -135,13 +142,13 @@ class Metered:
         Raises:
             LimitError: one is too low for the call; nothing was asked.
         """
-        price = self._price(ask.model)
         frame = frame_of(ask, self.server)
-        reservation = await self._reserve(ask, frame, price)
+        reservation = await self._reserve(ask, frame)
         account: Account | None = None  # in full: a call that is cut off may have taken anything
         try:
+            self.settle()
             reply = await self.model.reply(ask)
-            account = _account(reply.usage, price)
+            account = _account(reply.usage, self._find_price(ask.model))
         except ModelError as error:
             if not error.begun:
                 account = NOTHING
@@ -151,19 +158,18 @@ class Metered:
         self._remember(ask, frame, reply)
         return replace(reply, frame=frame)
 
-    async def _reserve(self, ask: Ask, frame: str, price: Price | None) -> Reservation:
-        tokens = self._input_bound(ask, frame)
+    async def _reserve(self, ask: Ask, frame: str) -> Reservation:
         wanted = Reservation(
             id=new_id(),
             teammate=self.name,
             process=self.process,
             model=ask.model,
-            input_tokens=tokens,
+            input_tokens=self._input_bound(ask, frame),
             output_tokens=ask.max_tokens,
-            usd=None if price is None else price.most(tokens, ask.max_tokens),
+            usd=None,
         )
         pause = _FIRST_PAUSE_SECONDS
-        while (refusal := self.ledger.reserve(wanted)) is not None:
+        while (refusal := self.ledger.reserve(wanted, self._priced)) is not None:
             if not refusal.passing:
                 sentence = refusal.sentence(self.name)
                 raise LimitError(sentence, refusal.key, self._lifted, refusal.until)
@@ -175,13 +181,17 @@ class Metered:
     def _lifted(self) -> bool:
         return not self.ledger.is_refused(self.name)
 
-    def _price(self, model: str) -> Price | None:
-        if self.free:
-            return FREE
-        own = self.ledger.terms().prices
-        if self._prices is None or own != self._own:
-            self._own, self._prices = own, Prices(own)
-        return self._prices.find(model)
+    def _priced(self, wanted: Reservation, terms: Terms) -> Reservation:
+        """Return a reservation with the price that the terms in force give it."""
+        if self._prices is None or terms.prices != self._own:
+            self._own, self._prices = terms.prices, Prices(terms.prices)
+        price = self._find_price(wanted.model)
+        usd = None if price is None else price.most(wanted.input_tokens, wanted.output_tokens)
+        return replace(wanted, usd=usd)
+
+    def _find_price(self, model: str) -> Price | None:
+        """Return the price by the terms of the last reservation; `None` where none is known."""
+        return FREE if self.free or self._prices is None else self._prices.find(model)
 
     def _input_bound(self, ask: Ask, frame: str) -> int:
         """Return the most tokens that the request can have: none is shorter than a byte."""

@@ -40,6 +40,7 @@ class Permissions:
         approvers: agents that may answer besides the person.
         person: returns the address of the person.
         secret: returns that of the conversation, from which the ids of requests follow.
+        settle: brings the conversation to the disk: a request is for a call that stands in it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Permissions:
     journal: Journal
     person: Callable[[], str]
     secret: Callable[[], str] = str
+    settle: Callable[[], None] = lambda: None
 
     def check(self, tool: str, arguments: Input, key: str) -> None:
         """Return if a call may run.
@@ -67,6 +69,7 @@ class Permissions:
         """
         judgement = self._judge(tool, arguments)
         if judgement.then is Then.ASK:
+            self.settle()
             self._heed(self._ask(tool, arguments, key, judgement))
 
     def check_unasked(self, tool: str, arguments: Input, _key: str) -> None:

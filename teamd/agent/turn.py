@@ -90,8 +90,16 @@ async def _run_call(talk: Compaction, call: Block) -> Result:
         call["input"],
         key=conversation.key_of(call),
         granted=conversation.opened.tools,
-        begin=partial(conversation.begin_call, call),
+        begin=partial(_begin, talk, call),
     )
+
+
+def _begin(talk: Compaction, call: Block) -> None:
+    """Note what must be known before a call changes anything."""
+    if not talk.toolbox.repeats(call["name"]):
+        talk.conversation.begin_call(call)
+    elif not talk.toolbox.looks(call["name"]):
+        talk.conversation.settle()
 
 
 async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -> str:

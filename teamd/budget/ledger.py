@@ -1,8 +1,8 @@
 """The ledger `.team/ledger.jsonl`: what model calls may take before, and have taken after.
 
-A process that dies between its two records of a call leaves its reservation open, and whoever looks
-next settles it in full. When the file has grown long it is replaced by one with the sums and what
-is still open.
+A process that dies between its two records of a call leaves its reservation open. It counts in full
+like this, and is settled in full once a call does not fit beside it. When the file has grown long
+it is replaced by one with the sums and what is still open.
 """
 
 from __future__ import annotations
@@ -86,8 +86,16 @@ class Ledger:
         with self._locked():
             return self._accounts.terms
 
-    def reserve(self, wanted: Reservation) -> Refusal | None:
+    def reserve(
+        self,
+        wanted: Reservation,
+        price: Callable[[Reservation, Terms], Reservation] = lambda kept, _: kept,
+    ) -> Refusal | None:
         """Keep back what a call may take, unless a limit forbids it.
+
+        Args:
+            wanted: the most that it may take.
+            price: gives it the price by the terms in force.
 
         Returns:
             Why nothing was kept back, or `None`: then it is on disk, and the call may be made.
@@ -96,9 +104,12 @@ class Ledger:
             StoreError: it cannot be written; the call must not be made.
         """
         with self._locked() as fd:
-            self._bury(fd)
-            wanted = self._dated(wanted)
+            wanted = self._dated(price(wanted, self._accounts.terms))
+            # What the dead have kept back counts as much as what they will be charged. So they
+            # are looked for only where nothing fits; it takes a look at each holder's process.
             refusal = self._accounts.refusal(wanted)
+            if refusal is not None and self._bury(fd):
+                refusal = self._accounts.refusal(wanted)
             if refusal is None:
                 # On disk before the call: what a power cut forgot would be spent a second time.
                 # Without a limit it is a note for `usage`, and no call waits for the disk.
@@ -114,9 +125,10 @@ class Ledger:
         What somebody else has settled meanwhile stays as it is.
         """
         with self._locked() as fd:
-            if reservation.id in self._accounts.held:
+            kept = self._accounts.held.get(reservation.id)
+            if kept is not None:
                 # Lost in a power cut, it is settled in full: dearer, and never too little.
-                self._settle(fd, reservation, account or reservation.in_full())
+                self._settle(fd, kept, account or kept.in_full())
             if os.fstat(fd).st_size > self.longest_bytes:
                 self._replace()
 
@@ -206,9 +218,12 @@ class Ledger:
         known, today = self._accounts.days, self.today()
         return max(today, min(known)) if len(known) >= KEPT_DAYS else today
 
-    def _bury(self, fd: int) -> None:
-        for kept in self._accounts.orphans(self.is_alive):
+    def _bury(self, fd: int) -> bool:
+        """Settle the calls of dead processes in full; return whether there were any."""
+        orphans = self._accounts.orphans(self.is_alive)
+        for kept in orphans:
             self._settle(fd, kept, kept.in_full())
+        return bool(orphans)
 
     def _settle(self, fd: int, reservation: Reservation, account: Account) -> None:
         record = {"record": "settle", "id": reservation.id, **account.encode()}

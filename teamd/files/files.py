@@ -66,14 +66,25 @@ def append(
                 raise Unsynced(path, error.strerror or str(error)) from error
 
 
-def append_alone(path: Path, lines: bytes, *, durable: bool = True) -> None:
+def append_alone(
+    path: Path, lines: bytes, *, durable: bool = True, taken_back_to: int | None = None
+) -> int:
     """Append lines to a file that has one writer, all or none.
 
     The lock is kept until the disk has confirmed, and what it has not is taken back: whoever reads
     the file later finds nothing there that a power cut could still take away.
 
+    Args:
+        path: created if need be.
+        lines: each ends in a newline.
+        durable: on disk when this returns, with all that stands before it.
+        taken_back_to: where the file ended when it was last on disk, if that was earlier.
+
+    Returns:
+        Where the file ended before.
+
     Raises:
-        StoreError: the file is as it was.
+        StoreError: the file is as it was, or as it was when it was last on disk.
     """
     with locks.locked(path) as fd, translate_os_errors(path):
         start = os.fstat(fd).st_size
@@ -82,8 +93,9 @@ def append_alone(path: Path, lines: bytes, *, durable: bool = True) -> None:
             if durable:
                 sync(fd)
         except OSError:
-            os.ftruncate(fd, start)
+            os.ftruncate(fd, start if taken_back_to is None else taken_back_to)
             raise
+        return start
 
 
 def _write_named(fd: int, path: Path, line: bytes, *, durable: bool) -> None:

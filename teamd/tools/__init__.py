@@ -58,6 +58,7 @@ class Tool(Generic[InputT]):
         acts: whether it changes more than the team's own mail and records, so that a teammate that
             works by plan needs an approved one. A class that says nothing is taken to act.
         repeatable: whether a call may be run again when nobody knows how far it came.
+        looks: whether a call only looks at something, so that it leaves no trace anywhere.
         grantable: whether a role file decides who has it: what reaches the workspace. The others
             make a member of the team, and nobody goes without them.
     """
@@ -67,6 +68,7 @@ class Tool(Generic[InputT]):
     Input: type[InputT]
     acts: ClassVar[bool] = True
     repeatable: ClassVar[bool] = False
+    looks: ClassVar[bool] = False
     grantable: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -145,6 +147,10 @@ class Toolbox:
     def repeats(self, name: str) -> bool:
         """Return whether a call of this tool may run again when nobody knows how far it came."""
         return name not in self._tools or self._tools[name].repeatable
+
+    def looks(self, name: str) -> bool:
+        """Return whether a call of this tool changes nothing, or there is no such tool."""
+        return name not in self._tools or self._tools[name].looks
 
     def _has(self, name: str, granted: Collection[str] | None) -> bool:
         tool = self._tools.get(name)

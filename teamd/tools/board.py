@@ -71,6 +71,7 @@ class TaskGet(_BoardTool[TaskGetInput]):
     """Shows a task."""
 
     name = "task_get"
+    looks = True
     description = "Read all of a task: description, status, owner, what blocks it."
     acts = False
 
@@ -123,6 +124,7 @@ class TaskList(_BoardTool[TaskListInput]):
     """Shows the board."""
 
     name = "task_list"
+    looks = True
     description = "See all tasks of the team: id, status, owner, what blocks them, subject."
     acts = False
 

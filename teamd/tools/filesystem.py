@@ -44,6 +44,7 @@ class ReadFile(RepeatableTool[ReadInput]):
     """Shows text files; `output_bytes` bounds what the model sees of one at a time."""
 
     name = "read_file"
+    looks = True
     description = (
         "Read a text file of the workspace, each line with its number and a tab before it. "
         "A long one comes by pages: what it ends with tells where to go on."

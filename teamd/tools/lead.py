@@ -71,6 +71,7 @@ class ListTeammates(RepeatableTool[ListTeammatesInput]):
     """The roster."""
 
     name = "list_teammates"
+    looks = True
     description = "See who is in the team: name, role and status. One that is idle waits for mail."
     acts = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.files import files
@@ -21,7 +21,7 @@ _UNDATED: Final = -1.0  # no moment
 _BY_NAME: Final = {kind.kind: kind for kind in KINDS}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Transcript:
     """The records of one conversation.
 
@@ -35,16 +35,39 @@ class Transcript:
     _: KW_ONLY
     durable: bool = True
     check: Callable[[], None] = lambda: None
+    _unsafe: int | None = field(default=None, init=False)  # from there on a power cut may take it
 
-    def append(self, *records: Record) -> None:
-        """Add records, all or none; they are on disk when this returns.
+    def append(self, *records: Record, durable: bool = True) -> None:
+        """Add records, all or none.
+
+        Args:
+            records: what to add.
+            durable: whether they, and all before them, are on disk when this returns. Otherwise
+                they are with the next that are, or with `settle`.
 
         Raises:
-            StoreError: the file cannot be written; it is as it was.
+            StoreError: the file cannot be written; it is as it was when it was last on disk.
         """
-        lines = b"".join(record.encode() for record in records)
+        self.append_lines(b"".join(record.encode() for record in records), durable=durable)
+
+    def append_lines(self, lines: bytes, *, durable: bool = True) -> None:
+        """Add encoded records, see `append`."""
         self.check()
-        files.append_alone(self.path, lines, durable=self.durable)
+        durable = durable and self.durable
+        start = files.append_alone(self.path, lines, durable=durable, taken_back_to=self._unsafe)
+        self._unsafe = None if durable or not self.durable else self._first_unsafe(start)
+
+    def settle(self) -> None:
+        """Bring to the disk what is not there yet; a power cut cannot take it any more.
+
+        Raises:
+            StoreError: the disk failed; the file is as it was when it was last on disk.
+        """
+        if self._unsafe is not None:
+            self.append_lines(b"")
+
+    def _first_unsafe(self, start: int) -> int:
+        return start if self._unsafe is None else self._unsafe
 
     def make_durable(self) -> None:
         """Make what was read safe from a power cut, before anything is built on it, see `files`."""

@@ -120,15 +120,27 @@ def test_a_call_that_others_calls_may_leave_room_for_is_told_apart(path: Path) -
     assert ledger.reserve(call(2)) is None
 
 
+def test_a_call_that_does_not_fit_beside_that_of_a_dead_one_is_not_told_to_wait(path: Path) -> None:
+    """Nobody would ever give it back."""
+    ledger = Ledger(path)
+    ledger.agree(Terms(team_tokens=1500))
+    ledger.reserve(call(1, "bob", process=DEAD))
+    refused = ledger.reserve(call(2))
+    assert refused is not None
+    assert not refused.passing
+    assert b'"settle"' in path.read_bytes()
+
+
 def test_what_a_dead_process_has_kept_back_counts_in_full(path: Path) -> None:
     ledger = Ledger(path)
     ledger.reserve(call(1, "bob", process=DEAD))
     assert ledger.read().used["bob"].tokens == 1000
-    assert b'"settle"' not in path.read_bytes()
     assert ledger.reserve(call(2)) is None
+    assert b'"settle"' not in path.read_bytes()
     accounts = ledger.read()
     assert list(accounts.held) == ["call-2"]
     assert (accounts.used["bob"].tokens, accounts.used["bob"].assumed_calls) == (1000, 1)
+    ledger.standing_refusal("bob")  # settles it
     ledger.settle(call(1, "bob"), SMALL)  # too late
     assert ledger.read().used["bob"].tokens == 1000
 

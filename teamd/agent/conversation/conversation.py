@@ -44,8 +44,8 @@ class Conversation(ConversationState):
         self.record(records.Delivered(messages=tuple(messages), **facts))
 
     def add_reply(self, reply: Reply) -> None:
-        """Put a whole reply of the model into it."""
-        self.record(records.Replied(content=reply.content, **_facts(reply)))
+        """Put a whole reply of the model into it, for `settle` to bring to the disk."""
+        self.record(records.Replied(content=reply.content, **_facts(reply)), durable=False)
 
     def begin_call(self, call: Block) -> None:
         """Note that a tool call of the last reply is begun."""
@@ -62,9 +62,10 @@ class Conversation(ConversationState):
         return f"{self.opened.nonce}-{self._reply_number}-{index}"
 
     def add_result(self, call: Block, result: Result) -> None:
-        """Answer one tool call of the last reply."""
+        """Answer one tool call of the last reply, for `settle` to bring to the disk."""
         text, is_error = result.text, result.is_error
-        self.record(records.CallAnswered(tool_use_id=call["id"], content=text, is_error=is_error))
+        answered = records.CallAnswered(tool_use_id=call["id"], content=text, is_error=is_error)
+        self.record(answered, durable=False)
 
     def add_note(self, text: str, *, task: bool = False, closes: Sequence[str] = ()) -> None:
         """Tell the model something that is nobody's mail, see `NoteAdded`."""
@@ -98,12 +99,25 @@ class Conversation(ConversationState):
         """Note what a reply cost that was to be a summary and is of no use."""
         self.record(records.SummaryFailed(content=reply.content, **_facts(reply)))
 
-    def record(self, record: records.Record) -> None:
-        """Write a record down, then apply it."""
+    def record(self, record: records.Record, *, durable: bool = True) -> None:
+        """Write a record down, then apply it.
+
+        Args:
+            record: whatever has happened.
+            durable: on disk when this returns, with all before it; otherwise with `settle`.
+        """
+        line = replace(record, time=time.time()).encode()
+        self._transcript.append_lines(line, durable=durable)
         # Applied as it will be read again, without the half surrogate pairs that UTF-8 cannot hold.
-        written = decode(replace(record, time=time.time()).encode()) or records.Unknown()
-        self._transcript.append(written)
-        self.apply(written)
+        self.apply(decode(line) or records.Unknown())
+
+    def settle(self) -> None:
+        """Bring all records to the disk.
+
+        For whoever is about to do what others can see: what was asked and answered must be known
+        then whatever happens. A sync takes as long for three records as for one.
+        """
+        self._transcript.settle()
 
 
 def _facts(reply: Reply) -> dict[str, Any]:
