@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _OURS = re.compile(r"/((?:teamd|teamctl)/.*)\.py$")
 _FILES = re.compile(r"/\.team/(inbox|transcripts|config)|/(\.teamd-)")
-_SDK = "/anthropic/resources/messages/"
-_ASKS = ("create", "stream")
+_SDK = "/anthropic/_base_client.py"
+_ASKS = ("post",)
 _TASKS = ("create_task", "ensure_future")
 _CALLS = (os.pwrite, os.pread, os.fork)
 

@@ -9,8 +9,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.approvals import Plans
+from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.permissions import Permissions
+from teamd.agent.turn import follow
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
@@ -23,21 +25,23 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.mail.spool import BatchLimit
 from teamd.messages import Message
+from teamd.models import Reply
+from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
-from teamd.settings.schema import Permission
+from teamd.settings.schema import ModelSettings, Permission
 from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team import teams
 from teamd.team.roster import Member, Roster
 from teamd.tokens import Usage
-from teamd.tools import PermissionPending
+from teamd.tools import Input, PermissionPending, RepeatableTool, Tool, Toolbox
 from teamd.tools.asking import Asking
 from teamd.tools.background import Jobs
 from teamd.tools.shell import BashInput
 from teamd.tools.text_file import TextFile
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
-from teamd.transcript.records import Delivered, Replied
+from teamd.transcript.records import Delivered, Opened, Replied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -303,6 +307,51 @@ def note_call(paths: TeamPaths) -> None:
     Transcript(paths.transcript("bob")).append(reply)
 
 
+class Word(Input):
+    """What the tools here take."""
+
+    command: str
+
+
+class Once(Tool[Word]):
+    """Does what must not be done twice."""
+
+    name = "once"
+    description = "Do it."
+
+    async def call(self, arguments: Word, _key: str) -> str:
+        """Do it."""
+        return arguments.command
+
+
+class Again(RepeatableTool[Word]):
+    """Does what may be done again by the same call, and by no other."""
+
+    name = "again"
+    description = "Do it."
+
+    async def call(self, arguments: Word, _key: str) -> str:
+        """Do it."""
+        return arguments.command
+
+
+def follow_reply(paths: TeamPaths, tool: str) -> None:
+    """Have bob's model call a tool, and run it."""
+    conversation = _bob(paths)
+    conversation.open(Opened(name="bob", system="You are 'bob'."))
+    conversation.add_note("Go.")
+    call = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": {"command": tool}}
+    conversation.add_reply(Reply(content=[call], stop_reason="tool_use", model="m"))
+    talk = Compaction(
+        conversation=conversation,
+        model=Scripted(paths.root / "none"),
+        toolbox=Toolbox([Once(), Again()]),
+        settings=ModelSettings(),
+        model_name=lambda _: "m",
+    )
+    asyncio.run(follow(talk, lambda run: run))
+
+
 def damage_ledger(paths: TeamPaths) -> None:
     """Write rubbish over the beginning of the ledger."""
     fd = os.open(paths.ledger, os.O_RDWR)
@@ -352,5 +401,6 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         note_call,
         damage_ledger,
         mend,
+        follow_reply,
     )
 }

@@ -458,7 +458,21 @@ def a_job_is_begun(scene: Scene) -> None:
     scene.do("begin_job", jobs=("bob", "1"))
 
 
+def a_call_that_may_not_be_repeated_is_made(scene: Scene) -> None:
+    """The conversation knows that it was begun, or its teammate would do it again."""
+    scene.do("create")
+    scene.do("follow_reply", "once", ran="once")
+
+
+def a_call_that_may_be_repeated_is_made(scene: Scene) -> None:
+    """The conversation knows that it was asked for, or another call would take its place."""
+    scene.do("create")
+    scene.do("follow_reply", "again", ran="again")
+
+
 SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
+    a_call_that_may_not_be_repeated_is_made,
+    a_call_that_may_be_repeated_is_made,
     a_teammate_dies_with_a_record,
     the_person_stops_reading,
     a_change_is_repeated,
