@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.files import files
@@ -76,7 +77,7 @@ class Transcript:
 
     def records(self) -> Iterator[Record]:
         """Yield what was written, oldest first; a line that a killed writer tore is passed over."""
-        yield from decode_lines((files.read(self.path) or b"").split(b"\n"))
+        yield from decode_lines(files.lines(self.path))
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
@@ -126,7 +127,12 @@ def message_in(value: object) -> Message | None:
 
 
 def _known(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
-    return {one.name: found[one.name] for one in fields(kind) if one.name in found}
+    return {name: value for name, value in found.items() if name in _names_of(kind)}
+
+
+@cache
+def _names_of(kind: Any) -> frozenset[str]:
+    return frozenset(one.name for one in fields(kind))
 
 
 def _text(value: object, otherwise: str = "") -> str:
