@@ -7,7 +7,6 @@ group they moved to. So no reaper stands above it.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 import time
@@ -30,8 +29,6 @@ _GRACE_SECONDS: Final = 2.0  # between SIGTERM and SIGKILL
 _KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for a dead disk
 _LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile
 _PAUSE_SECONDS: Final = 0.005
-_START_SECONDS: Final = 60.0
-_START_PAUSE_SECONDS: Final = 0.0002
 _LOOK_SECONDS: Final = 0.1
 
 # The first process of the namespace: it sets the limits, runs the command, gives what that leaves
@@ -83,8 +80,8 @@ class Sandboxed(Program):
         argv: bubblewrap with its options; `FIRST_PROCESS` follows them.
         command: for bash.
         bounds: looked at ten times a second, since limits of single processes do not bind root.
-        before: called with the pid of the namespace's first process, when every mount stands and
-            before the command begins.
+        before: called while mounts are made; returns what is called with the pid of the
+            namespace's first process, when every mount stands and before the command begins.
         changed: asked ten times a second; returns what has come open, for which all is ended.
         cgroup: bounds the number of processes better than a look now and then.
         clear: called once, when nothing of it runs any more; returns what it took away.
@@ -103,7 +100,7 @@ class Sandboxed(Program):
         bounds: Bounds,
         clear: Callable[[], Sequence[str]],
         changed: Callable[[], str] = str,
-        before: Callable[[int], None] = lambda _: None,
+        before: Callable[[], Callable[[int], None]] = lambda: lambda _: None,
         cgroup: Cgroup | None = None,
     ) -> None:
         self._bounds = bounds
@@ -115,11 +112,11 @@ class Sandboxed(Program):
         self._refused_before = cgroup.refusals if cgroup else 0
         first = ["/bin/sh", "-c", FIRST_PROCESS, "sh", command, *bounds.arguments()]
         self._gate = Gate()
+        gate = self._gate.theirs.fileno()
+        words = [*argv, "--info-fd", str(gate), "--", *first]
         try:
             # An empty environment: bubblewrap's own could be read in the sandbox.
-            super().__init__(
-                [*argv, "--", *first], output=output, stdin=self._gate.theirs.fileno(), env={}
-            )
+            super().__init__(words, output=output, stdin=gate, env={}, pass_fds=(gate,))
         except BaseException:
             self._gate.close()
             raise
@@ -131,30 +128,18 @@ class Sandboxed(Program):
             raise
         self._gate.open()
 
-    def _prepare(self, before: Callable[[int], None]) -> None:
+    def _prepare(self, before: Callable[[], Callable[[int], None]]) -> None:
         """Make ready what is around the first process.
 
         Raises:
             OSError: it cannot be done, or the process has ended.
         """
-        first = self._first()
+        first = self._gate.first()
+        look = before()
         if self._cgroup:
             self._cgroup.add(first)  # takes as long as the mounts, which are made meanwhile
         self._gate.wait()
-        before(first)
-
-    def _first(self) -> int:
-        """Wait for the first process of the namespace; its pid.
-
-        Raises:
-            OSError: bubblewrap has ended without one, or takes too long.
-        """
-        deadline = time.monotonic() + _START_SECONDS
-        while self._runs() and time.monotonic() < deadline:
-            for first in reaper.children(self.pid):
-                return first
-            time.sleep(_START_PAUSE_SECONDS)
-        raise OSError(errno.EPERM, "the sandbox could not be made")
+        look(first)
 
     async def end(self) -> Ended:
         """End all that is left, first politely."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.sandbox.places import PlaceState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from teamd.sandbox.places import Place
 
@@ -67,44 +67,68 @@ def read_mounts(pid: int | str) -> list[Mount]:
     return [Mount.decode(line) for line in text.splitlines()]
 
 
-def check_mounts(
-    argv: Sequence[str],
-    workspace: Path,
-    places: Iterable[Place],
-    mounted: Iterable[Mount],
-    own: Sequence[Mount],
-) -> None:
-    """See that mounts are what the options of bubblewrap say, and that what is protected is held.
+class MeantMounts:
+    """What is to be mounted in a sandbox.
 
     Args:
         argv: bubblewrap and its options.
         workspace: where links may come and go; no path that is mounted in it leads through one.
         places: what stays as it is.
-        mounted: what is mounted in the sandbox.
         own: what is mounted for this process.
-
-    Raises:
-        OSError: something else is mounted, or not everything.
     """
-    inside = f"{workspace}{os.sep}"
-    sources = {
-        target: source if f"{source}{os.sep}".startswith(inside) else os.path.realpath(source)
-        for target, source in _sources(argv).items()
-    }
-    devices = {mount.device for mount in own}
-    top = {mount.point: mount for mount in mounted}  # the latest hides those before it
-    fixed = {argv[at + 2] for at, word in enumerate(argv) if word in _READ_ONLY}
-    for mount in top.values():
-        loose = mount.point in fixed and not mount.read_only
-        if loose or (mount.device in devices and not _is_meant(mount, sources, own)):
-            raise OSError(errno.ESTALE, f"{mount.point} has just been replaced; try again")
-    for point in _covers(argv):
-        if point not in top or top[point].device in devices:
-            raise OSError(errno.ESTALE, f"{point} has just been replaced; try again")
-    for place in places:
-        held = top.get(str(place.path))
-        if place.state in (PlaceState.FILE, PlaceState.FOLDER) and not (held and held.read_only):
-            raise OSError(errno.ESTALE, f"{place.path} has just been replaced; try again")
+
+    def __init__(
+        self, argv: Sequence[str], workspace: Path, places: Iterable[Place], own: Sequence[Mount]
+    ) -> None:
+        inside = f"{workspace}{os.sep}"
+        self._own = own
+        self._sources = {
+            target: source if f"{source}{os.sep}".startswith(inside) else os.path.realpath(source)
+            for target, source in _sources(argv).items()
+        }
+        self._fixed = {argv[at + 2] for at, word in enumerate(argv) if word in _READ_ONLY}
+        self._covers = _covers(argv)
+        kept = (PlaceState.FILE, PlaceState.FOLDER)
+        self._kept = [str(place.path) for place in places if place.state in kept]
+
+    def check(self, mounted: Iterable[Mount]) -> None:
+        """See that mounts are what they are meant to be, and that what is protected is held.
+
+        Raises:
+            OSError: something else is mounted, or not everything.
+        """
+        devices = {mount.device for mount in self._own}
+        top = {mount.point: mount for mount in mounted}  # the latest hides those before it
+        for mount in top.values():
+            loose = mount.point in self._fixed and not mount.read_only
+            if loose or (mount.device in devices and not self._is_meant(mount)):
+                raise _replaced(mount.point)
+        for point in self._covers:
+            if point not in top or top[point].device in devices:
+                raise _replaced(point)
+        for point in self._kept:
+            if point not in top or not top[point].read_only:
+                raise _replaced(point)
+
+    def _is_meant(self, mount: Mount) -> bool:
+        """Return whether a mount shows what stands at its source; so do those within a folder."""
+        target = mount.point
+        while target not in self._sources and target != os.sep:
+            target = os.path.dirname(target)  # noqa: PTH120 -- text, many times
+        if target not in self._sources:
+            return False
+        path = os.path.normpath(f"{self._sources[target]}/{os.path.relpath(mount.point, target)}")
+        covering = (one for one in reversed(self._own) if _holds(one.point, path))
+        nearest = max(covering, key=lambda one: len(one.point), default=None)
+        return nearest is None or nearest.at(path) == (mount.device, mount.root)
+
+
+def _holds(point: str, path: str) -> bool:
+    return f"{path}/".startswith(f"{point.rstrip('/')}/")
+
+
+def _replaced(point: str) -> OSError:
+    return OSError(errno.ESTALE, f"{point} has just been replaced; try again")
 
 
 def _sources(argv: Sequence[str]) -> dict[str, str]:
@@ -121,16 +145,3 @@ def _sources(argv: Sequence[str]) -> dict[str, str]:
 def _covers(argv: Sequence[str]) -> list[str]:
     """Return where an empty folder is to hide what stands there."""
     return [argv[at + 1] for at, word in enumerate(argv) if word == _COVER]
-
-
-def _is_meant(mount: Mount, sources: Mapping[str, str], own: Sequence[Mount]) -> bool:
-    """Return whether a mount shows what stands at its source; so do those within a folder."""
-    target = mount.point
-    while target not in sources and target != os.sep:
-        target = os.path.dirname(target)  # noqa: PTH120 -- text, many times
-    if target not in sources:
-        return False
-    path = os.path.normpath(f"{sources[target]}/{os.path.relpath(mount.point, target)}")
-    covering = (one for one in reversed(own) if f"{path}/".startswith(f"{one.point.rstrip('/')}/"))
-    nearest = max(covering, key=lambda one: len(one.point), default=None)
-    return nearest is None or nearest.at(path) == (mount.device, mount.root)

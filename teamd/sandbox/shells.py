@@ -17,7 +17,7 @@ from teamd.programs.brief import run_briefly
 from teamd.programs.reaped import Reaped
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
-from teamd.sandbox.mounts import check_mounts, read_mounts
+from teamd.sandbox.mounts import MeantMounts, read_mounts
 from teamd.sandbox.network import Networks, Visit
 from teamd.sandbox.placeholders import Holder
 from teamd.sandbox.places import GIT, PlaceState, Standing, find_places, protected_names
@@ -26,7 +26,7 @@ from teamd.sandbox.readable import ReadableCache
 from teamd.sandbox.repair import repair
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Callable, Container, Sequence
     from pathlib import Path
 
     from teamd.programs import Sink
@@ -151,7 +151,7 @@ class SandboxedShell:
                 bounds=self.policy.bounds,
                 changed=Standing(self.policy.workspace, places).changed,
                 clear=clear,
-                before=partial(self._check, argv, places, visit),
+                before=partial(self._meant, argv, places, visit),
                 cgroup=self.cgroup,
             )
         except BaseException:
@@ -165,18 +165,18 @@ class SandboxedShell:
             return [*CONFINED, *argv]
         return network.joining(argv) if network else argv
 
-    def _check(
-        self, argv: Sequence[str], places: Sequence[Place], visit: Visit | None, first: int
-    ) -> None:
-        """See that the sandbox is what it is meant to be, and enter its network.
+    def _meant(
+        self, argv: Sequence[str], places: Sequence[Place], visit: Visit | None
+    ) -> Callable[[int], None]:
+        """Return what sees that the sandbox is what it is meant to be, and enters its network."""
+        meant = MeantMounts(argv, self.policy.workspace, places, read_mounts("self"))
 
-        Raises:
-            OSError: it is not.
-        """
-        mounted, own = read_mounts(first), read_mounts("self")
-        check_mounts(argv, self.policy.workspace, places, mounted, own)
-        if visit:
-            visit.begin(first)
+        def enter(first: int) -> None:
+            meant.check(read_mounts(first))
+            if visit:
+                visit.begin(first)
+
+        return enter
 
     def _look(
         self, names: list[str], made: Container[Path], others: Sequence[Holder], *, may_init: bool

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.sandbox.mounts import Mount, check_mounts, read_mounts
+from teamd.sandbox.mounts import MeantMounts, Mount, read_mounts
 from teamd.sandbox.places import Place, PlaceState
 
 WORKSPACE = Path("/home/me/work")
@@ -45,7 +45,7 @@ PLACES = (
 
 
 def check(mounts: dict[str, Mount]) -> None:
-    check_mounts(ARGV, WORKSPACE, PLACES, mounts.values(), OWN)
+    MeantMounts(ARGV, WORKSPACE, PLACES, OWN).check(mounts.values())
 
 
 def test_what_was_meant_passes() -> None:
