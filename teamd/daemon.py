@@ -44,8 +44,8 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     teammate = TeammateProcess(settings.paths, lambda: settings.now, settings.accepted_bytes, mask)
     beat_seconds = settings.heartbeats.beat_seconds  # for good: the watchdogs expect no other
 
-    def run(name: str, bell: int, heartbeat: Heartbeat) -> int:
-        return teammate.live(name, bell, Pulse(heartbeat, every_seconds=beat_seconds))
+    def run(name: str, bell: int, slots: int, heartbeat: Heartbeat) -> int:
+        return teammate.live(name, bell, slots, Pulse(heartbeat, every_seconds=beat_seconds))
 
     return ChildProgram(
         run=run,
@@ -126,9 +126,9 @@ def _mask_standard_error(mask: Mask) -> None:
 def _detached(paths: TeamPaths, program: ChildProgram) -> ChildProgram:
     """Return a program whose children leave the terminal: they may be forked before `ready`."""
 
-    def run(name: str, bell: int, heartbeat: Heartbeat) -> int:
+    def run(name: str, bell: int, slots: int, heartbeat: Heartbeat) -> int:
         leave_terminal(paths)  # it would outlive whoever waits for the start
-        return program.run(name, bell, heartbeat)
+        return program.run(name, bell, slots, heartbeat)
 
     return replace(program, run=run)
 

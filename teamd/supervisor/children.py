@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from teamd.supervisor.lifecycle import EndNotice
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.roster_writer import RosterWriter
+    from teamd.supervisor.slots import Slots
 
 KILL_AGAIN_SECONDS: Final = 1.0
 # A full disk or a full process table is the machine's trouble: however long it lasts, the teammate
@@ -46,6 +48,7 @@ class Children:
     Attributes:
         heartbeats: those of the start, for good: a running child beats as often as it was told.
         roster: told of every change.
+        slots: of model calls, granted to those that have a process.
         private: the supervisor's own descriptors, which no child may keep.
     """
 
@@ -54,6 +57,7 @@ class Children:
     heartbeats: HeartbeatPolicy
     roster: RosterWriter
     journal: Journal
+    slots: Slots
     private: list[int]
     _begun: bool = False
     _lives: dict[str, Life] = field(default_factory=dict)
@@ -120,6 +124,7 @@ class Children:
                     self._blame_delivery(life.name, pid)
                 life.child = None
                 life.watchdog = None
+                self.slots.close(life.name)
                 ended = True
                 self._crash(life, code)
         return ended
@@ -236,9 +241,14 @@ class Children:
         self.program.load()  # settings that were read again may want more
         try:
             heartbeat = Heartbeat()
-            life.child = fork(
-                lambda bell: self.program.run(name, bell, heartbeat), close=self.private + bells
-            )
+            slots = self.slots.open(name)
+            try:
+                life.child = fork(
+                    lambda bell: self.program.run(name, bell, slots, heartbeat),
+                    close=(*self.private, *bells, *self.slots.descriptors),
+                )
+            finally:
+                os.close(slots)
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"
             self._step(life, Event.CRASHED, reason, TROUBLE_SECONDS)

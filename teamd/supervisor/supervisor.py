@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from teamd.clocks import Deadline
 from teamd.control import ControlRequest
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
@@ -146,9 +147,16 @@ class Supervisor:
             self.inbox.retry_seconds,
             self.context.roster.retry_seconds,
         )
-        seconds = min(due for due in dues if due is not None)
+        until = Deadline.after(min(due for due in dues if due is not None))
+        slots = self.context.children.slots
         watched = [self.signals.fileno(), self.watch.fileno(), self.tasks.watch.fileno()]
-        select.select(watched, [], [], seconds)
+        while True:  # slots are granted between rounds: model calls are no news of the team
+            left = (max(0.0, until.left), slots.next_due_seconds)
+            seconds = min(due for due in left if due is not None)
+            ready, _, _ = select.select([*watched, slots.fileno()], [], [], seconds)
+            slots.serve()
+            if until.left <= 0 or any(fd in ready for fd in watched):
+                return
 
     def _heed_signals(self) -> None:
         for number in self.signals.take():

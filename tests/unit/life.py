@@ -16,6 +16,7 @@ from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
+from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
@@ -290,6 +291,7 @@ class Life:
             paths=self.paths,
             settings=self.settings,
             journal=journal,
+            slots=CallSlots(bell),  # never asked: the model is a player
             wakeup=Wakeup(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             check=lambda: None,
             granted_bytes=lambda: 0,
