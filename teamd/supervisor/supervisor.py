@@ -124,7 +124,7 @@ class Supervisor:
             if not self._stopping:  # those who end now end for that, and are resumed
                 self.context.shutdowns.look()
             self.context.children.do_due()
-            self.inbox.publish()
+            self.inbox.publish(at_once=False)
             self.rounds.report()
         self.inbox.publish()
 

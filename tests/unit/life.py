@@ -31,7 +31,8 @@ from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.settings.schema import Mail, ModelSettings
 from teamd.states import Status
-from teamd.team.roster import Member, Roster, Team
+from teamd.team.member import Member
+from teamd.team.roster import Roster, Team
 from teamd.tokens import Usage
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan

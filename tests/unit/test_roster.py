@@ -11,7 +11,8 @@ import pytest
 from teamd.errors import StoreError, UnknownTeammate
 from teamd.process_id import Identity
 from teamd.states import Status
-from teamd.team.roster import FORMAT, Member, Roster, Team
+from teamd.team.member import Member
+from teamd.team.roster import FORMAT, Roster, Team
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths

@@ -28,7 +28,8 @@ from teamd.settings.schema import Permission
 from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team import teams
-from teamd.team.roster import Member, Roster
+from teamd.team.member import Member
+from teamd.team.roster import Roster
 from teamd.tokens import Usage
 from teamd.tools import PermissionPending
 from teamd.tools.asking import Asking
