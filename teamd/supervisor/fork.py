@@ -115,6 +115,14 @@ def fork(run: Callable[[int], int], *, close: Iterable[int]) -> Child:
     return Child(identity, writer)
 
 
+def any_ended() -> bool:
+    """Return whether a child of this process waits to be reaped, one that was adopted included."""
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
 def _live(
     run: Callable[[int], int],
     bell: int,

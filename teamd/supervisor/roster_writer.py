@@ -48,6 +48,7 @@ class RosterWriter:
         self._tell_again = Deadline.after(0.0)
         self._changes: list[Callable[[Team], Team]] = []
         self._seen: object = None
+        self._foreign = True  # what stands there was not written here
         self._rest = Deadline.after(0.0)
         self.team = self._file = self._roster.update(lambda team: replace(team, name=team_name))
 
@@ -112,15 +113,20 @@ class RosterWriter:
         self._changes = []
         self._rest = Deadline.after(_REST_SECONDS)
 
-    def refresh(self) -> None:
-        """Read what others have changed; the next `publish` reports a damaged roster."""
+    def refresh(self) -> bool:
+        """Read what others have changed, and return whether anything was.
+
+        The next `publish` reports a damaged roster.
+        """
         version = self._roster.version()
         if version is None or version == self._seen:
-            return
+            return False
         with suppress(StoreError):
             team = self._roster.read()
             self.team, self._file = self._with_changes(team), team
             self._seen = version
+        foreign, self._foreign = self._foreign, False
+        return foreign
 
     def check(self) -> None:
         """Check that the roster can be changed, before anything depends on it.
@@ -231,6 +237,7 @@ class RosterWriter:
     def _with_changes(self, team: Team) -> Team:
         if team is self._file:  # nobody else has changed it
             return self.team
+        self._foreign = True
         for change in self._changes:
             team = change(team)
         return team

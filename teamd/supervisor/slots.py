@@ -9,7 +9,7 @@ import os
 import selectors
 import socket
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
@@ -68,8 +68,9 @@ class Slots:
         yield self.fileno()
         yield from (channel.fd for channel in self._channels.values())
 
-    def open(self, name: str) -> int:
-        """Make a channel for a teammate that is about to be forked; return its end, to be closed.
+    @contextmanager
+    def opened(self, name: str) -> Iterator[int]:
+        """Make a channel for a teammate; its end is open here while it is forked in the block.
 
         Raises:
             OSError: there are no descriptors left.
@@ -80,7 +81,8 @@ class Slots:
         channel = _Channel(name, own.detach())
         self._channels[name] = channel
         self._selector.register(channel.fd, selectors.EVENT_READ, channel)
-        return theirs.detach()
+        with theirs:
+            yield theirs.fileno()
 
     def close(self, name: str) -> None:
         """Forget a teammate that has ended; its slots are free."""

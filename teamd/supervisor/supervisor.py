@@ -192,7 +192,8 @@ class Supervisor:
     def _reconcile(self) -> None:
         """End the processes of those that somebody took out of the roster by hand."""
         children, roster = self.context.children, self.context.roster
-        roster.refresh()
+        if not roster.refresh():
+            return
         for name in children.active():
             if not children.ending(name) and roster.team.find(name) is None:
                 self.context.journal.warn("no member any more", name=name)

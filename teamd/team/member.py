@@ -123,9 +123,10 @@ class MemberLines:
         """
         known = self._members if team == self._team else {}
         self._team = team
-        members = tuple(
-            known.get(line) or Member.decode(json.loads(line), team=team) for line in lines
-        )
+        new = [line for line in lines if line not in known]
+        decoded = (Member.decode(one, team=team) for one in json.loads(b"[%b]" % b",".join(new)))
+        found = {**known, **dict(zip(new, decoded, strict=True))}
+        members = tuple(found[line] for line in lines)
         self._remember(members, lines)
         return members
 

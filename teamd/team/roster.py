@@ -17,7 +17,7 @@ from teamd.states import Status
 from teamd.team.member import COLOURS, Member, MemberLines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 _OPENING: Final = b'"members": ['
 _END: Final = (b"]}", b"")
+_DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,22 +171,26 @@ class Roster:
         if self._known is None or self._known[0] != content:
             try:
                 self._known = content, self._parse(content)
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            except _DAMAGED as error:
                 raise DamagedRoster(self._paths.config, str(error)) from error
         return self._known[1]
 
     def _parse(self, content: bytes) -> Team:
-        document, lines = _split(content)
+        lines = _member_lines(content)
+        if lines:
+            with suppress(*_DAMAGED):  # the other way says what is wrong, if anything is
+                return self._team(content[: content.index(b"\n")] + _END[0], lines)
+        return self._team(content, [])
+
+    def _team(self, content: bytes, lines: list[bytes]) -> Team:
+        document = json.loads(content)
         self._check_format(document.pop("format", 0))  # before what a newer one may say anew
         name = document.pop("team_name", "default")
         sandbox = str(document.pop("sandbox", ""))
         if "members" not in document:
             raise ValueError("it lists no members")
         found = document.pop("members")
-        if lines:
-            members = self._lines.decode(lines, team=name)
-        else:
-            members = tuple(Member.decode(m, team=name) for m in found)
+        members = self._lines.decode(lines, team=name) if lines else _decoded(found, name)
         if len({member.name.lower() for member in members}) < len(members):
             raise ValueError("two members have one name")
         return Team(name=name, members=members, sandbox=sandbox, extra=MappingProxyType(document))
@@ -199,21 +204,20 @@ class Roster:
 
 
 def _format(content: bytes) -> int:
-    return int(_split(content)[0].get("format", 0))
+    opening = content[: content.index(b"\n")] + _END[0] if _member_lines(content) else content
+    return int(json.loads(opening).get("format", 0))
 
 
-def _split(content: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """Return all but the members, and their lines; no lines where it is not written as here.
+def _decoded(found: Iterable[Any], team: str) -> tuple[Member, ...]:
+    return tuple(Member.decode(one, team=team) for one in found)
 
-    Raises:
-        ValueError, AttributeError, RecursionError: it is no JSON object.
-    """
+
+def _member_lines(content: bytes) -> list[bytes]:
+    """Return the lines that are members; none where the file is not written as here."""
     opening, *lines = content.split(b"\n")
-    if opening.endswith(_OPENING) and tuple(lines[-2:]) == _END:
-        members = lines[:-2]
-        whole = [line.removesuffix(b",") for line in members]
-        separated = [line + b"," for line in whole[:-1]] + whole[-1:] == members
-        with suppress(ValueError, RecursionError):
-            if separated and all(line[:1] + line[-1:] == b"{}" for line in whole):
-                return json.loads(opening + _END[0]), whole
-    return json.loads(content), []
+    if not opening.endswith(_OPENING) or tuple(lines[-2:]) != _END:
+        return []
+    members = [line.removesuffix(b",") for line in lines[:-2]]
+    separated = [line + b"," for line in members[:-1]] + members[-1:]
+    whole = all(line[:1] + line[-1:] == b"{}" for line in members)
+    return members if whole and separated == lines[:-2] else []

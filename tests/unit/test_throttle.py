@@ -77,7 +77,8 @@ class Team:
 
     def enter(self, name: str) -> CallSlots:
         """Give a teammate its end of a channel."""
-        self.ends[name] = self.slots.open(name)
+        with self.slots.opened(name) as end:  # and goes on in the child, where it is forked
+            self.ends[name] = os.dup(end)
         return CallSlots(self.ends[name])
 
     def die(self, name: str) -> None:
