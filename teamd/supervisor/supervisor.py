@@ -200,14 +200,15 @@ class Supervisor:
                 children.stop(name, seconds=self._stop_seconds)
 
     def _ring(self) -> None:
-        """Wake those who have mail; where hints were lost, wake everybody.
+        """Wake those who have mail, or may begin a task; where hints were lost, wake everybody.
 
-        A change of the board wakes everybody, if they look for tasks there: a teammate that idles
-        since a moment ago has not reported that yet, and one that works takes no notice.
+        They may work, as far as is known here: one that idles since a moment ago has not reported
+        that yet, and one that works takes no notice.
         """
         children, settings = self.context.children, self.context.settings
-        if self.tasks.board_changed() and settings.now.tasks.auto_claim:
-            children.ring_all()
+        claimers = self.tasks.claimers(self.context.roster.team)
+        if settings.now.tasks.auto_claim:
+            children.ring(children.active() if claimers is None else claimers)
         changed = self.watch.changed()
         if changed is None:
             children.ring_all()

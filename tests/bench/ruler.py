@@ -25,6 +25,7 @@ def interleave(cases: Mapping[str, Callable[[], float | None]], rounds: int) -> 
     Args:
         cases: what to do, by name; it returns its own figure, or `None`: then the seconds that it
             took count.
+        rounds: how many times.
     """
     samples: Samples = {name: [] for name in cases}
     for _ in range(rounds):
