@@ -17,9 +17,10 @@ from tests.e2e.harness import Project, opened
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _LONGEST_SECONDS = 600.0
+_LOOK_SECONDS = 0.05
 _ENDS = ("failed", "paused", "shutdown")
 
 
@@ -27,12 +28,15 @@ class Crowd:
     """Teammates that each have done a first turn, and idle.
 
     Attributes:
+        calls: how many model calls make a turn.
         spawn_seconds: how long it took until the last of them idled.
     """
 
-    def __init__(self, project: Project, service: Running, size: int) -> None:
+    def __init__(self, project: Project, service: Running, size: int, calls: int) -> None:
         self.project = project
         self.service = service
+        self.calls = calls
+        self.turns = 0
         self.names = [f"t{number}" for number in range(size)]
         self.spawn_seconds = 0.0
 
@@ -44,22 +48,27 @@ class Crowd:
             arguments = {"name": name, "role": "clerk", "prompt": "Go."}
             request = ControlRequest.within(_LONGEST_SECONDS, "spawn", arguments=arguments)
             inbox.put(request.encode())
-        self.wait(turns=1)
+        self.wait()
         self.spawn_seconds = time.monotonic() - begun
 
-    def broadcast(self, turns: int = 2) -> float:
-        """Write to all of them; return the seconds until the last was answered by its model."""
+    def broadcast(self) -> list[float]:
+        """Write to all of them; return the seconds until each had its last answer of the turn."""
         begun = time.monotonic()
         self.project.do("teamctl", "broadcast", "On we go.")
-        self.wait(turns=turns)
-        return max(last for _, last in self.service.counts().served.values()) - begun
+        self.wait()
+        return [last - begun for _, last in self.service.counts().served.values()]
 
-    def wait(self, *, turns: int) -> None:
-        """Wait until all idle, having had so many turns; fails where one is lost or crashed."""
-        wait_until(lambda: self._done(turns), timeout_seconds=_LONGEST_SECONDS, what="all idle")
+    def wait(self) -> None:
+        """Wait until all have had one more turn and idle; fails where one is lost or crashed."""
+        self.turns += 1
+        calls = self.turns * self.calls
+        wait_until(lambda: not self._lacking(calls), timeout_seconds=_LONGEST_SECONDS, what="calls")
+        wait_until(lambda: self._done(calls), timeout_seconds=_LONGEST_SECONDS, what="all idle")
+
+    def _lacking(self, calls: int) -> list[str]:
+        time.sleep(_LOOK_SECONDS)  # a look computes: it is not to be what is measured
         served = self.service.counts().served
-        lost = [name for name in self.names if served.get(name, (0, 0))[0] < turns]
-        assert not lost, f"lost turns: {lost}"
+        return [name for name in self.names if served.get(name, (0, 0))[0] < calls]
 
     def crashes(self) -> int:
         """Return how many processes have ended so far."""
@@ -71,11 +80,11 @@ class Crowd:
         found: list[dict[str, Any]] = json.loads(content)["members"]
         return found
 
-    def _done(self, turns: int) -> bool:
+    def _done(self, calls: int) -> bool:
         members = self.members()
         ended = [one["name"] for one in members if one["status"] in _ENDS]
         assert not ended, f"these have ended: {ended}"
-        idle = [one for one in members if one["status"] == "idle" and one.get("turns", 0) >= turns]
+        idle = [one for one in members if one["status"] == "idle" and one["turns"] >= calls]
         return len(idle) == len(self.names)
 
 
@@ -90,15 +99,6 @@ def crowd(size: int, settings: str = "", **terms: Any) -> Iterator[Crowd]:
         project.environment["ANTHROPIC_BASE_URL"] = service.url
         project.write("team.toml", f'[tools]\nsandbox = "off"\n{settings}')
         project.start()
-        made = Crowd(project, service, size)
+        made = Crowd(project, service, size, terms.get("calls", 1))
         made.spawn()
         yield made
-
-
-def of_sizes(sizes: tuple[int, ...], measure: Callable[[Crowd], float]) -> dict[int, float]:
-    """Measure teams of several sizes, one after the other."""
-    found = {}
-    for size in sizes:
-        with crowd(size) as made:
-            found[size] = measure(made)
-    return found

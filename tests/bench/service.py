@@ -23,17 +23,30 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(rb"You are '([^']*)'")
 _USAGE = {"input_tokens": 1, "output_tokens": 1}
-_EVENTS: tuple[dict[str, Any], ...] = (
-    {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
-        "model": "none", "content": [], "usage": _USAGE}},
-    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-    {"type": "content_block_delta", "index": 0,
-        "delta": {"type": "text_delta", "text": "Done."}},
-    {"type": "content_block_stop", "index": 0},
-    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
-    {"type": "message_stop"},
-)  # fmt: skip
-_REPLY = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in _EVENTS).encode()
+
+
+def _stream(reason: str, block: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
+    start = {"id": "m", "type": "message", "role": "assistant", "model": "none", "content": []}
+    events: tuple[dict[str, Any], ...] = (
+        {"type": "message_start", "message": {**start, "usage": _USAGE}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *({"type": "content_block_delta", "index": 0, "delta": one} for one in deltas),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    )
+    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events).encode()
+
+
+def _reply(times: int, calls: int) -> bytes:
+    """Use a tool, until that many calls make a turn."""
+    if times % calls == 0:
+        said = {"type": "text_delta", "text": "Done."}
+        return _stream("end_turn", {"type": "text", "text": ""}, said)
+    used = {"type": "tool_use", "id": f"toolu_{times}", "name": "task_list", "input": {}}
+    return _stream("tool_use", used, {"type": "input_json_delta", "partial_json": "{}"})
+
+
 _BUSY = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "busy"}})
 
 
@@ -57,8 +70,9 @@ class Counts:
 class Service:
     """Answers after so many seconds, at most so many requests at once."""
 
-    def __init__(self, seconds: float, room: int, retry_after: str) -> None:
+    def __init__(self, seconds: float, room: int, calls: int, retry_after: str) -> None:
         self._seconds = seconds
+        self._calls = calls
         self._room = room
         self._later = f"retry-after: {retry_after}\r\n" if retry_after else ""
         self._counts = Counts()
@@ -94,7 +108,8 @@ class Service:
         name = found[1].decode() if (found := _NAME.search(body)) else ""
         times, _ = counts.served.get(name, (0, 0.0))
         counts.served[name] = (times + 1, time.monotonic())
-        return _response("200 OK", "text/event-stream", _REPLY)
+        reply = _reply(times + 1, self._calls)
+        return _response("200 OK", "text/event-stream", reply)
 
 
 def _response(status: str, kind: str, body: bytes) -> bytes:
@@ -119,9 +134,19 @@ class Running:
 
 
 @contextmanager
-def running(*, seconds: float, room: int = 1_000_000, retry_after: str = "") -> Iterator[Running]:
-    """Run a service for the length of a block."""
-    argv = [sys.executable, "-m", __name__, str(seconds), str(room), retry_after]
+def running(
+    *, seconds: float, room: int = 1_000_000, calls: int = 1, retry_after: str = ""
+) -> Iterator[Running]:
+    """Run a service for the length of a block.
+
+    Args:
+        seconds: how long each answer takes.
+        room: how many requests it answers at once.
+        calls: how many make a turn.
+        retry_after: what it says where it refuses; nothing where it is empty.
+    """
+    figures = map(str, (seconds, room, calls))
+    argv = [sys.executable, "-m", __name__, *figures, retry_after]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -134,6 +159,7 @@ if __name__ == "__main__":
     arguments = argparse.ArgumentParser()
     arguments.add_argument("seconds", type=float)
     arguments.add_argument("room", type=int)
+    arguments.add_argument("calls", type=int)
     arguments.add_argument("retry_after")
     given = arguments.parse_args()
-    asyncio.run(Service(given.seconds, given.room, given.retry_after).serve())
+    asyncio.run(Service(given.seconds, given.room, given.calls, given.retry_after).serve())
