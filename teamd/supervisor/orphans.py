@@ -113,13 +113,16 @@ class OrphanedTasks:
     _due_at: float = 0.0
     _tasks: Tasks = field(default_factory=Tasks)
 
-    def claimers(self, team: Team) -> list[str] | None:
+    def claimers(self, names: set[str] | None, team: Team) -> list[str] | None:
         """Return who may have a task to begin, now that tasks have changed; `None` for anybody.
 
         Those are the teammates that a task is for which has changed, or which it blocked, and who
         had it: whoever has none in hand any more may take another.
+
+        Args:
+            names: of the files that have changed, as the watch tells.
+            team: the members.
         """
-        names = self.watch.changed()
         if names is None:  # only a look can tell, and everybody's own does
             return None
         changed = frozenset(filter(None, map(id_in, names)))

@@ -206,8 +206,9 @@ class Supervisor:
         that yet, and one that works takes no notice.
         """
         children, settings = self.context.children, self.context.settings
-        claimers = self.tasks.claimers(self.context.roster.team)
+        tasks = self.tasks.watch.changed()
         if settings.now.tasks.auto_claim:
+            claimers = self.tasks.claimers(tasks, self.context.roster.team)
             children.ring(children.active() if claimers is None else claimers)
         changed = self.watch.changed()
         if changed is None:

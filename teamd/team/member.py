@@ -108,9 +108,9 @@ class MemberLines:
         self._lines: dict[int, tuple[Member, bytes]] = {}  # by `id`
         self._team = ""
 
-    def encode(self, members: Sequence[Member]) -> list[bytes]:
+    def encode(self, members: Sequence[Member], *, team: str) -> list[bytes]:
         """Return a line for each."""
-        known = self._lines
+        known, self._team = self._lines, team
         lines = [known[id(one)][1] if id(one) in known else _encode(one) for one in members]
         self._remember(members, lines)
         return lines

@@ -101,7 +101,7 @@ class Team:
             "members": [],
         }
         opening = json.dumps(head, ensure_ascii=False).encode("utf-8", "replace")
-        members = b",\n".join((lines or MemberLines()).encode(self.members))
+        members = b",\n".join((lines or MemberLines()).encode(self.members, team=self.name))
         return b"\n".join((opening.removesuffix(_END[0]), members, *_END))
 
     @cached_property
