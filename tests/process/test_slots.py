@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from typing import TYPE_CHECKING
 
@@ -85,3 +86,14 @@ def test_a_change_of_the_settings_counts_from_the_next_call_on(project: Project)
     stall.released.set()
     for name in ("ann", "bob"):
         project.wait_for(name, "idle", turns=1)
+
+
+def test_the_supervisor_may_open_more_files_than_its_teammates(project: Project) -> None:
+    """A thousand teammates take two each; a command may count on the limit of its user."""
+    project.ask_no_service('[[teammate]]\nname = "ann"\nrole = "clerk"\nprompt = "Go."\n')
+    usual, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    own = min(usual, 1000)
+    project.begin("bash", "-c", f"ulimit -S -n {own}; exec teamd start --foreground")
+    pid = project.wait_for("ann", "idle")["pid"]
+    limits = [resource.prlimit(one, resource.RLIMIT_NOFILE) for one in (project.supervisor, pid)]
+    assert limits == [(most, most), (own, most)]
