@@ -14,7 +14,8 @@ from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.mail.mailbox import Mailbox
 from teamd.sandbox import SANDBOXED
-from teamd.team.roster import COLOURS, Member, Roster, Team
+from teamd.team.member import COLOURS, Member
+from teamd.team.roster import Roster, Team
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from teamd.files.watch import wait_for
 from teamd.masking import may_be_masked
 from teamd.messages import Message
 from teamd.states import Status
-from teamd.team.roster import Member, Roster
+from teamd.team.roster import Roster
 from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import Record, TurnEnded, mail_in
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
+    from teamd.team.member import Member
 
 _MAIL: Final = b'"mail"'
 GONE: Final = (Status.FAILED, Status.SHUTDOWN)

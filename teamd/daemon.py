@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,7 +22,7 @@ from teamd.masking import Mask, MaskedStream
 from teamd.messages import TEAMD
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.supervisor.build import build_supervisor
-from teamd.supervisor.fork import ChildProgram, become_subreaper
+from teamd.supervisor.fork import ChildProgram, become_subreaper, lift_descriptor_limit
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.supervisor import Rounds
 from teamd.team import teams
@@ -44,8 +45,8 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     teammate = TeammateProcess(settings.paths, lambda: settings.now, settings.accepted_bytes, mask)
     beat_seconds = settings.heartbeats.beat_seconds  # for good: the watchdogs expect no other
 
-    def run(name: str, bell: int, heartbeat: Heartbeat) -> int:
-        return teammate.live(name, bell, Pulse(heartbeat, every_seconds=beat_seconds))
+    def run(name: str, bell: int, slots: int, heartbeat: Heartbeat) -> int:
+        return teammate.live(name, bell, slots, Pulse(heartbeat, every_seconds=beat_seconds))
 
     return ChildProgram(
         run=run,
@@ -88,7 +89,7 @@ def serve(
         settings.note_waiting(journal)
         become_subreaper()
         program = prepare(settings) if prepare else agent_program(settings, mask)
-        program = _detached(paths, program)
+        program = _detached(paths, program, lift_descriptor_limit())
         rounds = Rounds((watchdog_seconds() or 2 * SLOW_SECONDS) / 2, partial(notify, "WATCHDOG=1"))
         supervisor = build_supervisor(settings, program, journal, claim, rounds)
         supervisor.resume()
@@ -123,12 +124,16 @@ def _mask_standard_error(mask: Mask) -> None:
         sys.stderr = MaskedStream(mask, sys.stderr)
 
 
-def _detached(paths: TeamPaths, program: ChildProgram) -> ChildProgram:
-    """Return a program whose children leave the terminal: they may be forked before `ready`."""
+def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -> ChildProgram:
+    """Return a program whose children leave the terminal: they may be forked before `ready`.
 
-    def run(name: str, bell: int, heartbeat: Heartbeat) -> int:
+    Their commands have the limit on open files that whoever started this gave.
+    """
+
+    def run(name: str, bell: int, slots: int, heartbeat: Heartbeat) -> int:
+        resource.setrlimit(resource.RLIMIT_NOFILE, files)
         leave_terminal(paths)  # it would outlive whoever waits for the start
-        return program.run(name, bell, heartbeat)
+        return program.run(name, bell, slots, heartbeat)
 
     return replace(program, run=run)
 

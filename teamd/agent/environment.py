@@ -24,6 +24,7 @@ from teamd.transcript.file import Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.agent.throttle import CallSlots
     from teamd.agent.wakeup import Wakeup
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
@@ -37,6 +38,7 @@ class Environment:
 
     Attributes:
         check: forbids to write where the team directory is another one by now.
+        slots: of model calls, which the supervisor grants.
         granted_bytes: how long a message may be by the settings that senders read now.
         probe: whether this machine can make a sandbox.
         mask: keeps secrets out of what the model reads, and of what is written.
@@ -47,6 +49,7 @@ class Environment:
     settings: Settings
     journal: Journal
     wakeup: Wakeup
+    slots: CallSlots
     check: Callable[[], None]
     granted_bytes: Callable[[], int]
     probe: Probe

@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of
+from teamd.agent.throttle import Throttle
 from teamd.budget.accounts import NOTHING, Account, Reservation, Terms
 from teamd.budget.ledger import Ledger
 from teamd.errors import StrangeFile
-from teamd.files import locks
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
 from teamd.models import LimitError, ModelError
@@ -67,7 +67,7 @@ class ModelStack:
         metered = Metered(
             model, ledger, name, process, free=free, server=server, known=known, settle=settle
         )
-        throttle = Throttle(metered, paths.call_slots, settings.concurrent_calls)
+        throttle = Throttle(metered, self._env.slots)
         attempts, longest, rest = settings.attempts, settings.retry_seconds, settings.rest_seconds
         policy = RetryPolicy(attempts=attempts, longest_seconds=longest, rest_seconds=rest)
         shown = LiveOutput(throttle, paths.partial(name)) if live else throttle
@@ -207,37 +207,6 @@ class Metered:
             said = reply.content
             known = CountedRequest(frame=frame, messages=messages, said=said, tokens=tokens)
             self.known = [known, *self.known][:REMEMBERED]
-
-
-class Throttle:
-    """A model that waits until one of the team's slots is free.
-
-    A slot is a lock on a file: the kernel frees it when its holder ends, however it ends.
-
-    Args:
-        folder: holds a file for each slot.
-        slots: how many calls may be under way.
-    """
-
-    def __init__(self, model: Model, folder: Path, slots: int) -> None:
-        self._model = model
-        self._files = [folder / f"{number}.lock" for number in range(slots)]
-
-    async def reply(self, ask: Ask) -> Reply:
-        """Answer once a slot is free; a cancellation gives it back."""
-        slot = await self._take_slot()
-        try:
-            return await self._model.reply(ask)
-        finally:
-            os.close(slot)
-
-    async def _take_slot(self) -> int:
-        while True:
-            for file in self._files:
-                if (slot := locks.try_lock(file)) is not None:
-                    return slot
-            # There is no waiting for one of several locks; the jitter keeps the queue moving.
-            await asyncio.sleep(random.uniform(0.5, 1.5) * _FIRST_PAUSE_SECONDS)  # noqa: S311 -- no secret
 
 
 @dataclass(slots=True)

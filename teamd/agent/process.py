@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from teamd import credentials, secret_environment
 from teamd.agent.build import build_loop, find_role
 from teamd.agent.environment import Environment
+from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import SupervisorGone, Wakeup
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
@@ -123,13 +124,13 @@ class TeammateProcess:
         """
         return find_role(self.paths, self.settings(), role)
 
-    def live(self, name: str, bell: int, pulse: Pulse) -> int:
+    def live(self, name: str, bell: int, slots: int, pulse: Pulse) -> int:
         """Be that teammate until told to stop; return the exit code."""
         journal = Journal(self.paths.log(name), name, self.mask)
         try:
             # A process of that name that still ends is waited for; there are never two.
             instance_lock = InstanceLock(self.paths.life(name))
-            return self._live(name, bell, pulse, journal, instance_lock)
+            return self._live(name, bell, CallSlots(slots), pulse, journal, lock=instance_lock)
         except StoreError as error:
             journal.error("a file could not be read or written", error)
             return ChildExit.IO
@@ -142,7 +143,14 @@ class TeammateProcess:
             return ChildExit.IO if fault else ChildExit.CRASHED
 
     def _live(
-        self, name: str, bell: int, pulse: Pulse, journal: Journal, instance_lock: InstanceLock
+        self,
+        name: str,
+        bell: int,
+        slots: CallSlots,
+        pulse: Pulse,
+        journal: Journal,
+        *,
+        lock: InstanceLock,
     ) -> int:
         # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
         loop = asyncio.new_event_loop()
@@ -154,7 +162,8 @@ class TeammateProcess:
             settings=self.settings(),
             journal=journal,
             wakeup=Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS),
-            check=instance_lock.check,
+            slots=slots,
+            check=lock.check,
             granted_bytes=self.granted_bytes,
             probe=self.probe_sandbox(),
             mask=self.mask,

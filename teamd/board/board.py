@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd.board import rules
-from teamd.board.files import Tasks, next_id, note_id, read_all
+from teamd.board.files import TaskFiles, Tasks, next_id, note_id
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import NotAMessage, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
@@ -64,9 +64,12 @@ class Board:
     durable: bool = True
     patience_seconds: float = locks.TIMEOUT_SECONDS
 
+    def __post_init__(self) -> None:
+        self._files = TaskFiles(self.paths)
+
     def read(self) -> Tasks:
         """All tasks as they are, read without any lock."""
-        return read_all(self.paths)
+        return self._files.read()
 
     def add(
         self,

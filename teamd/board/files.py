@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
 
+    _Version = tuple[int, int, int, int, int]
+
 _MOST_NAMED: Final = 20
+_TICK_NANOSECONDS: Final = 100_000_000  # more than any kernel's
 _TASK_FILE: Final = re.compile(r"([1-9][0-9]{0,17})\.json", re.ASCII)
 
 
@@ -117,43 +121,98 @@ def id_in(file_name: str) -> str | None:
 def ids_in(folder: Path) -> list[str]:
     """The ids of all files, in the order in which they were given."""
     with translate_os_errors(folder):
-        check_folder(folder)
-        try:
-            names = os.listdir(folder)  # noqa: PTH208 -- names are all that is wanted
-        except FileNotFoundError:  # a team of an earlier version
-            return []
-    return sorted(filter(None, map(id_in, names)), key=int)
+        return sorted(_entries(folder), key=int)
 
 
 def read_all(paths: TeamPaths) -> Tasks:
-    """Every task as it is at the moment; what cannot be read is told and hides no other.
+    """Read every task, for one that looks once; see `TaskFiles`."""
+    return TaskFiles(paths).read()
 
-    Raises:
-        StoreError: the folder itself cannot be read.
-    """
-    tasks: dict[str, Task] = {}
-    damaged: dict[str, str] = {}
-    for task_id in ids_in(paths.tasks):
-        path = paths.task(task_id)
+
+class TaskFiles:
+    """The files of one board: those that have not changed since are not read again."""
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._paths = paths
+        self._known: dict[str, tuple[_Version, Task]] = {}
+
+    def read(self) -> Tasks:
+        """Every task as it is at the moment; what cannot be read is told and hides no other.
+
+        Raises:
+            StoreError: the folder itself cannot be read.
+        """
+        with translate_os_errors(self._paths.tasks):
+            now, entries = time.time_ns(), _entries(self._paths.tasks)
+        before, self._known = self._known, {}
+        tasks: dict[str, Task] = {}
+        damaged: dict[str, str] = {}
+        for task_id in sorted(entries, key=int):
+            version = _version(entries[task_id])
+            known = before.get(task_id)
+            try:
+                same = known is not None and known[0] == version
+                task = known[1] if known and same else self._read(task_id)
+            except _Damaged as error:
+                damaged[task_id] = str(error)
+                continue
+            if task is not None:
+                tasks[task_id] = task
+                if version is not None and _settled(version, now):
+                    self._known[task_id] = version, task
+        return Tasks(tasks, damaged)
+
+    def _read(self, task_id: str) -> Task | None:
+        """Read one file; `None` where somebody has removed it meanwhile."""
+        path = self._paths.task(task_id)
         try:
             content = files.read(path)
         except StrangeFile as error:
-            damaged[task_id] = str(error)
-            continue
+            raise _Damaged(str(error)) from error
         except StoreError as error:
             with translate_os_errors(path):
                 regular = path.is_file()
             if regular:  # what cannot be read at the moment is for the caller to try again
                 raise
-            damaged[task_id] = str(error)  # a folder of that name, say
-            continue
-        if content is None:  # somebody removed it meanwhile
-            continue
+            raise _Damaged(str(error)) from error  # a folder of that name, say
         try:
-            tasks[task_id] = Task.decode(content, named=task_id)
+            return None if content is None else Task.decode(content, named=task_id)
         except ValueError as error:
-            damaged[task_id] = f"{path} is damaged ({error}); mend it, or move it away"
-    return Tasks(tasks, damaged)
+            sentence = f"{path} is damaged ({error}); mend it, or move it away"
+            raise _Damaged(sentence) from error
+
+
+class _Damaged(Exception):
+    """A file that is no task; `str()` is a sentence."""
+
+
+def _entries(folder: Path) -> dict[str, os.DirEntry[str]]:
+    """The files of a folder by the ids in their names."""
+    check_folder(folder)
+    try:
+        with os.scandir(folder) as found:
+            named = ((id_in(entry.name), entry) for entry in found)
+            return {task_id: entry for task_id, entry in named if task_id is not None}
+    except FileNotFoundError:  # a team of an earlier version
+        return {}
+
+
+def _version(entry: os.DirEntry[str]) -> _Version | None:
+    """Return what differs whenever a file was replaced or changed; `None` where it has gone."""
+    try:
+        now = entry.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+def _settled(version: _Version, now: int) -> bool:
+    """Return whether a file that changes from now on will have another version.
+
+    A kernel's time goes in ticks, and a number of a file is given again: what changed a moment ago
+    may change once more and look the same. git calls that "racily clean", and reads it again, too.
+    """
+    return max(version[-2:]) < now - _TICK_NANOSECONDS
 
 
 def next_id(folder: Path, fd: int) -> str:

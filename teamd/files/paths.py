@@ -62,7 +62,6 @@ class TeamPaths:
     replies = _Place("replies")  # the folder of the supervisor's answers, one file a request
     requests = _Place("requests")  # the folder of questions that somebody answers, one file each
     requests_lock = _Place("requests.lock")  # guards every question's read-modify-write
-    call_slots = _Place("calls")  # the folder of locks that bound the team's concurrent model calls
     lives = _Place("lives")  # the folder of locks that keep two processes from being one teammate
     # Locked while the person's mail is being shown, so that two do not show the same.
     reading = _Place("inbox/reading.lock")
@@ -107,7 +106,7 @@ class TeamPaths:
     def folders(self) -> tuple[Path, ...]:
         """The folders that every team directory has."""
         kept = (self.inboxes, self.transcripts, self.tasks, self.replies, self.requests)
-        return (*kept, self.call_slots, self.lives, self.logs)
+        return (*kept, self.lives, self.logs)
 
     def addressed(self, text: str) -> str:
         """A sentence of ours about this team, with the commands that it names reaching it."""

@@ -85,6 +85,10 @@ class TransientError(ModelError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class RefusedError(TransientError):
+    """The server takes no more calls at the moment (429, 529): who grants slots waits for all."""
+
+
 class UnusableError(ModelError):
     """Trying again is of no use before a person has mended something, or much later.
 

@@ -7,13 +7,20 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.messages import again
-from teamd.models import ModelError, TooLongError, TransientError, UnusableError
+from teamd.models import (
+    ModelError,
+    RefusedError,
+    TooLongError,
+    TransientError,
+    UnusableError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Worth another try besides all of 500 and above, some of which only a proxy sends.
 TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429})
+REFUSED_STATUSES: Final = frozenset({429, 529})  # too many calls, of this key or of everybody's
 # An `error` event comes within a stream of status 200, and tells by its type alone.
 STATUS_OF_TYPE: Final = {
     "invalid_request_error": 400,
@@ -66,7 +73,8 @@ def as_model_error(
     if status == _OK:
         status = STATUS_OF_TYPE.get(kind, _OK)
     if status in (_OK, *TRANSIENT_STATUSES) or status >= _SERVER_ERROR:
-        return TransientError(f"{url} answered {status}: {said}", _retry_after(error))
+        failure = RefusedError if status in REFUSED_STATUSES else TransientError
+        return failure(f"{url} answered {status}: {said}", _retry_after(error))
     if status == _TOO_LARGE or _TOO_LONG.search(said):
         return TooLongError(f"the conversation is too long for {model} ({said})", _limit(said))
     return UnusableError(_sentence(status, said, model=model, url=url, name=name))

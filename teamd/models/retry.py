@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from teamd.models import TransientError, UnusableError
+from teamd.models import RefusedError, TransientError, UnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +37,12 @@ class RetryPolicy:
 
     def pause(self, attempt: int, error: TransientError) -> float:
         """Seconds before the attempt that follows `attempt` (counted from 0)."""
-        asked = min(error.retry_after_seconds or 0.0, self.longest_seconds)
-        bound = min(self.first_seconds * 2**attempt, self.longest_seconds)
+        return self.seconds(attempt, error.retry_after_seconds)
+
+    def seconds(self, attempt: int, asked_seconds: float | None) -> float:
+        """Seconds to wait after a failure: what the server asks for, and a random time."""
+        asked = min(asked_seconds or 0.0, self.longest_seconds)
+        bound = min(self.first_seconds * 2 ** min(attempt, 64), self.longest_seconds)
         return asked + random.uniform(0, bound)  # noqa: S311 -- spreads load, guards nothing
 
 
@@ -66,7 +70,8 @@ class Retrying:
             except TransientError as error:
                 pause = self.policy.pause(attempt, error)
                 self.tell(str(error), pause)
-                await asyncio.sleep(pause)
+                if not isinstance(error, RefusedError):  # for its slot, with all others
+                    await asyncio.sleep(pause)
         try:
             return await self.model.reply(ask)
         except TransientError as error:

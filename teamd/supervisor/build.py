@@ -18,12 +18,15 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import RESERVE, Post
 from teamd.messages import TEAMD
 from teamd.models.prices import Prices
+from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans
 from teamd.supervisor.children import Children
+from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
+from teamd.supervisor.slots import Slots
 from teamd.supervisor.supervisor import Signals, Supervisor
 from teamd.supervisor.team_context import TeamContext
 from teamd.team import teams
@@ -60,7 +63,8 @@ def build_supervisor(
     if repaired:
         roster.tell_lead(repaired)
     private = [claim, inboxes.fileno(), board.fileno(), *signals.descriptors]
-    children = Children(program, settings, settings.heartbeats, roster, journal, private)
+    slots = Slots(_call_limit(settings), journal)
+    children = Children(program, settings, settings.heartbeats, roster, journal, slots, private)
     shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
     context = TeamContext(settings, post, ledger, roster, children, shutdowns, program, journal)
     patience = orphans.BOARD_PATIENCE_SECONDS
@@ -69,6 +73,16 @@ def build_supervisor(
     processes = orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home))
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
     return Supervisor(context, claim, inbox, tasks, processes, signals, inboxes, rounds)
+
+
+def _call_limit(settings: LiveSettings) -> ConcurrencyLimit:
+    """Return the limit of the settings that are in force at the moment."""
+
+    def policy() -> RetryPolicy:
+        model = settings.now.model
+        return RetryPolicy(attempts=model.attempts, longest_seconds=model.retry_seconds)
+
+    return ConcurrencyLimit(lambda: settings.now.model.concurrent_calls, policy)
 
 
 def _repair(settings: LiveSettings, journal: Journal) -> str:

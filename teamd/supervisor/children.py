@@ -13,7 +13,7 @@ from teamd.errors import StoreError
 from teamd.heartbeat import Heartbeat, Watchdog
 from teamd.mail.mailbox import Mailbox
 from teamd.states import ChildExit
-from teamd.supervisor.fork import fork
+from teamd.supervisor.fork import any_ended, fork
 from teamd.supervisor.lifecycle import TABLE, Action, Event, Life, State, describe_exit
 
 if TYPE_CHECKING:
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from teamd.supervisor.lifecycle import EndNotice
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.roster_writer import RosterWriter
+    from teamd.supervisor.slots import Slots
 
 KILL_AGAIN_SECONDS: Final = 1.0
 # A full disk or a full process table is the machine's trouble: however long it lasts, the teammate
 # is not given up for it, and goes on once it is over.
 TROUBLE_SECONDS: Final = 5.0
 _HEALTHY_SECONDS: Final = 60.0  # a process that lived for so long could read its files
+_LOOK_SECONDS: Final = 0.1  # after news, to a look at all heartbeats
+_LONGEST_LOOK_SECONDS: Final = 30.0  # a teammate that rests may wake itself
 _HINDRANCES: Final = 3  # in a row, and somebody is told: it may not pass by itself
 _SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
 # What a process does to itself. SIGKILL and SIGTERM come from outside: a person, a full memory.
@@ -46,6 +49,7 @@ class Children:
     Attributes:
         heartbeats: those of the start, for good: a running child beats as often as it was told.
         roster: told of every change.
+        slots: of model calls, granted to those that have a process.
         private: the supervisor's own descriptors, which no child may keep.
     """
 
@@ -54,8 +58,10 @@ class Children:
     heartbeats: HeartbeatPolicy
     roster: RosterWriter
     journal: Journal
+    slots: Slots
     private: list[int]
     _begun: bool = False
+    _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
     _lives: dict[str, Life] = field(default_factory=dict)
 
     def begin(self) -> None:
@@ -104,6 +110,7 @@ class Children:
             if life is not None and life.child is not None and life.watchdog is not None:
                 life.child.ring()
                 life.watchdog.ring(clocks.awake())
+                self._look_within(_LOOK_SECONDS)
 
     def ring_all(self) -> None:
         """Wake everybody that has a process."""
@@ -112,6 +119,8 @@ class Children:
     def reap(self) -> bool:
         """Take note of every process that has ended; return whether there was one."""
         ended = False
+        if not any_ended():  # one question for all of them
+            return False
         for life in list(self._lives.values()):
             if life.child is not None and (code := life.child.reap()) is not None:
                 pid = life.child.identity.pid
@@ -120,6 +129,7 @@ class Children:
                     self._blame_delivery(life.name, pid)
                 life.child = None
                 life.watchdog = None
+                self.slots.close(life.name)
                 ended = True
                 self._crash(life, code)
         return ended
@@ -133,17 +143,22 @@ class Children:
 
     def check_heartbeats(self) -> None:
         """See whose heartbeat has been missing for too long, and whose has come back."""
+        if self._next_look.left > 0:
+            return
         now = clocks.awake()
         for life in self._lives.values():
             if life.watchdog is not None:
                 event = Event.SILENT if life.watchdog.expired(now) else Event.HEARD
                 self._step(life, event, self.heartbeats.violation)
-
-    def next_due_seconds(self) -> float | None:
-        """Return the seconds until `do_due` or `check_heartbeats` has something to do."""
         beat = self.heartbeats.beat_seconds
-        left = min((life.left(beat) for life in self._lives.values()), default=math.inf)
-        return None if left == math.inf else max(0.0, left)
+        left = (life.left(beat) for life in self._lives.values())
+        self._next_look = Deadline.after(min(left, default=math.inf), clocks.awake)
+        self._look_within(_LONGEST_LOOK_SECONDS)
+
+    def next_due_seconds(self) -> float:
+        """Return the seconds until `do_due` or `check_heartbeats` has something to do."""
+        dues = (life.due.left for life in self._lives.values() if life.due is not None)
+        return max(0.0, min(self._next_look.left, min(dues, default=math.inf)))
 
     def interrupt(self, name: str) -> None:
         """Have a teammate break off its turn; its process goes on."""
@@ -170,6 +185,10 @@ class Children:
     def pids(self) -> set[int]:
         """Return the pids of all processes."""
         return {life.child.identity.pid for life in self._lives.values() if life.child is not None}
+
+    def _look_within(self, seconds: float) -> None:
+        if self._next_look.left > seconds:
+            self._next_look = Deadline.after(seconds, clocks.awake)
 
     def _life(self, name: str) -> Life:
         return self._lives.setdefault(name, Life(name))
@@ -236,14 +255,17 @@ class Children:
         self.program.load()  # settings that were read again may want more
         try:
             heartbeat = Heartbeat()
-            life.child = fork(
-                lambda bell: self.program.run(name, bell, heartbeat), close=self.private + bells
-            )
+            with self.slots.opened(name) as slots:
+                life.child = fork(
+                    lambda bell: self.program.run(name, bell, slots, heartbeat),
+                    close=(*self.private, *bells, *self.slots.descriptors),
+                )
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"
             self._step(life, Event.CRASHED, reason, TROUBLE_SECONDS)
             return
         life.watchdog = Watchdog(heartbeat, self.heartbeats)
+        self._look_within(_LOOK_SECONDS)
         life.begun_at = clocks.elapsed()
         self.journal.note("forked", name=name, pid=life.child.identity.pid)
         member = self.roster.team.find(name)

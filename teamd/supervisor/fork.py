@@ -33,7 +33,7 @@ class ChildProgram:
     """The program of the children, and what a spawn asks about it.
 
     Attributes:
-        run: gets name, bell and heartbeat, returns the exit code.
+        run: gets name, bell, channel for slots and heartbeat, returns the exit code.
         load: loads what the next child needs, unless it is loaded; called before each fork.
         warning: a sentence that the sender of a spawn should read, such as that there is no key.
         find_role: returns what the file of a role says, if there is one; raises a `TeamError` where
@@ -42,7 +42,7 @@ class ChildProgram:
         clear: puts right what teammates left behind that were killed, once their commands ended.
     """
 
-    run: Callable[[str, int, Heartbeat], int]
+    run: Callable[[str, int, int, Heartbeat], int]
     load: Callable[[], None]
     warning: Callable[[], str | None]
     find_role: Callable[[str], Role | None]
@@ -115,6 +115,14 @@ def fork(run: Callable[[int], int], *, close: Iterable[int]) -> Child:
     return Child(identity, writer)
 
 
+def any_ended() -> bool:
+    """Return whether a child of this process waits to be reaped, one that was adopted included."""
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
 def _live(
     run: Callable[[int], int],
     bell: int,
@@ -164,6 +172,14 @@ def _leave_keyring() -> None:
         import ctypes  # noqa: PLC0415 -- as for prctl
 
         ctypes.CDLL(None).syscall(number, _JOIN_SESSION_KEYRING, None)
+
+
+def lift_descriptor_limit() -> tuple[int, int]:
+    """Have as many open files as one may: each teammate takes two; return the limits before."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # no limit at all is more than some systems take
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    return before
 
 
 def become_subreaper() -> None:

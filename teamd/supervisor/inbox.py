@@ -104,15 +104,21 @@ class ControlInbox:
             why = f"internal error ({name}); `teamctl logs teamd` has it, report it"
             self._reply_to_failure(request, error, why)
 
-    def publish(self) -> None:
+    def publish(self, *, at_once: bool = True) -> None:
         """Write the changes of the roster, then the replies that are owed; then release tasks.
+
+        Unless it is to be at once, reports that come within a moment are written together.
 
         What cannot be written is tried again. The roster comes first: the reader of a reply finds
         it as the reply says, and nothing is reported as done before it stands there.
         """
         self._behind = False
+        roster = self.context.roster
         try:
-            self.context.roster.publish()
+            if at_once or self._owed:
+                roster.publish()
+            else:
+                roster.publish_soon()
         except StoreError as error:
             self._behind = True
             self.context.journal.error("roster not written", error)
@@ -126,7 +132,8 @@ class ControlInbox:
                 self.context.journal.error("answer not written", error, id=request_id)
             else:
                 del self._owed[request_id]
-        self.tasks.release(self.context.roster.team)
+        if not roster.behind:
+            self.tasks.release(roster.team)
 
     def _read(self, message: Message) -> ControlRequest | None:
         try:

@@ -97,6 +97,8 @@ def when_it_counts(key: str) -> str:
     section = key.partition(".")[0]
     if section == "teammate":
         return "who is new is spawned now; who is known keeps role and model"
+    if key == "model.concurrent_calls":
+        return "counts from the next model call on"
     if key.startswith("limits.team") or section == "prices":  # what stands in the ledger
         return "counts from the next model call on; `teamctl resume` for who is paused"
     if section in ("team", "supervision"):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
-from teamd.board.files import id_in
-from teamd.board.rules import gone_from
+from teamd.board.files import Tasks, id_in
+from teamd.board.rules import claimers, gone_from
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS
 
@@ -111,11 +111,28 @@ class OrphanedTasks:
     journal: Journal
     _gone: set[str] = field(default_factory=set)
     _due_at: float = 0.0
+    _tasks: Tasks = field(default_factory=Tasks)
 
-    def board_changed(self) -> bool:
-        """Return whether a task may have changed since the last call."""
-        names = self.watch.changed()
-        return names is None or any(map(id_in, names))  # without names only a look can tell
+    def claimers(self, names: set[str] | None, team: Team) -> list[str] | None:
+        """Return who may have a task to begin, now that tasks have changed; `None` for anybody.
+
+        Those are the teammates that a task is for which has changed, or which it blocked, and who
+        had it: whoever has none in hand any more may take another.
+
+        Args:
+            names: of the files that have changed, as the watch tells.
+            team: the members.
+        """
+        if names is None:  # only a look can tell, and everybody's own does
+            return None
+        changed = frozenset(filter(None, map(id_in, names)))
+        if not changed:
+            return []
+        try:
+            before, self._tasks = self._tasks, self.board.read()
+        except StoreError:  # whoever is woken looks again itself
+            return None
+        return claimers(team, changed, before, self._tasks)
 
     def look_soon(self) -> None:
         """Look at the next opportunity: a process has ended, maybe in the middle of telling."""

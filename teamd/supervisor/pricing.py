@@ -13,7 +13,7 @@ from teamd.models.prices import Prices
 if TYPE_CHECKING:
     from teamd.budget.accounts import Reservation
     from teamd.supervisor.team_context import TeamContext
-    from teamd.team.roster import Member
+    from teamd.team.member import Member
 
 
 def at_price_of_now(wanted: Reservation, terms: Terms) -> Reservation:

@@ -22,18 +22,21 @@ if TYPE_CHECKING:
     from teamd.journal import Journal
     from teamd.mail.routing import Post
     from teamd.process_id import Identity
-    from teamd.team.roster import Member
+    from teamd.team.member import Member
 
 _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": None}
 _MOST_UNTOLD: Final = 100
 _TELL_AGAIN_SECONDS: Final = 5.0
+_WRITE_AGAIN_SECONDS: Final = 1.0
+_REST_SECONDS: Final = 0.01  # after a write: what comes meanwhile is written at once
 
 
 class RosterWriter:
     """The roster as the supervisor knows it.
 
     Attributes:
-        team: the members, with all changes that are still to be written.
+        team: the members, with all changes that are still to be written. They are those to what
+            stands in the file, as far as is known.
     """
 
     def __init__(self, post: Post, journal: Journal, *, team_name: str) -> None:
@@ -45,12 +48,29 @@ class RosterWriter:
         self._tell_again = Deadline.after(0.0)
         self._changes: list[Callable[[Team], Team]] = []
         self._seen: object = None
-        self.team = self._roster.update(lambda team: replace(team, name=team_name))
+        self._foreign = True  # what stands there was not written here
+        self._rest = Deadline.after(0.0)
+        self.team = self._file = self._roster.update(lambda team: replace(team, name=team_name))
 
     @property
     def retry_seconds(self) -> float | None:
-        """The seconds until the lead is told again what could not be sent; `None` for nothing."""
-        return max(0.0, self._tell_again.left) if self._untold else None
+        """The seconds until what waits is written, or sent to the lead; `None` for nothing."""
+        waits = [self._tell_again.left] * bool(self._untold) + [self._rest.left] * self.behind
+        return max(0.0, min(waits)) if waits else None
+
+    @property
+    def behind(self) -> bool:
+        """Whether there are changes that wait for a write."""
+        return bool(self._changes)
+
+    def publish_soon(self) -> None:
+        """Do as `publish`, unless a write was a moment ago: then with what comes until later.
+
+        Raises:
+            StoreError: it cannot be written now; the changes are kept for the next try.
+        """
+        if self._rest.left <= 0:
+            self.publish()
 
     def change(self, name: str, **values: Any) -> None:
         """Change a member from the next `publish` on; another reason lasts as long as it says."""
@@ -77,9 +97,10 @@ class RosterWriter:
             self._tell()
         if not self._changes:
             return
+        self._rest = Deadline.after(_WRITE_AGAIN_SECONDS)  # unless it succeeds
         try:
             removed = self._roster.version() is None  # what it said is known here
-            self.team = self._roster.update(
+            self.team = self._file = self._roster.update(
                 lambda team: self.team if removed else self._with_changes(team)
             )
         except DamagedRoster as error:  # somebody edited it; what it said is known here
@@ -90,15 +111,22 @@ class RosterWriter:
                 f"there is kept in {kept}"
             )
         self._changes = []
+        self._rest = Deadline.after(_REST_SECONDS)
 
-    def refresh(self) -> None:
-        """Read what others have changed; the next `publish` reports a damaged roster."""
+    def refresh(self) -> bool:
+        """Read what others have changed, and return whether anything was.
+
+        The next `publish` reports a damaged roster.
+        """
         version = self._roster.version()
         if version is None or version == self._seen:
-            return
+            return False
         with suppress(StoreError):
-            self.team = self._with_changes(self._roster.read())
+            team = self._roster.read()
+            self.team, self._file = self._with_changes(team), team
             self._seen = version
+        foreign, self._foreign = self._foreign, False
+        return foreign
 
     def check(self) -> None:
         """Check that the roster can be changed, before anything depends on it.
@@ -207,6 +235,9 @@ class RosterWriter:
         self.team = change(self.team)
 
     def _with_changes(self, team: Team) -> Team:
+        if team is self._file:  # nobody else has changed it
+            return self.team
+        self._foreign = True
         for change in self._changes:
             team = change(team)
         return team

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from teamd.budget.refusals import Raise
     from teamd.control import ControlRequest
     from teamd.supervisor.team_context import TeamContext
-    from teamd.team.roster import Member
+    from teamd.team.member import Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from teamd.clocks import Deadline
 from teamd.control import ControlRequest
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
@@ -123,7 +124,7 @@ class Supervisor:
             if not self._stopping:  # those who end now end for that, and are resumed
                 self.context.shutdowns.look()
             self.context.children.do_due()
-            self.inbox.publish()
+            self.inbox.publish(at_once=False)
             self.rounds.report()
         self.inbox.publish()
 
@@ -146,9 +147,16 @@ class Supervisor:
             self.inbox.retry_seconds,
             self.context.roster.retry_seconds,
         )
-        seconds = min(due for due in dues if due is not None)
+        until = Deadline.after(min(due for due in dues if due is not None))
+        slots = self.context.children.slots
         watched = [self.signals.fileno(), self.watch.fileno(), self.tasks.watch.fileno()]
-        select.select(watched, [], [], seconds)
+        while True:  # slots are granted between rounds: model calls are no news of the team
+            left = (max(0.0, until.left), slots.next_due_seconds)
+            seconds = min(due for due in left if due is not None)
+            ready, _, _ = select.select([*watched, slots.fileno()], [], [], seconds)
+            slots.serve()
+            if until.left <= 0 or any(fd in ready for fd in watched):
+                return
 
     def _heed_signals(self) -> None:
         for number in self.signals.take():
@@ -184,21 +192,24 @@ class Supervisor:
     def _reconcile(self) -> None:
         """End the processes of those that somebody took out of the roster by hand."""
         children, roster = self.context.children, self.context.roster
-        roster.refresh()
+        if not roster.refresh():
+            return
         for name in children.active():
             if not children.ending(name) and roster.team.find(name) is None:
                 self.context.journal.warn("no member any more", name=name)
                 children.stop(name, seconds=self._stop_seconds)
 
     def _ring(self) -> None:
-        """Wake those who have mail; where hints were lost, wake everybody.
+        """Wake those who have mail, or may begin a task; where hints were lost, wake everybody.
 
-        A change of the board wakes everybody, if they look for tasks there: a teammate that idles
-        since a moment ago has not reported that yet, and one that works takes no notice.
+        They may work, as far as is known here: one that idles since a moment ago has not reported
+        that yet, and one that works takes no notice.
         """
         children, settings = self.context.children, self.context.settings
-        if self.tasks.board_changed() and settings.now.tasks.auto_claim:
-            children.ring_all()
+        tasks = self.tasks.watch.changed()
+        if settings.now.tasks.auto_claim:
+            claimers = self.tasks.claimers(tasks, self.context.roster.team)
+            children.ring(children.active() if claimers is None else claimers)
         changed = self.watch.changed()
         if changed is None:
             children.ring_all()

@@ -4,104 +4,31 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field, fields, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.files import files, locks
-from teamd.messages import ALL, LEAD, NAME, TEAMD, USER
-from teamd.process_id import Identity
+from teamd.messages import LEAD, USER
 from teamd.states import Status
+from teamd.team.member import COLOURS, Member, MemberLines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
 
 FORMAT: Final = 1
-_KINDS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("name", "agent_id", "role", "color"), str),
-    **dict.fromkeys(("model", "reason", "sandbox", "spawned_by"), str | None),
-    **dict.fromkeys(("turns", "input_tokens", "output_tokens"), int),
-    **dict.fromkeys(("started", "since", "until"), int | float | None),
-    "pid": int | None,
-    "plan": bool,
-}
-_NO_MEMBERS: Final = frozenset({ALL, TEAMD, USER})
-COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "red")
+_OPENING: Final = b'"members": ['
+_END: Final = (b"]}", b"")
+_DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """One teammate as the roster shows it.
-
-    Attributes:
-        pid: its process, `None` while it has none.
-        started: when that process started, see `Identity`.
-        since: seconds since the epoch when that process was forked.
-        turns: model calls so far.
-        input_tokens: all of them, cached ones included.
-        plan: whether it acts only once a plan of its own is approved.
-        reason: why it is paused or failed, in a sentence.
-        sandbox: what stands around its commands, in a line.
-        until: when that ends by itself, in seconds since the epoch; `None` where nobody knows.
-        spawned_by: the address of the agent of another team that has put it here, if one has.
-        extra: keys of other programs, kept as they came.
-    """
-
-    name: str
-    agent_id: str
-    role: str
-    status: Status
-    pid: int | None = None
-    started: float | None = None
-    since: float | None = None
-    model: str | None = None
-    color: str = COLOURS[0]
-    turns: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    plan: bool = False
-    reason: str | None = None
-    sandbox: str | None = None
-    until: float | None = None
-    spawned_by: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def process(self) -> Identity | None:
-        """The process that the roster names; it may have ended since."""
-        if self.pid is None or self.started is None:
-            return None
-        return Identity(pid=self.pid, started=self.started)
-
-    def encode(self) -> dict[str, Any]:
-        """The member as it stands in `config.json`."""
-        own = {key: getattr(self, key) for key in _OWN_KEYS}
-        return {**self.extra, **own, "status": str(self.status)}
-
-    @classmethod
-    def decode(cls, found: Mapping[str, Any], *, team: str) -> Member:
-        """Read a member; all but the name may be missing, as in the lessons' rosters."""
-        rest = dict(found)
-        for key, kind in _KINDS.items():
-            if key in rest and not isinstance(rest[key], kind):
-                raise TypeError(f"a member's {key!r} is {rest[key]!r}")
-        name = rest["name"]
-        if not NAME.fullmatch(name) or name.lower() in _NO_MEMBERS:  # it is a part of paths
-            raise ValueError(f"a member's 'name' is {name!r}")
-        own: dict[str, Any] = {"agent_id": f"{name}@{team}", "role": "", "status": Status.IDLE}
-        own |= {key: rest.pop(key) for key in _OWN_KEYS if key in rest}
-        own["status"] = Status(own["status"])
-        return cls(**own, extra=MappingProxyType(rest))
-
-
-_OWN_KEYS: Final = tuple(one.name for one in fields(Member) if one.name != "extra")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Team:
     """Everything that `config.json` says; `sandbox` is what stands around commands, in a line."""
 
@@ -131,7 +58,8 @@ class Team:
 
     def find(self, name: str) -> Member | None:
         """The member of that name, compared without case."""
-        return next((m for m in self.members if m.name.lower() == name.lower()), None)
+        place = self._places.get(name.lower())
+        return None if place is None else self.members[place]
 
     def get(self, name: str) -> Member:
         """The member of that name, compared without case.
@@ -146,11 +74,12 @@ class Team:
 
     def with_member(self, member: Member) -> Team:
         """The team with that member added, or in the place of the one of its name."""
-        former = self.find(member.name)
-        if former is None:
+        place = self._places.get(member.name.lower())
+        if place is None:
             return replace(self, members=(*self.members, member))
-        members = tuple(member if one is former else one for one in self.members)
-        return replace(self, members=members)
+        team = replace(self, members=(*self.members[:place], member, *self.members[place + 1 :]))
+        vars(team)["_places"] = self._places  # all stand where they stood
+        return team
 
     def with_new(self, name: str, **values: Any) -> Team:
         """The team with one more member, in the next colour."""
@@ -162,16 +91,25 @@ class Team:
         gone = self.find(name)
         return replace(self, members=tuple(one for one in self.members if one is not gone))
 
-    def encode(self) -> bytes:
-        """The content of `config.json`."""
-        document = {
+    def encode(self, lines: MemberLines | None = None) -> bytes:
+        """The content of `config.json`: a line for each member."""
+        head = {
             "format": FORMAT,
             **self.extra,
             "team_name": self.name,
             "sandbox": self.sandbox,
-            "members": [member.encode() for member in self.members],
+            "members": [],
         }
-        return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        opening = json.dumps(head, ensure_ascii=False).encode("utf-8", "replace")
+        members = b",\n".join((lines or MemberLines()).encode(self.members, team=self.name))
+        return b"\n".join((opening.removesuffix(_END[0]), members, *_END))
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        places: dict[str, int] = {}
+        for place, member in enumerate(self.members):
+            places.setdefault(member.name.lower(), place)
+        return places
 
 
 class Roster:
@@ -179,9 +117,13 @@ class Roster:
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
+        self._lines = MemberLines()
+        self._known: tuple[bytes, Team] | None = None  # what was read or written last
 
     def read(self) -> Team:
         """The team as it is; an empty one where there is no roster yet.
+
+        What has not changed since is the same object.
 
         Raises:
             StoreError: it is damaged, or made by a newer version.
@@ -206,7 +148,9 @@ class Roster:
                 files.replace(self._paths.config.with_suffix(f".format-{older}.json"), before)
             new = change(old)
             if before is None or new != old:
-                files.replace(self._paths.config, new.encode())
+                content = new.encode(self._lines)
+                files.replace(self._paths.config, content)
+                self._known = content, new
             else:  # its writer may have been killed, or the disk have failed, before it was safe
                 files.make_durable(self._paths.config)
             return new
@@ -224,19 +168,31 @@ class Roster:
         return kept
 
     def _decode(self, content: bytes) -> Team:
-        path = self._paths.config
-        try:
-            document = json.loads(content)
-            self._check_format(document.pop("format", 0))  # before what a newer one may say anew
-            name = document.pop("team_name", "default")
-            sandbox = str(document.pop("sandbox", ""))
-            if "members" not in document:
-                raise ValueError("it lists no members")  # noqa: TRY301 -- told below
-            members = tuple(Member.decode(m, team=name) for m in document.pop("members"))
-            if len({member.name.lower() for member in members}) < len(members):
-                raise ValueError("two members have one name")  # noqa: TRY301 -- told below
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DamagedRoster(path, str(error)) from error
+        if self._known is None or self._known[0] != content:
+            try:
+                self._known = content, self._parse(content)
+            except _DAMAGED as error:
+                raise DamagedRoster(self._paths.config, str(error)) from error
+        return self._known[1]
+
+    def _parse(self, content: bytes) -> Team:
+        lines = _member_lines(content)
+        if lines:
+            with suppress(*_DAMAGED):  # the other way says what is wrong, if anything is
+                return self._team(content[: content.index(b"\n")] + _END[0], lines)
+        return self._team(content, [])
+
+    def _team(self, content: bytes, lines: list[bytes]) -> Team:
+        document = json.loads(content)
+        self._check_format(document.pop("format", 0))  # before what a newer one may say anew
+        name = document.pop("team_name", "default")
+        sandbox = str(document.pop("sandbox", ""))
+        if "members" not in document:
+            raise ValueError("it lists no members")
+        found = document.pop("members")
+        members = self._lines.decode(lines, team=name) if lines else _decoded(found, name)
+        if len({member.name.lower() for member in members}) < len(members):
+            raise ValueError("two members have one name")
         return Team(name=name, members=members, sandbox=sandbox, extra=MappingProxyType(document))
 
     def _check_format(self, found: object) -> None:
@@ -248,4 +204,20 @@ class Roster:
 
 
 def _format(content: bytes) -> int:
-    return int(json.loads(content).get("format", 0))
+    opening = content[: content.index(b"\n")] + _END[0] if _member_lines(content) else content
+    return int(json.loads(opening).get("format", 0))
+
+
+def _decoded(found: Iterable[Any], team: str) -> tuple[Member, ...]:
+    return tuple(Member.decode(one, team=team) for one in found)
+
+
+def _member_lines(content: bytes) -> list[bytes]:
+    """Return the lines that are members; none where the file is not written as here."""
+    opening, *lines = content.split(b"\n")
+    if not opening.endswith(_OPENING) or tuple(lines[-2:]) != _END:
+        return []
+    members = [line.removesuffix(b",") for line in lines[:-2]]
+    separated = [line + b"," for line in members[:-1]] + members[-1:]
+    whole = all(line[:1] + line[-1:] == b"{}" for line in members)
+    return members if whole and separated == lines[:-2] else []

@@ -100,13 +100,14 @@ def text_in(content: list[dict[str, Any]]) -> str:
 
 
 def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project: Project) -> None:
-    """The service asked for a day: that is cut to a minute, and a new process asks at once."""
+    """The service asked for a day: that is cut to two seconds, which the new process waits, too."""
     project.server.faults.push(Status(429, retry_after=86400))
+    project.write("team.toml", "[model]\nretry_seconds = 2\n")
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.")
     wait_until(lambda: project.log("ann", "model call failed, trying again"), what="ann waits")
     (told,) = project.log("ann", "model call failed, trying again")
-    assert 60 <= told["seconds"] <= 61
+    assert 2 <= told["seconds"] <= 3
     os.kill(project.member("ann")["pid"], signal.SIGKILL)
     project.wait_for("ann", "idle", turns=1)
     assert len(project.asked("ann")) == 2

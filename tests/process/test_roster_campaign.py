@@ -21,7 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from teamd.states import Status
 from teamd.files.paths import TeamPaths
-from teamd.team.roster import Member, Roster
+from teamd.team.member import Member
+from teamd.team.roster import Roster
 team, name, count = sys.argv[1:]
 roster = Roster(TeamPaths(Path(team)))
 me = Member(name=name, agent_id=name, role="counts", status=Status.IDLE)

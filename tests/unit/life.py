@@ -16,6 +16,7 @@ from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
+from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
@@ -30,7 +31,8 @@ from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.settings.schema import Mail, ModelSettings
 from teamd.states import Status
-from teamd.team.roster import Member, Roster, Team
+from teamd.team.member import Member
+from teamd.team.roster import Roster, Team
 from teamd.tokens import Usage
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan
@@ -290,6 +292,7 @@ class Life:
             paths=self.paths,
             settings=self.settings,
             journal=journal,
+            slots=CallSlots(bell),  # never asked: the model is a player
             wakeup=Wakeup(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             check=lambda: None,
             granted_bytes=lambda: 0,

@@ -17,7 +17,9 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import TEAMD
+from teamd.models.retry import RetryPolicy
 from teamd.supervisor.children import Children
+from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.live_settings import LiveSettings
@@ -25,6 +27,7 @@ from teamd.supervisor.orphans import OrphanedTasks
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
+from teamd.supervisor.slots import Slots
 from teamd.supervisor.team_context import TeamContext
 
 if TYPE_CHECKING:
@@ -75,7 +78,8 @@ def _context(paths: TeamPaths, journal: Journal) -> TeamContext:
     settings = LiveSettings(paths, paths.settings)
     post = Post(paths, durable=False, max_bytes=1000)
     roster = RosterWriter(post, journal, team_name="default")
-    children = Children(NOBODY, settings, settings.heartbeats, roster, journal, [])
+    slots = Slots(ConcurrencyLimit(lambda: 1, RetryPolicy), journal)
+    children = Children(NOBODY, settings, settings.heartbeats, roster, journal, slots, [])
     shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
     ledger = Ledger(paths.ledger)
     return TeamContext(settings, post, ledger, roster, children, shutdowns, NOBODY, journal)

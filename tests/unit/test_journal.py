@@ -40,7 +40,7 @@ from teamd.masking import Mask
 from teamd.settings import Settings
 from tests.unit.life import quiet_pulse
 teammate = TeammateProcess(TeamPaths(Path(sys.argv[1])), Settings, lambda: 0, Mask("sk-12345"))
-print(teammate.live("ann", -1, quiet_pulse()))
+print(teammate.live("ann", -1, -1, quiet_pulse()))
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from teamd.masking import Mask
-from teamd.models import ModelError, TooLongError, TransientError, UnusableError
+from teamd.models import ModelError, RefusedError, TooLongError, TransientError, UnusableError
 from teamd.models.errors import as_model_error
 
 URL = "http://localhost:8080/"
@@ -56,8 +56,8 @@ def test_what_a_person_must_mend_is_not_tried_again(status: int, kind: str) -> N
 @pytest.mark.parametrize(
     ("kind", "wanted"),
     [
-        ("overloaded_error", TransientError),
-        ("rate_limit_error", TransientError),
+        ("overloaded_error", RefusedError),
+        ("rate_limit_error", RefusedError),
         ("api_error", TransientError),
         ("timeout_error", TransientError),
         ("a_type_of_the_future", TransientError),

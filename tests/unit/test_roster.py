@@ -11,7 +11,8 @@ import pytest
 from teamd.errors import StoreError, UnknownTeammate
 from teamd.process_id import Identity
 from teamd.states import Status
-from teamd.team.roster import FORMAT, Member, Roster, Team
+from teamd.team.member import Member
+from teamd.team.roster import FORMAT, Roster, Team
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
@@ -179,3 +180,54 @@ def test_a_damaged_roster_is_one_sentence(roster: Roster, paths: TeamPaths, cont
     with pytest.raises(StoreError):
         roster.update(lambda team: team.with_member(member("alice")))
     assert paths.config.read_bytes() == content
+
+
+def test_a_member_is_a_line_that_a_person_can_read(roster: Roster, paths: TeamPaths) -> None:
+    roster.update(lambda team: team.with_member(member("alice")).with_member(member("bob")))
+    lines = paths.config.read_text().splitlines()
+    assert len(lines) == 4
+    assert [json.loads(line.rstrip(","))["name"] for line in lines[1:3]] == ["alice", "bob"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        '{"name": "alice"},\n{"name": "bob"}',
+        '{"name": "alice"}, {"name": "bob"}',
+        ' {"name": "alice"}\n,{"name": "bob"}',
+        '{"name": "alice"},\n\n{"name": "bob"}',
+        '{"name": "alice", "nested": {\n}},\n{"name": "bob"}',
+    ],
+)
+def test_a_roster_that_others_wrote_is_read_whatever_its_lines(
+    roster: Roster, paths: TeamPaths, lines: str
+) -> None:
+    paths.config.write_text(f'{{"format": 1, "members": [\n{lines}\n]}}\n')
+    assert [one.name for one in roster.read().members] == ["alice", "bob"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        '{"name": "alice"}\n{"name": "bob"}',
+        '{"name": "alice"},\n{"name": "bob"},',
+        '{"name": "alice"},\n{"name": "alice"}',
+        '{"name": "alice"},\n{"name": "bob}',
+        '{"name": "alice"}, 7, {"name": "bob"}',
+    ],
+)
+def test_lines_that_are_no_members_are_damage(roster: Roster, paths: TeamPaths, lines: str) -> None:
+    paths.config.write_text(f'{{"format": 1, "members": [\n{lines}\n]}}\n')
+    with pytest.raises(StoreError, match="damaged"):
+        roster.read()
+
+
+def test_who_has_not_changed_is_the_same_object(roster: Roster, paths: TeamPaths) -> None:
+    """So that a change of one of many costs little; another's change is seen all the same."""
+    roster.update(lambda team: team.with_member(member("alice")).with_member(member("bob")))
+    before = roster.read()
+    assert roster.read() is before
+    Roster(paths).update(lambda team: team.with_member(member("bob", Status.WORKING)))
+    after = roster.read()
+    assert after.get("alice") is before.get("alice")
+    assert after.get("bob").status is Status.WORKING

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from teamctl.roster_table import HEADINGS, drawn
 from teamd.states import Status
-from teamd.team.roster import Member, Roster
+from teamd.team.member import Member
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths

@@ -11,7 +11,8 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post, Sent
 from teamd.messages import Message
 from teamd.states import Status
-from teamd.team.roster import Member, Roster, Team
+from teamd.team.member import Member
+from teamd.team.roster import Roster, Team
 
 if TYPE_CHECKING:
     from pathlib import Path

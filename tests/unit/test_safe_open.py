@@ -153,7 +153,6 @@ USES: dict[str, tuple[str, Callable[[TeamPaths], object]]] = {
     "pid file": ("teamd.pid", pidfile.supervisor),
     "claim": ("teamd.pid", pidfile.claim),
     "instance lock": ("lives/bob.lock", lambda paths: locks.InstanceLock(paths.life("bob"))),
-    "call slot": ("calls/0.lock", lambda paths: locks.try_lock(paths.call_slots / "0.lock")),
     "output": ("jobs/bob/1.out", lambda paths: OutputFile(paths.jobs("bob") / "1.out", 100)),
 }
 

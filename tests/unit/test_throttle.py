@@ -1,85 +1,260 @@
-"""The turnstile: so many model calls at a time over all processes of a team, and no more."""
+"""Slots for model calls: so many at a time over a team, first come first served, freed by a death.
+
+The supervisor's end and those of teammates, over real socket pairs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd.agent.model_stack import Throttle
-from teamd.files import locks
-from teamd.models import Ask, Reply, TransientError
+from teamd.agent.throttle import CallSlots, Throttle
+from teamd.call_slots import ASK, Returned
+from teamd.journal import Journal
+from teamd.models import Ask, RefusedError, Reply, TransientError
+from teamd.models.retry import Retrying, RetryPolicy
+from teamd.supervisor.concurrency_limit import ConcurrencyLimit
+from teamd.supervisor.slots import Slots
 from tests.strict.replies import say
 from tests.unit.life import Player, replied
 from tests.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
 
 MESSAGE = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
-ASK = Ask(model="claude-sonnet-5-5", system="x", tools=[], messages=[MESSAGE], max_tokens=9)
+ASKED = Ask(model="claude-sonnet-5-5", system="x", tools=[], messages=[MESSAGE], max_tokens=9)
+POLICY = RetryPolicy(first_seconds=0.01, longest_seconds=60)
 
 
 class Slow:
-    """A model that answers once it is let go."""
+    """A model that answers once it is let go.
+
+    Attributes:
+        order: who has been asked.
+    """
 
     def __init__(self) -> None:
         self.inside = 0
         self.most = 0
         self.go = asyncio.Event()
+        self.order: list[str] = []
+
+    def of(self, name: str) -> _Part:
+        """Return the same model, as a teammate asks it."""
+        return _Part(self, name)
+
+
+class _Part:
+    def __init__(self, whole: Slow, name: str) -> None:
+        self._whole = whole
+        self._name = name
 
     async def reply(self, ask: Ask) -> Reply:  # noqa: ARG002 -- the protocol's
         """Wait and answer."""
-        self.inside += 1
-        self.most = max(self.most, self.inside)
-        await self.go.wait()
-        self.inside -= 1
+        slow = self._whole
+        slow.order.append(self._name)
+        slow.inside += 1
+        slow.most = max(slow.most, slow.inside)
+        try:
+            await slow.go.wait()
+        finally:
+            slow.inside -= 1
         return replied(say("Done."))
+
+
+class Team:
+    """A supervisor's slots, and teammates that ask for them."""
+
+    def __init__(self, slots: Slots) -> None:
+        self.slots = slots
+        self.ends: dict[str, int] = {}
+
+    def enter(self, name: str) -> CallSlots:
+        """Give a teammate its end of a channel."""
+        with self.slots.opened(name) as end:  # and goes on in the child, where it is forked
+            self.ends[name] = os.dup(end)
+        return CallSlots(self.ends[name])
+
+    def die(self, name: str) -> None:
+        """End a teammate: what it had open is closed, and the supervisor reaps it."""
+        asyncio.get_running_loop().remove_reader(self.ends[name])
+        os.close(self.ends.pop(name))
+        self.slots.close(name)
+
+    async def serve(self) -> None:
+        """Grant slots as the supervisor's loop does."""
+        heard = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self.slots.fileno(), heard.set)
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(heard.wait(), self.slots.next_due_seconds)
+            heard.clear()
+            self.slots.serve()
+
+
+@asynccontextmanager
+async def team(path: Path, most: int, policy: RetryPolicy = POLICY) -> AsyncIterator[Team]:
+    """A team with so many slots."""
+    journal = Journal(path / "log", "teamd")
+    slots = Slots(ConcurrencyLimit(lambda: most, lambda: policy), journal)
+    made = Team(slots)
+    serving = asyncio.create_task(made.serve())
+    try:
+        yield made
+    finally:
+        assert not serving.done() or serving.result() is None
+        serving.cancel()
+        asyncio.get_running_loop().remove_reader(slots.fileno())
+        for name in list(made.ends):
+            made.die(name)
+        slots._selector.close()
+        journal.close()
+
+
+def begin(model: Any, slots: CallSlots) -> asyncio.Task[Reply]:
+    return asyncio.create_task(Throttle(model, slots).reply(ASKED))
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scenario())
 
 
 def test_no_more_than_so_many_calls_are_under_way(tmp_path: Path) -> None:
     async def scenario() -> None:
-        model = Slow()
-        # Each teammate has a turnstile of its own; what they share is the folder.
-        calls = [asyncio.create_task(Throttle(model, tmp_path, 2).reply(ASK)) for _ in range(6)]
-        await until(lambda: model.inside == 2)
-        model.go.set()
-        replies = await asyncio.gather(*calls)
-        assert [reply.text for reply in replies] == ["Done."] * 6
-        assert model.most == 2
+        async with team(tmp_path, 2) as there:
+            model = Slow()
+            names = [f"t{number}" for number in range(6)]
+            calls = [begin(model.of(name), there.enter(name)) for name in names]
+            await until(lambda: model.inside == 2)
+            model.go.set()
+            replies = await asyncio.gather(*calls)
+            assert [reply.text for reply in replies] == ["Done."] * 6
+            assert model.most == 2
+            assert model.order == names, "first come, first served"
 
-    asyncio.run(scenario())
-
-
-def test_a_place_that_another_process_holds_is_waited_for(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        player = Player(say("Done."))
-        held = locks.try_lock(tmp_path / "0.lock")
-        assert held is not None
-        call = asyncio.create_task(Throttle(player, tmp_path, 1).reply(ASK))
-        done, _ = await asyncio.wait([call], timeout=0.3)
-        assert (done, player.asked) == (set(), [])
-        os.close(held)
-        assert (await call).text == "Done."
-
-    asyncio.run(scenario())
+    run(scenario)
 
 
-def test_a_failure_and_a_cancellation_give_the_place_back(tmp_path: Path) -> None:
-    """A place that stays taken would in the end stop the whole team."""
+def test_one_with_many_conversations_is_one_in_the_queue(tmp_path: Path) -> None:
+    """Background subagents of one teammate must not starve the others."""
 
     async def scenario() -> None:
-        with pytest.raises(TransientError):
-            await Throttle(Player(TransientError("busy")), tmp_path, 1).reply(ASK)
-        model = Slow()
-        call = asyncio.create_task(Throttle(model, tmp_path, 1).reply(ASK))
-        await until(lambda: model.inside)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        reply = await Throttle(Player(say("Done.")), tmp_path, 1).reply(ASK)
-        assert reply.text == "Done."
+        async with team(tmp_path, 1) as there:
+            model = Slow()
+            ann, bob = there.enter("ann"), there.enter("bob")
+            calls = [begin(model.of("ann"), ann) for _ in range(4)]
+            await until(lambda: model.inside == 1)
+            calls += [begin(model.of("bob"), bob) for _ in range(2)]
+            await asyncio.sleep(0)
+            model.go.set()
+            await asyncio.gather(*calls)
+            assert model.order == ["ann", "ann", "bob", "ann", "bob", "ann"]
 
-    asyncio.run(scenario())
+    run(scenario)
+
+
+def test_the_slots_of_one_that_has_died_are_free_at_once(tmp_path: Path) -> None:
+    """Whether it was asking the model, or stood in the queue."""
+
+    async def scenario() -> None:
+        async with team(tmp_path, 1) as there:
+            model = Slow()
+            slots = {name: there.enter(name) for name in ("ann", "bob", "cid")}
+            calls = {name: begin(model.of(name), its) for name, its in slots.items()}
+            await until(lambda: model.order == ["ann"])
+            there.die("bob")
+            there.die("ann")
+            await until(lambda: model.order == ["ann", "cid"])
+            for call in calls.values():
+                call.cancel()
+
+    run(scenario)
+
+
+def test_a_failure_and_a_cancellation_give_the_slot_back(tmp_path: Path) -> None:
+    """A slot that stays taken would in the end stop the whole team."""
+
+    async def scenario() -> None:
+        async with team(tmp_path, 1) as there:
+            slots = there.enter("ann")
+            with pytest.raises(TransientError):
+                await begin(Player(TransientError("broken")), slots)
+            model = Slow()
+            call = begin(model.of("ann"), slots)
+            await until(lambda: model.inside)
+            waiting = begin(model.of("waiting"), slots)
+            await asyncio.sleep(0)
+            for task in (waiting, call):
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            assert (await begin(Player(say("Done.")), slots)).text == "Done."
+            assert model.order == ["ann"]
+
+    run(scenario)
+
+
+def test_a_refusal_of_one_slows_all_and_the_refused_goes_first(tmp_path: Path) -> None:
+    """Others would run into the same wall; and who was refused has waited already."""
+
+    async def scenario() -> None:
+        async with team(tmp_path, 2) as there:
+            model = Slow()
+            model.go.set()
+            ann, bob = there.enter("ann"), there.enter("bob")
+            now = asyncio.get_running_loop().time
+            begun = now()
+            refused = Throttle(_Refusing(model.of("ann"), RefusedError("429", 0.3)), ann)
+            retrying = Retrying(refused, POLICY, lambda *_: None)
+            calls = [asyncio.create_task(retrying.reply(ASKED))]
+            await until(lambda: there.slots.pause_seconds)
+            calls.append(begin(model.of("bob"), bob))
+            await asyncio.gather(*calls)
+            assert now() - begun >= 0.3
+            assert model.order == ["ann", "bob"]
+
+    run(scenario)
+
+
+class _Refusing:
+    """A model that is refused once, and then answers as another does."""
+
+    def __init__(self, model: Any, error: RefusedError) -> None:
+        self._model = model
+        self._errors = [error]
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Refuse once."""
+        if self._errors:
+            raise self._errors.pop()
+        reply: Reply = await self._model.reply(ask)
+        return reply
+
+
+@pytest.mark.parametrize("word", [b"", b"\xff" * 60, b"0 served ", b"ask ask", b"1 refused nan"])
+def test_nonsense_of_one_harms_nobody_else(tmp_path: Path, word: bytes) -> None:
+    async def scenario() -> None:
+        async with team(tmp_path, 1) as there:
+            slots = there.enter("bob")
+            there.enter("eve")
+            for _ in range(3):
+                os.write(there.ends["eve"], ASK)  # is granted a slot, and goes mad
+            with suppress(OSError):
+                os.write(there.ends["eve"], word)
+            assert (await begin(Player(say("Done.")), slots)).text == "Done."
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("returned", [
+    Returned(number=7), Returned(number=0, served=True),
+    Returned(number=1, refused=True, retry_after_seconds=1.5), Returned(number=1, refused=True),
+])  # fmt: skip
+def test_what_a_slots_return_says_is_read_as_it_was_written(returned: Returned) -> None:
+    assert Returned.decode(returned.encode()) == returned

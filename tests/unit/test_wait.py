@@ -23,7 +23,7 @@ from tests.unit.life import enrol
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.team.roster import Member
+    from teamd.team.member import Member
 
 
 @pytest.fixture

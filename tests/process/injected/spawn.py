@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
-    from teamd.team.roster import Member
+    from teamd.team.member import Member
     from tests.process.injected.injections import Ended
 
 SUPERVISE: Final = HERE / "supervise.py"

@@ -32,7 +32,8 @@ from teamd.settings.schema import ModelSettings, Permission
 from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team import teams
-from teamd.team.roster import Member, Roster
+from teamd.team.member import Member
+from teamd.team.roster import Roster
 from teamd.tokens import Usage
 from teamd.tools import Input, PermissionPending, RepeatableTool, Tool, Toolbox
 from teamd.tools.asking import Asking

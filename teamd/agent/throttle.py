@@ -1,0 +1,100 @@
+"""The throttle: model calls wait for slots, which the supervisor grants over the whole team."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from teamd.call_slots import ASK, LONGEST_WORD, Returned
+from teamd.models import RefusedError
+
+if TYPE_CHECKING:
+    from teamd.models import Ask, Model, Reply
+
+
+class CallSlots:
+    """The slots of one teammate, whose conversations share them; the first to ask is the first.
+
+    The supervisor is asked for one slot at a time, so that a teammate with many conversations is
+    no more than one in its queue.
+
+    Args:
+        fd: the teammate's end of the channel.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._waiting: deque[asyncio.Future[int]] = deque()
+        self._asked = False
+
+    async def take(self) -> int:
+        """Wait for a slot; return its number."""
+        slot: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append(slot)
+        self._ask()
+        try:
+            return await slot
+        except asyncio.CancelledError:
+            if slot.done() and not slot.cancelled():  # granted in the same moment
+                self.give_back(Returned(number=slot.result()))
+            raise
+
+    def give_back(self, returned: Returned) -> None:
+        """Give a slot back."""
+        self._say(returned.encode())
+
+    def _ask(self) -> None:
+        if self._waiting and not self._asked:
+            self._asked = True
+            asyncio.get_running_loop().add_reader(self._fd, self._hear)
+            self._say(ASK)
+
+    def _hear(self) -> None:
+        try:
+            number = int(os.read(self._fd, LONGEST_WORD))
+        except BlockingIOError:
+            return
+        self._asked = False
+        asyncio.get_running_loop().remove_reader(self._fd)
+        while self._waiting:
+            slot = self._waiting.popleft()
+            if not slot.done():  # nobody waits for those that are: they were cancelled
+                slot.set_result(number)
+                break
+        else:
+            self.give_back(Returned(number=number))
+        self._ask()
+
+    def _say(self, word: bytes) -> None:
+        with suppress(OSError):  # the supervisor has gone, and ends this process as well
+            os.write(self._fd, word)
+
+
+class Throttle:
+    """A model that waits until one of the team's slots is free.
+
+    Where the server refuses for too many calls, the slot's return says so: the supervisor then
+    waits for all, and whoever asks again waits for its slot.
+    """
+
+    def __init__(self, model: Model, slots: CallSlots) -> None:
+        self._model = model
+        self._slots = slots
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer once a slot is free; a failure or cancellation gives it back."""
+        number = await self._slots.take()
+        returned = Returned(number=number)
+        try:
+            reply = await self._model.reply(ask)
+            returned = Returned(number=number, served=True)
+        except RefusedError as error:
+            seconds = error.retry_after_seconds
+            returned = Returned(number=number, refused=True, retry_after_seconds=seconds)
+            raise
+        finally:
+            self._slots.give_back(returned)
+        return reply

@@ -1,0 +1,55 @@
+"""The words between a teammate and its supervisor about slots for model calls.
+
+A teammate asks for one slot at a time, is granted one under a number, and gives that back. Each
+word is one datagram of a socket pair that is made before the fork.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+ASK: Final = b"ask"
+LONGEST_WORD: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """A slot that is given back, and what its call met.
+
+    Attributes:
+        number: as it was granted.
+        served: whether there was a reply.
+        refused: whether the server takes no more calls at the moment.
+        retry_after_seconds: how long it asks to wait then, if it does.
+    """
+
+    number: int
+    served: bool = False
+    refused: bool = False
+    retry_after_seconds: float | None = None
+
+    def encode(self) -> bytes:
+        """Return the word for it."""
+        met = "served" if self.served else "refused" if self.refused else "ended"
+        asked = self.retry_after_seconds
+        return f"{self.number} {met} {'' if asked is None else asked}".encode()
+
+    @classmethod
+    def decode(cls, word: bytes) -> Returned:
+        """Read such a word.
+
+        Raises:
+            ValueError: it is none.
+        """
+        number, met, asked = word.decode("ascii").split(" ")
+        seconds = float(asked) if asked else None
+        if met not in ("served", "refused", "ended") or (seconds and math.isnan(seconds)):
+            raise ValueError(f"no such end of a call: {word!r}")
+        return cls(
+            number=int(number),
+            served=met == "served",
+            refused=met == "refused",
+            retry_after_seconds=seconds,
+        )

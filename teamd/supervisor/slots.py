@@ -1,0 +1,171 @@
+"""The slots for model calls: granted to teammates first come first served.
+
+The supervisor grants them since it knows who has ended: a dead teammate's slots are free at once.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+from collections import deque
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING
+
+from teamd.call_slots import ASK, LONGEST_WORD, Returned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.journal import Journal
+    from teamd.supervisor.concurrency_limit import ConcurrencyLimit
+
+
+@dataclass(slots=True)
+class _Channel:
+    """The supervisor's end of a teammate's channel.
+
+    Attributes:
+        held: numbers of the slots that the teammate has.
+        asks: whether it stands in the queue.
+        refused: whether its last call was refused: it stands in front, it has waited before.
+    """
+
+    name: str
+    fd: int
+    held: set[int] = field(default_factory=set)
+    asks: bool = False
+    refused: bool = False
+
+
+class Slots:
+    """Grants the slots of a team; it never waits for a teammate.
+
+    A teammate stands in the queue once, however many conversations of its wait. So what one writes
+    here, be it nonsense, is at most one wait for the others.
+    """
+
+    def __init__(self, limit: ConcurrencyLimit, journal: Journal) -> None:
+        self._limit = limit
+        self._journal = journal
+        self._selector = selectors.DefaultSelector()
+        self._channels: dict[str, _Channel] = {}
+        self._queue: deque[_Channel] = deque()
+        self._numbers = count()
+        self._last = -1
+        self._held = 0
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when a teammate says something."""
+        found: int = self._selector.fileno()
+        return found
+
+    @property
+    def descriptors(self) -> Iterator[int]:
+        """The descriptors that a forked child must close."""
+        yield self.fileno()
+        yield from (channel.fd for channel in self._channels.values())
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[int]:
+        """Make a channel for a teammate; its end is open here while it is forked in the block.
+
+        Raises:
+            OSError: there are no descriptors left.
+        """
+        self.close(name)
+        own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        own.setblocking(False)
+        channel = _Channel(name, own.detach())
+        self._channels[name] = channel
+        self._selector.register(channel.fd, selectors.EVENT_READ, channel)
+        with theirs:
+            yield theirs.fileno()
+
+    def close(self, name: str) -> None:
+        """Forget a teammate that has ended; its slots are free."""
+        channel = self._channels.pop(name, None)
+        if channel is not None:
+            self._selector.unregister(channel.fd)
+            os.close(channel.fd)
+            self._held -= len(channel.held)
+            if channel.asks:
+                self._queue.remove(channel)
+            self._grant_free()
+
+    def serve(self) -> None:
+        """Heed one word of each teammate that says something, and grant what is free."""
+        for key, _ in self._selector.select(0):
+            self._heed(key.data)
+        self._grant_free()
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long none is granted."""
+        return self._limit.pause_seconds
+
+    @property
+    def next_due_seconds(self) -> float | None:
+        """Return the seconds until slots may be granted again; `None` where nobody waits."""
+        return (self.pause_seconds or None) if self._queue else None
+
+    def _grant_free(self) -> None:
+        if self.pause_seconds:
+            return
+        while self._queue and self._held < self._limit.now:
+            self._grant(self._queue.popleft())
+
+    def _heed(self, channel: _Channel) -> None:
+        try:
+            word = os.read(channel.fd, LONGEST_WORD)
+        except BlockingIOError:
+            return
+        except OSError:  # it has ended, and is reaped in a moment
+            self.close(channel.name)
+            return
+        try:
+            if word == ASK:
+                self._enqueue(channel)
+            else:
+                self._take_back(channel, Returned.decode(word))
+        except ValueError:  # no more of this: it could go on for ever
+            self._journal.warn("nonsense about slots", name=channel.name, word=repr(word))
+            self.close(channel.name)
+
+    def _enqueue(self, channel: _Channel) -> None:
+        if channel.asks:
+            return
+        channel.asks = True
+        if channel.refused:
+            self._queue.appendleft(channel)
+        else:
+            self._queue.append(channel)
+
+    def _take_back(self, channel: _Channel, returned: Returned) -> None:
+        if returned.number not in channel.held:
+            raise ValueError(f"{channel.name} has no slot {returned.number}")
+        channel.held.remove(returned.number)
+        self._held -= 1
+        if returned.served:
+            self._limit.served()
+        if returned.refused:
+            channel.refused = True
+            before, seconds = self._limit.now, returned.retry_after_seconds
+            self._limit.refused(returned.number, seconds, last=self._last, under_way=self._held)
+            self._note(before)
+
+    def _note(self, before: int) -> None:
+        seconds = round(self._limit.pause_seconds, 1)
+        if self._limit.now != before or seconds:
+            self._journal.note("model calls slowed", at_once=self._limit.now, pause=seconds)
+
+    def _grant(self, channel: _Channel) -> None:
+        channel.asks = channel.refused = False
+        number = next(self._numbers)
+        with suppress(OSError):  # it has ended, or reads nothing: it gets none
+            os.write(channel.fd, str(number).encode())
+            channel.held.add(number)
+            self._held += 1
+            self._last = number

@@ -1,0 +1,140 @@
+"""A member of a team: what the roster says of one, in a line of its file.
+
+Raw JSON of members exists only here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.messages import ALL, NAME, TEAMD, USER
+from teamd.process_id import Identity
+from teamd.states import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_KINDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("name", "agent_id", "role", "color"), str),
+    **dict.fromkeys(("model", "reason", "sandbox", "spawned_by"), str | None),
+    **dict.fromkeys(("turns", "input_tokens", "output_tokens"), int),
+    **dict.fromkeys(("started", "since", "until"), int | float | None),
+    "pid": int | None,
+    "plan": bool,
+}
+_NO_MEMBERS: Final = frozenset({ALL, TEAMD, USER})
+COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One teammate as the roster shows it.
+
+    Attributes:
+        pid: its process, `None` while it has none.
+        started: when that process started, see `Identity`.
+        since: seconds since the epoch when that process was forked.
+        turns: model calls so far.
+        input_tokens: all of them, cached ones included.
+        plan: whether it acts only once a plan of its own is approved.
+        reason: why it is paused or failed, in a sentence.
+        sandbox: what stands around its commands, in a line.
+        until: when that ends by itself, in seconds since the epoch; `None` where nobody knows.
+        spawned_by: the address of the agent of another team that has put it here, if one has.
+        extra: keys of other programs, kept as they came.
+    """
+
+    name: str
+    agent_id: str
+    role: str
+    status: Status
+    pid: int | None = None
+    started: float | None = None
+    since: float | None = None
+    model: str | None = None
+    color: str = COLOURS[0]
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    plan: bool = False
+    reason: str | None = None
+    sandbox: str | None = None
+    until: float | None = None
+    spawned_by: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def process(self) -> Identity | None:
+        """The process that the roster names; it may have ended since."""
+        if self.pid is None or self.started is None:
+            return None
+        return Identity(pid=self.pid, started=self.started)
+
+    def encode(self) -> dict[str, Any]:
+        """The member as it stands in `config.json`."""
+        own = {key: getattr(self, key) for key in _OWN_KEYS}
+        return {**self.extra, **own, "status": str(self.status)}
+
+    @classmethod
+    def decode(cls, found: Mapping[str, Any], *, team: str) -> Member:
+        """Read a member; all but the name may be missing, as in the lessons' rosters."""
+        rest = dict(found)
+        for key, kind in _KINDS.items():
+            if key in rest and not isinstance(rest[key], kind):
+                raise TypeError(f"a member's {key!r} is {rest[key]!r}")
+        name = rest["name"]
+        if not NAME.fullmatch(name) or name.lower() in _NO_MEMBERS:  # it is a part of paths
+            raise ValueError(f"a member's 'name' is {name!r}")
+        own: dict[str, Any] = {"agent_id": f"{name}@{team}", "role": "", "status": Status.IDLE}
+        own |= {key: rest.pop(key) for key in _OWN_KEYS if key in rest}
+        own["status"] = Status(own["status"])
+        return cls(**own, extra=MappingProxyType(rest))
+
+
+_OWN_KEYS: Final = tuple(one.name for one in fields(Member) if one.name != "extra")
+
+
+class MemberLines:
+    """Members and their lines: what has not changed is neither encoded nor decoded anew.
+
+    So that one change of a big team costs little more than that of a small one.
+    """
+
+    def __init__(self) -> None:
+        self._members: dict[bytes, Member] = {}
+        self._lines: dict[int, tuple[Member, bytes]] = {}  # by `id`
+        self._team = ""
+
+    def encode(self, members: Sequence[Member], *, team: str) -> list[bytes]:
+        """Return a line for each."""
+        known, self._team = self._lines, team
+        lines = [known[id(one)][1] if id(one) in known else _encode(one) for one in members]
+        self._remember(members, lines)
+        return lines
+
+    def decode(self, lines: Sequence[bytes], *, team: str) -> tuple[Member, ...]:
+        """Read lines, each of them one member of that team.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError, RecursionError: one is none.
+        """
+        known = self._members if team == self._team else {}
+        self._team = team
+        new = [line for line in lines if line not in known]
+        decoded = (Member.decode(one, team=team) for one in json.loads(b"[%b]" % b",".join(new)))
+        found = {**known, **dict(zip(new, decoded, strict=True))}
+        members = tuple(found[line] for line in lines)
+        self._remember(members, lines)
+        return members
+
+    def _remember(self, members: Sequence[Member], lines: Sequence[bytes]) -> None:
+        pairs = list(zip(members, lines, strict=True))
+        self._members = {line: member for member, line in pairs}
+        self._lines = {id(member): (member, line) for member, line in pairs}
+
+
+def _encode(member: Member) -> bytes:
+    return json.dumps(member.encode(), ensure_ascii=False).encode("utf-8", "replace")

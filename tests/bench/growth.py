@@ -1,0 +1,161 @@
+"""Growth: what a team costs at three sizes; a figure beside the last is how it grew from the first.
+
+A broadcast wakes everybody; a spawn is everybody's first turn. A flip is one status in the roster,
+beside a file of that size that is replaced as safely by hand. A look at the board comes after one
+task has changed, beside the names and stamps of so many files.
+
+No peer is beside it: none of them keeps a process for each teammate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from teamd.board.board import Board
+from teamd.board.task import Task
+from teamd.files import files
+from teamd.files.paths import TeamPaths
+from teamd.journal import Journal
+from teamd.mail.routing import Post
+from teamd.messages import TEAMD
+from teamd.states import Status
+from teamd.supervisor.roster_writer import RosterWriter
+from teamd.team.member import Member
+from teamd.team.roster import Roster, Team
+from tests.bench.crowd import crowd
+from tests.bench.ruler import interleave, machine, median, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def _team(root: Path, size: int) -> TeamPaths:
+    paths = TeamPaths(root / f"{size}" / ".team")
+    paths.root.parent.mkdir()
+    paths.create()
+    members = tuple(
+        Member(name=f"t{n}", agent_id=f"t{n}@default", role="clerk", status=Status.IDLE, pid=n)
+        for n in range(size)
+    )
+    Roster(paths).update(lambda _: Team(members=members))
+    return paths
+
+
+def _flips(paths: TeamPaths, journal: Journal) -> Callable[[], None]:
+    writer = RosterWriter(Post(paths, durable=True, max_bytes=1000), journal, team_name="default")
+    statuses = cycle((Status.WORKING, Status.IDLE))
+
+    def flip() -> None:
+        writer.change("t0", status=next(statuses))
+        writer.publish()
+
+    return flip
+
+
+def roster(root: Path, sizes: Sequence[int], rounds: int) -> str:
+    """Measure a change of a status, and a reader that sees it."""
+    cases: dict[str, Callable[[], None]] = {}
+    with ExitStack() as stack:
+        for size in sizes:
+            paths = _team(root, size)
+            journal = stack.enter_context(closing(Journal(paths.log(TEAMD), TEAMD)))
+            content = paths.config.read_bytes()
+            cases[f"flip {size}"] = _flips(paths, journal)
+            cases[f"limit {size}"] = partial(files.replace, paths.root / "copy", content)
+            reader = Roster(paths)
+            cases[f"read {size}"] = lambda reader=reader: reader.read() and None  # type: ignore[misc]
+        found = interleave(cases, rounds)
+    heads = [("flip", "limit"), ("read", "")]
+    return table("Roster, ms", _rows(heads, sizes, found))
+
+
+def board(root: Path, sizes: Sequence[int], rounds: int) -> str:
+    """Measure a look at a board of which one task has changed."""
+    cases: dict[str, Callable[[], None]] = {}
+    for size in sizes:
+        paths = TeamPaths(root / f"board{size}" / ".team")
+        paths.root.parent.mkdir()
+        paths.create()
+        for number in range(1, size + 1):
+            task = Task(id=f"{number}", subject=f"Task {number}", description="x" * 400)
+            path = paths.task(task.id)
+            path.write_bytes(task.encode())
+            os.utime(path, (1e9, 1e9))
+        kept = Board(paths, Post(paths, durable=False, max_bytes=1000), TEAMD, durable=False)
+        cases[f"first look {size}"] = partial(_look_anew, kept)
+        cases[f"look {size}"] = partial(_look, kept)
+        cases[f"limit {size}"] = partial(_stamps, paths.tasks)
+    found = interleave(cases, rounds)
+    return table("Board, ms", _rows([("first look", "limit"), ("look", "limit")], sizes, found))
+
+
+def _look_anew(kept: Board) -> None:
+    replace(kept).read()
+
+
+def _look(kept: Board) -> None:
+    task = next(iter(kept.read().by_id.values()))
+    files.replace(kept.paths.task(task.id), task.encode(), durable=False)
+    kept.read()
+
+
+def _stamps(folder: Path) -> None:
+    with os.scandir(folder) as found:
+        for entry in found:
+            entry.stat(follow_symlinks=False)
+
+
+def _rows(
+    heads: Sequence[tuple[str, str]], sizes: Sequence[int], found: Mapping[str, Sequence[float]]
+) -> list[tuple[str, ...]]:
+    rows = [("what", *map(str, sizes), "growth", "of the limit, at each")]
+    for what, limit in heads:
+        figures = [median(found[f"{what} {size}"]) for size in sizes]
+        bounds = [median(found[f"{limit} {size}"]) for size in sizes] if limit else []
+        ratios = [f"{one / bound:.1f}" for one, bound in zip(figures, bounds, strict=False)]
+        shown = [f"{1000 * figure:.2f}" for figure in figures]
+        rows.append((what, *shown, f"{figures[-1] / figures[0]:.1f}", " ".join(ratios)))
+    return rows
+
+
+def teams(sizes: Sequence[int]) -> str:
+    """Measure a spawn of all of a team, and a broadcast to them; fails on a lost turn or crash."""
+    spawns, casts = [], []
+    for size in sizes:
+        with crowd(size) as made:
+            spawns.append(made.spawn_seconds)
+            casts.append(max(made.broadcast()))
+            assert made.crashes() == 0, "a teammate has crashed"
+    rows = [("what", *map(str, sizes), "growth from the last but one")]
+    for what, figures in (("spawn", spawns), ("broadcast", casts)):
+        grown = figures[-1] / figures[-2]
+        rows.append((what, *(f"{figure:.2f}" for figure in figures), f"{grown:.1f}"))
+    return table("Teams, s; lost turns and crashes: 0", rows)
+
+
+def main() -> None:
+    """Print the tables."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--short", action="store_true", help="ten seconds, to see that it works")
+    arguments.add_argument("--thousand", action="store_true", help="a team of 1,000 as well")
+    given = arguments.parse_args()
+    sizes = (10, 100) if given.short else (10, 100, 300, 1000)
+    rounds = 5 if given.short else 50
+    print(machine())  # noqa: T201 -- what it is for
+    with tempfile.TemporaryDirectory(prefix="bench") as root:
+        print(roster(Path(root), sizes, rounds))  # noqa: T201 -- the same
+        print(board(Path(root), sizes, min(rounds, 10)))  # noqa: T201 -- the same
+    crowds = (2, 5) if given.short else (10, 100, 300) + (1000,) * given.thousand
+    print(teams(crowds))  # noqa: T201 -- the same
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Who is woken by a change of the board: those for whom there may be something to begin now."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.board.files import TaskFiles, Tasks
+from teamd.board.rules import claimers
+from teamd.board.task import Task, TaskStatus
+from teamd.files import files
+from teamd.files.paths import TeamPaths
+from teamd.states import Status
+from teamd.team.member import Member
+from teamd.team.roster import Team
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PENDING, IN_PROGRESS, COMPLETED, DELETED = TaskStatus
+ROLES = {"ann": "coder", "bob": "coder", "tim": "tester"}
+TEAM = Team(
+    members=tuple(
+        Member(name=name, agent_id=name, role=role, status=Status.IDLE)
+        for name, role in ROLES.items()
+    )
+)
+ONE = Task(id="1", subject="Write it")
+TWO = Task(id="2", subject="Test it", role="tester", blocked_by=("1",))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "woken"),
+    [
+        ([], [ONE], "ann bob tim"),
+        ([], [replace(ONE, role="Coder")], "ann bob"),
+        ([], [replace(ONE, owner="bob")], "bob"),
+        ([], [replace(ONE, given_back=("ann",))], "bob tim"),
+        ([ONE], [replace(ONE, status=IN_PROGRESS, owner="ann"), TWO], "ann"),
+        ([ONE, TWO], [replace(ONE, status=COMPLETED, owner="ann"), TWO], "ann tim"),
+        ([replace(ONE, status=IN_PROGRESS, owner="ann")], [replace(ONE, status=DELETED)], "ann"),
+        ([ONE, TWO], [TWO], "tim"),
+    ],
+)
+def test_only_those_are_woken_whom_the_change_concerns(
+    before: list[Task], now: list[Task], woken: str
+) -> None:
+    """Task 1 has changed; who had it may take another one."""
+    looks = [Tasks({task.id: task for task in tasks}) for tasks in (before, now)]
+    assert claimers(TEAM, frozenset("1"), *looks) == woken.split()
+
+
+def test_a_change_elsewhere_wakes_nobody_for_this_task() -> None:
+    assert claimers(TEAM, frozenset("9"), Tasks(), Tasks({"1": ONE})) == []
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+def put(paths: TeamPaths, task: Task) -> None:
+    files.replace(paths.task(task.id), task.encode(), durable=False)
+
+
+def test_every_change_is_seen_however_soon_it_follows(paths: TeamPaths) -> None:
+    """Within one tick of the kernel's clock a file may change and keep size, time and number."""
+    kept = TaskFiles(paths)
+    for number in range(500):
+        subject = f"Task {number:03d}"
+        put(paths, replace(ONE, subject=subject))
+        assert kept.read().by_id["1"].subject == subject
+
+
+def test_what_has_not_changed_for_a_while_is_not_read_again(paths: TeamPaths) -> None:
+    put(paths, ONE)
+    kept = TaskFiles(paths)
+
+    def same() -> bool:
+        return kept.read().by_id["1"] is kept.read().by_id["1"]
+
+    wait_until(same, what="the file is old enough")
+    paths.task("1").write_bytes(replace(ONE, subject="Write IT").encode())
+    assert kept.read().by_id["1"].subject == "Write IT"
+    os.remove(paths.task("1"))  # noqa: PTH107 -- by somebody else
+    assert kept.read().by_id == {}
