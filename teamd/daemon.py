@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from teamd import credentials
 from teamd.agent.process import TeammateProcess
@@ -44,8 +44,9 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     teammate = TeammateProcess(settings.paths, lambda: settings.now, settings.accepted_bytes, mask)
     beat_seconds = settings.heartbeats.beat_seconds  # for good: the watchdogs expect no other
 
-    def run(name: str, bell: int, heartbeat: Heartbeat) -> int:
-        return teammate.live(name, bell, Pulse(heartbeat, every_seconds=beat_seconds))
+    def run(name: str, bell: int, heartbeat: Heartbeat, hibernates: bool) -> int:  # noqa: FBT001 -- a callback's fact
+        pulse = Pulse(heartbeat, every_seconds=beat_seconds)
+        return teammate.live(name, bell, pulse, hibernates=hibernates)
 
     return ChildProgram(
         run=run,
@@ -126,9 +127,9 @@ def _mask_standard_error(mask: Mask) -> None:
 def _detached(paths: TeamPaths, program: ChildProgram) -> ChildProgram:
     """Return a program whose children leave the terminal: they may be forked before `ready`."""
 
-    def run(name: str, bell: int, heartbeat: Heartbeat) -> int:
+    def run(*given: Any) -> int:
         leave_terminal(paths)  # it would outlive whoever waits for the start
-        return program.run(name, bell, heartbeat)
+        return program.run(*given)
 
     return replace(program, run=run)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd import credentials, secret_environment
-from teamd.agent.build import build_loop, find_role
+from teamd.agent.build import build_loop, find_role, reason_to_wake
 from teamd.agent.environment import Environment
-from teamd.agent.wakeup import SupervisorGone, Wakeup
+from teamd.agent.wakeup import SupervisorGone, Wakeup, hibernate
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
@@ -123,13 +123,23 @@ class TeammateProcess:
         """
         return find_role(self.paths, self.settings(), role)
 
-    def live(self, name: str, bell: int, pulse: Pulse) -> int:
-        """Be that teammate until told to stop; return the exit code."""
+    def live(self, name: str, bell: int, pulse: Pulse, *, hibernates: bool = False) -> int:
+        """Be that teammate until told to stop, or until it may hibernate; return the exit code.
+
+        One that hibernates already loads nothing before there is a reason to wake.
+        """
         journal = Journal(self.paths.log(name), name, self.mask)
         try:
             # A process of that name that still ends is waited for; there are never two.
             instance_lock = InstanceLock(self.paths.life(name))
-            return self._live(name, bell, pulse, journal, instance_lock)
+            env = self._environment(name, bell, pulse, journal, instance_lock)
+            if hibernates:
+                hibernate(bell, pulse.vitals, reason_to_wake(env))
+            journal.note("wakes" if hibernates else "begins", pid=os.getpid())
+            return self._live(env, pulse)
+        except SupervisorGone:
+            journal.warn("stops: its supervisor has gone")
+            return ChildExit.STOPPED
         except StoreError as error:
             journal.error("a file could not be read or written", error)
             return ChildExit.IO
@@ -141,14 +151,10 @@ class TeammateProcess:
             fault = isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_MACHINE
             return ChildExit.IO if fault else ChildExit.CRASHED
 
-    def _live(
+    def _environment(
         self, name: str, bell: int, pulse: Pulse, journal: Journal, instance_lock: InstanceLock
-    ) -> int:
-        # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        loop.call_soon(pulse.beat)
-        env = Environment(
+    ) -> Environment:
+        return Environment(
             name=name,
             paths=self.paths,
             settings=self.settings(),
@@ -159,16 +165,20 @@ class TeammateProcess:
             probe=self.probe_sandbox(),
             mask=self.mask,
         )
+
+    def _live(self, env: Environment, pulse: Pulse) -> int:
+        # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        loop.call_soon(pulse.beat)
         life = loop.create_task(self._run(env))
         loop.add_signal_handler(signal.SIGTERM, life.cancel)
-        journal.note("begins", pid=os.getpid())
         try:
             loop.run_until_complete(life)
         except asyncio.CancelledError:
-            journal.note("stops")
-        except SupervisorGone:
-            journal.warn("stops: its supervisor has gone")
-        return ChildExit.STOPPED
+            env.journal.note("stops")
+            return ChildExit.STOPPED
+        return ChildExit.HIBERNATES
 
     async def _run(self, env: Environment) -> None:
         teammate = build_loop(env)

@@ -109,20 +109,14 @@ class Children:
         """Wake everybody that has a process."""
         self.ring(list(self._lives))
 
-    def reap(self) -> bool:
-        """Take note of every process that has ended; return whether there was one."""
-        ended = False
+    def reap(self) -> list[int]:
+        """Take note of every process that has ended; return their exit codes."""
+        codes = []
         for life in list(self._lives.values()):
             if life.child is not None and (code := life.child.reap()) is not None:
-                pid = life.child.identity.pid
-                self.journal.note("exited", name=life.name, code=code, pid=pid)
-                if code == ChildExit.CRASHED or -code in _FATAL:  # it went wrong by itself
-                    self._blame_delivery(life.name, pid)
-                life.child = None
-                life.watchdog = None
-                ended = True
-                self._crash(life, code)
-        return ended
+                self._end(life, life.child.identity, code)
+                codes.append(code)
+        return codes
 
     def do_due(self) -> None:
         """Start those again whose delay is over, and use force on those whose time is over."""
@@ -154,6 +148,12 @@ class Children:
         life = self._lives.get(name)
         return life.child.identity if life is not None and life.child is not None else None
 
+    def believes(self, name: str, pid: object, started: object) -> bool:
+        """Return whether a report is of a teammate's process, or of the one it hibernated from."""
+        former = self._lives[name].former if name in self._lives else None
+        known = filter(None, (self.process(name), former))
+        return any((one.pid, one.started) == (pid, started) for one in known)
+
     def state(self, name: str) -> State:
         """Return the state of a teammate's process."""
         life = self._lives.get(name)
@@ -173,6 +173,18 @@ class Children:
 
     def _life(self, name: str) -> Life:
         return self._lives.setdefault(name, Life(name))
+
+    def _end(self, life: Life, process: Identity, code: int) -> None:
+        hibernates = code == ChildExit.HIBERNATES
+        life.child, life.watchdog = None, None
+        life.former = process if hibernates else None
+        if hibernates:
+            self._step(life, Event.HIBERNATED)
+            return
+        self.journal.note("exited", name=life.name, code=code, pid=process.pid)
+        if code == ChildExit.CRASHED or -code in _FATAL:  # it went wrong by itself
+            self._blame_delivery(life.name, process.pid)
+        self._crash(life, code)
 
     def _blame_delivery(self, name: str, pid: int) -> None:
         """Note in a teammate's mail that its process crashed with a delivery in hand.
@@ -208,8 +220,8 @@ class Children:
         forced = life.state is State.KILLED
         life.state, action = TABLE[life.state, event]
         match action:
-            case Action.FORK:
-                self._fork(life)
+            case Action.FORK | Action.HIBERNATE:
+                self._fork(life, hibernates=action is Action.HIBERNATE)
             case Action.DELAY:
                 life.due = Deadline.after(delay)
                 self.roster.crashed(life.name, reason)
@@ -225,7 +237,7 @@ class Children:
             case Action.NOTHING:
                 pass
 
-    def _fork(self, life: Life) -> None:
+    def _fork(self, life: Life, *, hibernates: bool) -> None:
         if not self._begun:
             life.state, life.due = State.WAITING, Deadline.after(0.0)
             self.roster.awaited(life.name)
@@ -237,7 +249,8 @@ class Children:
         try:
             heartbeat = Heartbeat()
             life.child = fork(
-                lambda bell: self.program.run(name, bell, heartbeat), close=self.private + bells
+                lambda bell: self.program.run(name, bell, heartbeat, hibernates),
+                close=self.private + bells,
             )
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"
@@ -245,10 +258,12 @@ class Children:
             return
         life.watchdog = Watchdog(heartbeat, self.heartbeats)
         life.begun_at = clocks.elapsed()
-        self.journal.note("forked", name=name, pid=life.child.identity.pid)
+        event, record = "forked", self.roster.begun
+        if hibernates:
+            event, record = "hibernates", self.roster.hibernates
+        self.journal.note(event, name=name, pid=life.child.identity.pid)
         member = self.roster.team.find(name)
-        sandbox = self.program.sandbox(name, member.role if member else "")
-        self.roster.begun(name, life.child.identity, sandbox)
+        record(name, life.child.identity, self.program.sandbox(name, member.role if member else ""))
 
     def _signal(self, life: Life, number: signal.Signals) -> None:
         if life.child is not None:

@@ -33,7 +33,8 @@ class ChildProgram:
     """The program of the children, and what a spawn asks about it.
 
     Attributes:
-        run: gets name, bell and heartbeat, returns the exit code.
+        run: gets name, bell, heartbeat and whether it hibernates: waits for a reason to wake before
+            it loads anything. Returns the exit code.
         load: loads what the next child needs, unless it is loaded; called before each fork.
         warning: a sentence that the sender of a spawn should read, such as that there is no key.
         find_role: returns what the file of a role says, if there is one; raises a `TeamError` where
@@ -42,7 +43,7 @@ class ChildProgram:
         clear: puts right what teammates left behind that were killed, once their commands ended.
     """
 
-    run: Callable[[str, int, Heartbeat], int]
+    run: Callable[[str, int, Heartbeat, bool], int]
     load: Callable[[], None]
     warning: Callable[[], str | None]
     find_role: Callable[[str], Role | None]

@@ -45,7 +45,7 @@ from teamd.supervisor.fork import ChildProgram
 paths = TeamPaths(Path(sys.argv[1]) / ".team")
 supervisor = os.getpid()
 
-def run(name, bell, heartbeat):
+def run(name, bell, heartbeat, hibernates):
     print("live", name, flush=True)
     os.kill(supervisor, signal.SIGTERM)
     signal.pause()
