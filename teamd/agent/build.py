@@ -20,7 +20,7 @@ from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.files import directories
 from teamd.files.find_team import all_teams
-from teamd.sandbox.build import build_shell
+from teamd.sandbox.build import LazyShell, build_shell
 from teamd.sandbox.places import find_places, protected_names
 from teamd.settings import roles, skills
 from teamd.team import teams
@@ -265,9 +265,11 @@ class _Tools:
         env, settings = self.env, self.env.settings
         role = env.roster.read().get(env.name).role
         tools = settings.tools_of(env.name, role)
-        shell = build_shell(env.paths, env.name, settings, role, env.probe)
+        shell = partial(
+            build_shell, env.paths, env.name, settings, role, env.probe, goes_on=env.goes_on
+        )
         return Bash(
-            shell=shell,
+            shell=LazyShell(shell),
             timeout_seconds=tools.bash_timeout_seconds,
             output_bytes=tools.output_bytes,
             mask=env.mask,

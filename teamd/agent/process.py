@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamd import credentials, secret_environment
+from teamd import credentials, secret_environment, tools
 from teamd.agent.build import build_loop, find_role, reason_to_wake
 from teamd.agent.environment import Environment
 from teamd.agent.wakeup import SupervisorGone, Wakeup, hibernate
@@ -18,6 +18,7 @@ from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
+from teamd.models.prices import Prices
 from teamd.sandbox.build import WITHOUT, clear_dead, describe, end_strays, remove_cgroups
 from teamd.sandbox.probe import Probe, probe
 from teamd.states import ChildExit
@@ -97,10 +98,12 @@ class TeammateProcess:
         wants_sdk = model.script is None and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
+        tools.warm_up()
         if wants_sdk:
             from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
 
             claude.warm_up()
+            Prices({})  # reads those that ship
             self._sdk_loaded = True
         gc.collect()
         gc.freeze()  # a collection in a child would un-share every page it walks over
@@ -130,9 +133,7 @@ class TeammateProcess:
         """
         journal = Journal(self.paths.log(name), name, self.mask)
         try:
-            # A process of that name that still ends is waited for; there are never two.
-            instance_lock = InstanceLock(self.paths.life(name))
-            env = self._environment(name, bell, pulse, journal, instance_lock)
+            env = self._environment(name, bell, pulse, journal, goes_on=hibernates)
             if hibernates:
                 hibernate(bell, pulse.vitals, reason_to_wake(env))
             journal.note("wakes" if hibernates else "begins", pid=os.getpid())
@@ -152,8 +153,10 @@ class TeammateProcess:
             return ChildExit.IO if fault else ChildExit.CRASHED
 
     def _environment(
-        self, name: str, bell: int, pulse: Pulse, journal: Journal, instance_lock: InstanceLock
+        self, name: str, bell: int, pulse: Pulse, journal: Journal, *, goes_on: bool
     ) -> Environment:
+        # A process of that name that still ends is waited for; there are never two.
+        instance_lock = InstanceLock(self.paths.life(name))
         return Environment(
             name=name,
             paths=self.paths,
@@ -164,6 +167,7 @@ class TeammateProcess:
             granted_bytes=self.granted_bytes,
             probe=self.probe_sandbox(),
             mask=self.mask,
+            goes_on=goes_on,
         )
 
     def _live(self, env: Environment, pulse: Pulse) -> int:

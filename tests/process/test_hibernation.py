@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.e2e.harness import Project
+    from tests.strict.replies import Answer
 
 SETTINGS = "[supervision]\nhibernate_seconds = 0.3\ncrashes = 1\nwithin_seconds = 600\n"
 RULE = '[[permission]]\ntool = "bash"\nthen = "ask"\n'
@@ -262,3 +263,24 @@ def test_a_report_that_is_read_after_its_process_hibernated_is_believed(tmp_path
         children.stop("ann", seconds=0)
         children.kill_all()
         wait_until(children.reap, what="ann has ended")
+
+
+def test_what_commands_keep_in_their_temporary_folder_outlives_hibernation(sleepy: Project) -> None:
+    """A minute without work is no reason to lose it; another start empties the folder."""
+    keep, look = "echo blue > $TMPDIR/kept", "cat $TMPDIR/kept"
+    plays = [play for command in (keep, look, look) for play in _bash(command)]
+    sleepy.stage.play("jil", *plays)
+    spawn(sleepy, "jil")
+    hibernated(sleepy, "jil")
+    sleepy.do("teamctl", "send", "jil", "What did you keep?")
+    (result,) = sleepy.asked("jil", least=4)[3].asked.last_results
+    assert result.text == "blue"
+    sleepy.wait_for("jil", "idle", turns=4)
+    sleepy.do("teamctl", "shutdown", "jil")
+    sleepy.do("teamctl", "spawn", "jil", "clerk", "And now?")
+    (result,) = sleepy.asked("jil", least=6)[5].asked.last_results
+    assert "No such file" in result.text
+
+
+def _bash(command: str) -> list[Answer]:
+    return [use(("bash", {"command": command})), say("Done.")]
