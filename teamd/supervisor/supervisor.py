@@ -212,9 +212,11 @@ class Supervisor:
 
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
-        if codes := self.context.children.reap():
-            self.orphans.end(spare=self.context.children.pids())
-        if any(code != ChildExit.HIBERNATES for code in codes):
+        codes = self.context.children.reap()
+        ended = any(code != ChildExit.HIBERNATES for code in codes)
+        if codes:
+            self.orphans.end(spare=self.context.children.pids(), thorough=ended)
+        if ended:
             self.tasks.look_soon()
             self._clear()
 
