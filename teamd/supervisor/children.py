@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from teamd import clocks
 from teamd.clocks import Deadline
 from teamd.errors import StoreError
-from teamd.heartbeat import Heartbeat, Watchdog
+from teamd.heartbeat import HeartbeatMemory, Watchdog
 from teamd.mail.mailbox import Mailbox
 from teamd.states import ChildExit
 from teamd.supervisor.fork import fork
@@ -56,6 +56,7 @@ class Children:
     journal: Journal
     private: list[int]
     _begun: bool = False
+    _memory: HeartbeatMemory = field(default_factory=HeartbeatMemory)
     _lives: dict[str, Life] = field(default_factory=dict)
 
     def begin(self) -> None:
@@ -247,7 +248,8 @@ class Children:
         life.due = None
         self.program.load()  # settings that were read again may want more
         try:
-            heartbeat = Heartbeat()
+            heartbeat = life.heartbeat = life.heartbeat or self._memory.make()
+            heartbeat.beat()
             life.child = fork(
                 lambda bell: self.program.run(name, bell, heartbeat, hibernates),
                 close=self.private + bells,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.clocks import Deadline
-    from teamd.heartbeat import Watchdog
+    from teamd.heartbeat import Heartbeat, Watchdog
     from teamd.process_id import Identity
     from teamd.supervisor.fork import Child
 
@@ -114,6 +114,7 @@ class Life:
     state: State = State.ABSENT
     child: Child | None = None
     former: Identity | None = None  # the process that it hibernated from
+    heartbeat: Heartbeat | None = None  # of each of its processes, one after the other
     watchdog: Watchdog | None = None
     due: Deadline | None = None  # to start again, or to use force
     again: bool = False  # whether to start again once it has ended
