@@ -88,7 +88,7 @@ def measure_many(team: int, folder: Path) -> list[list[str]]:
         rested = sum(pss(pid) for pid in _pids(project).values())
         free = _available()
         asked, sent = len(project.server.requests), time.monotonic()
-        project.do("teamctl", "broadcast", "Go on.")
+        project.run("teamctl", "broadcast", "Go on.", timeout_seconds=_WAIT_SECONDS)
         wait_until(
             lambda: len(project.server.requests) >= asked + team,
             timeout_seconds=_WAIT_SECONDS,
@@ -96,8 +96,9 @@ def measure_many(team: int, folder: Path) -> list[list[str]]:
         )
         awake, taken = sum(pss(pid) for pid in _pids(project).values()), free - _available()
         told = Counter(one.asked.name for one in project.server.requests[asked:])
-        last = max(one.received for one in project.server.requests) - sent
+        last = max(one.received for one in project.server.requests[asked:]) - sent
         failed = project.log("teamd", "crashed")
+        project.run("teamd", "stop", "--timeout", "300", timeout_seconds=_WAIT_SECONDS)
     return [
         ["teammates alive", str(team)],
         ["until all have worked, s", f"{worked:.0f}"],
