@@ -22,7 +22,7 @@ from teamd.masking import Mask, MaskedStream
 from teamd.messages import TEAMD
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.supervisor.build import build_supervisor
-from teamd.supervisor.fork import ChildProgram, become_subreaper, lift_descriptor_limit
+from teamd.supervisor.fork import ChildProgram, ChildStart, become_subreaper, lift_descriptor_limit
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.supervisor import Rounds
 from teamd.team import teams
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
-    from teamd.heartbeat import Heartbeat
 
 
 def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
@@ -45,8 +44,11 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     teammate = TeammateProcess(settings.paths, lambda: settings.now, settings.accepted_bytes, mask)
     beat_seconds = settings.heartbeats.beat_seconds  # for good: the watchdogs expect no other
 
-    def run(name: str, bell: int, slots: int, heartbeat: Heartbeat) -> int:
-        return teammate.live(name, bell, slots, Pulse(heartbeat, every_seconds=beat_seconds))
+    def run(start: ChildStart) -> int:
+        pulse = Pulse(start.heartbeat, every_seconds=beat_seconds)
+        return teammate.live(
+            start.name, start.bell, start.slots, pulse, hibernates=start.hibernates
+        )
 
     return ChildProgram(
         run=run,
@@ -130,10 +132,10 @@ def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -
     Their commands have the limit on open files that whoever started this gave.
     """
 
-    def run(name: str, bell: int, slots: int, heartbeat: Heartbeat) -> int:
+    def run(start: ChildStart) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
         leave_terminal(paths)  # it would outlive whoever waits for the start
-        return program.run(name, bell, slots, heartbeat)
+        return program.run(start)
 
     return replace(program, run=run)
 

@@ -24,13 +24,15 @@ class Heartbeat:
     """The moment of a process's last heartbeat, and whether it has anything to do.
 
     Made before the fork; the child writes, the parent reads.
+
+    Args:
+        cell: eight aligned bytes of shared memory, as one number; memory of its own otherwise.
     """
 
-    def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 8)
-        # Eight aligned bytes, stored and loaded by one instruction each. `struct.pack_into` would
-        # clear them first, and who reads in between would see a process silent since the boot.
-        self._cell = memoryview(self._memory).cast("d")
+    def __init__(self, cell: memoryview[float] | None = None) -> None:
+        # Stored and loaded by one instruction each. `struct.pack_into` would clear the bytes first,
+        # and who reads in between would see a process silent since the boot.
+        self._cell = memoryview(mmap.mmap(-1, 8)).cast("d") if cell is None else cell
         self.beat()
 
     def beat(self) -> None:
@@ -50,6 +52,20 @@ class Heartbeat:
     def heard(self) -> float:
         """The moment of the last heartbeat, by the clock `awake`."""
         return abs(self._cell[0])
+
+
+class HeartbeatMemory:
+    """Memory for the heartbeats of many processes: a mapping for each is one more at every fork."""
+
+    def __init__(self) -> None:
+        self._free: list[memoryview[float]] = []
+
+    def make(self) -> Heartbeat:
+        """Make one more."""
+        if not self._free:
+            cells = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
+            self._free = [cells[number : number + 1] for number in range(len(cells))]
+        return Heartbeat(self._free.pop())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,5 +28,6 @@ class ChildExit(IntEnum):
 
     STOPPED = 0
     CRASHED = 1
+    HIBERNATES = 3  # it idles, and goes on in a new process that loads nothing until it is woken
     IO = 74
     SETTINGS = 78

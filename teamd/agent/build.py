@@ -20,7 +20,7 @@ from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.files import directories
 from teamd.files.find_team import all_teams
-from teamd.sandbox.build import build_shell
+from teamd.sandbox.build import LazyShell, build_shell
 from teamd.sandbox.places import find_places, protected_names
 from teamd.settings import roles, skills
 from teamd.team import teams
@@ -71,10 +71,17 @@ def build_loop(env: Environment) -> Loop:
         ),
         opening=lambda: _opening(env, tools.find_skills()),
         news=tools.news,
-        claim=_claim(env, tools.board),
+        claim=_claim(env),
         calls=tools.calls,
+        busy=tools.busy,
         learn_key=tools.models.learn_key,
     )
+
+
+def reason_to_wake(env: Environment) -> Callable[[], bool]:
+    """Return what tells whether a teammate that hibernates has something to do."""
+    claim = _claim(env)
+    return lambda: env.mailbox.waiting() or claim()
 
 
 def find_role(paths: TeamPaths, settings: Settings, role: str) -> roles.Role | None:
@@ -90,10 +97,15 @@ def _model_name(env: Environment, of_role: str | None) -> str:
     return env.roster.read().get(env.name).model or of_role or env.settings.model.name
 
 
-def _claim(env: Environment, board: Board) -> Callable[[], bool]:
+def _claim(env: Environment) -> Callable[[], bool]:
     if env.leads or not env.settings.tasks.auto_claim:
         return lambda: False
-    return partial(claim_next, board, lambda: env.roster.read().get(env.name).role, env.journal)
+    role = lambda: env.roster.read().get(env.name).role  # noqa: E731 -- one line, used once
+    return partial(claim_next, _board(env), role, env.journal)
+
+
+def _board(env: Environment) -> Board:
+    return Board(env.paths, env.post, env.name, durable=env.durable)
 
 
 def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
@@ -173,6 +185,11 @@ class _Tools:
                 about = f"job {job.id} of {job.started}"
                 yield NewsAdded(about=about, text=render_job(job.id, job.state, job.what))
 
+    def busy(self) -> bool:
+        """Return whether something would end with the process that has not ended by itself."""
+        # A key that a command tells may have to be unlocked by a person: once a process is enough.
+        return self.env.settings.model.key_command is not None or self._jobs.running
+
     def find_skills(self) -> list[Skill]:
         """Return those that it may load; what is wrong with others stands in its log."""
         workspace = self.env.settings.team.workspace
@@ -223,7 +240,7 @@ class _Tools:
     @cached_property
     def board(self) -> Board:
         """The task board in the hands of this teammate."""
-        return Board(self.env.paths, self.env.post, self.env.name, durable=self.env.durable)
+        return _board(self.env)
 
     @cached_property
     def _workspace_tools(self) -> list[Tool[Any]]:
@@ -247,9 +264,11 @@ class _Tools:
         env, settings = self.env, self.env.settings
         role = env.roster.read().get(env.name).role
         tools = settings.tools_of(env.name, role)
-        shell = build_shell(env.paths, env.name, settings, role, env.probe)
+        shell = partial(
+            build_shell, env.paths, env.name, settings, role, env.probe, goes_on=env.goes_on
+        )
         return Bash(
-            shell=shell,
+            shell=LazyShell(shell),
             timeout_seconds=tools.bash_timeout_seconds,
             output_bytes=tools.output_bytes,
             mask=env.mask,

@@ -42,6 +42,7 @@ class Environment:
         granted_bytes: how long a message may be by the settings that senders read now.
         probe: whether this machine can make a sandbox.
         mask: keeps secrets out of what the model reads, and of what is written.
+        goes_on: whether its last process ended to hibernate: the temporary files are in use.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Environment:
     granted_bytes: Callable[[], int]
     probe: Probe
     mask: Mask = field(default_factory=Mask)
+    goes_on: bool = False
 
     @property
     def leads(self) -> bool:

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from teamd import clocks
 from teamd.agent.conversation import prompts
 from teamd.agent.turn import Cancellation, TurnCancelled, follow
 from teamd.errors import StoreError, TeamError
@@ -45,6 +46,7 @@ class Loop:
         news: returns what has happened beside the conversation, told already or not.
         claim: looks for work where there is no mail; returns whether there is some now.
         calls: the model calls of one wake.
+        busy: returns whether the process holds what would end with it, such as a job.
         learn_key: has the mask know the key, which mail or a tool may show before the first call.
     """
 
@@ -54,11 +56,13 @@ class Loop:
     news: Callable[[], Iterable[NewsAdded]]
     claim: Callable[[], bool]
     calls: CallBudget
+    busy: Callable[[], bool]
     learn_key: Callable[[], Awaitable[None]] | None = None
     _turn: Cancellation = field(default_factory=Cancellation)
+    _worked_at: float = field(default_factory=clocks.awake)
 
     async def run(self) -> None:
-        """Live until cancelled."""
+        """Live until cancelled; return when it may hibernate, with all that it knows on disk."""
         while True:
             self._send_notices()
             self.env.wakeup.reset()  # before the look, so that no wake-up is lost between the two
@@ -70,9 +74,21 @@ class Loop:
                 await self.env.wakeup.wait()  # for the supervisor to end it
             elif self.env.conversation.owes_reply or self.env.conversation.unfollowed:
                 await self._take_turn()
+                self._worked_at = clocks.awake()
             elif not self.claim():
                 self.env.reporter.report(Status.IDLE, self.env.hold.reason)
-                await self.env.wakeup.wait(_RETRY_SECONDS if self._owes_notices else math.inf)
+                if (left := self._seconds_awake()) <= 0:
+                    return
+                await self.env.wakeup.wait(
+                    min(left, _RETRY_SECONDS) if self._owes_notices else left
+                )
+
+    def _seconds_awake(self) -> float:
+        """Return the seconds until it hibernates; it does not while anything is left to do."""
+        seconds = self.env.settings.supervision.hibernate_seconds
+        if not seconds or self._owes_notices or self.env.mailbox.waiting() or self.busy():
+            return math.inf
+        return self._worked_at + seconds - clocks.awake()
 
     def interrupt(self) -> None:
         """Cancel the turn that is under way, if there is one; the teammate lives on."""

@@ -10,15 +10,16 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamd import credentials, secret_environment
-from teamd.agent.build import build_loop, find_role
+from teamd import credentials, secret_environment, tools
+from teamd.agent.build import build_loop, find_role, reason_to_wake
 from teamd.agent.environment import Environment
 from teamd.agent.throttle import CallSlots
-from teamd.agent.wakeup import SupervisorGone, Wakeup
+from teamd.agent.wakeup import SupervisorGone, Wakeup, hibernate
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
+from teamd.models.prices import Prices
 from teamd.sandbox.build import WITHOUT, clear_dead, describe, end_strays, remove_cgroups
 from teamd.sandbox.probe import Probe, probe
 from teamd.states import ChildExit
@@ -98,10 +99,12 @@ class TeammateProcess:
         wants_sdk = model.script is None and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
+        tools.warm_up()
         if wants_sdk:
             from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
 
             claude.warm_up()
+            Prices({})  # reads those that ship
             self._sdk_loaded = True
         gc.collect()
         gc.freeze()  # a collection in a child would un-share every page it walks over
@@ -124,13 +127,24 @@ class TeammateProcess:
         """
         return find_role(self.paths, self.settings(), role)
 
-    def live(self, name: str, bell: int, slots: int, pulse: Pulse) -> int:
-        """Be that teammate until told to stop; return the exit code."""
+    def live(
+        self, name: str, bell: int, slots: int, pulse: Pulse, *, hibernates: bool = False
+    ) -> int:
+        """Be that teammate until told to stop, or until it may hibernate; return the exit code.
+
+        One that hibernates already loads nothing before there is a reason to wake.
+        """
         journal = Journal(self.paths.log(name), name, self.mask)
         try:
-            # A process of that name that still ends is waited for; there are never two.
-            instance_lock = InstanceLock(self.paths.life(name))
-            return self._live(name, bell, CallSlots(slots), pulse, journal, lock=instance_lock)
+            wakeup = Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
+            env = self._environment(name, wakeup, CallSlots(slots), journal, goes_on=hibernates)
+            if hibernates:
+                hibernate(bell, pulse.vitals, reason_to_wake(env))
+            journal.note("wakes" if hibernates else "begins", pid=os.getpid())
+            return self._live(env, pulse)
+        except SupervisorGone:
+            journal.warn("stops: its supervisor has gone")
+            return ChildExit.STOPPED
         except StoreError as error:
             journal.error("a file could not be read or written", error)
             return ChildExit.IO
@@ -142,42 +156,38 @@ class TeammateProcess:
             fault = isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_MACHINE
             return ChildExit.IO if fault else ChildExit.CRASHED
 
-    def _live(
-        self,
-        name: str,
-        bell: int,
-        slots: CallSlots,
-        pulse: Pulse,
-        journal: Journal,
-        *,
-        lock: InstanceLock,
-    ) -> int:
-        # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        loop.call_soon(pulse.beat)
-        env = Environment(
+    def _environment(
+        self, name: str, wakeup: Wakeup, slots: CallSlots, journal: Journal, *, goes_on: bool
+    ) -> Environment:
+        # A process of that name that still ends is waited for; there are never two.
+        instance_lock = InstanceLock(self.paths.life(name))
+        return Environment(
             name=name,
             paths=self.paths,
             settings=self.settings(),
             journal=journal,
-            wakeup=Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS),
+            wakeup=wakeup,
             slots=slots,
-            check=lock.check,
+            check=instance_lock.check,
             granted_bytes=self.granted_bytes,
             probe=self.probe_sandbox(),
             mask=self.mask,
+            goes_on=goes_on,
         )
+
+    def _live(self, env: Environment, pulse: Pulse) -> int:
+        # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        loop.call_soon(pulse.beat)
         life = loop.create_task(self._run(env))
         loop.add_signal_handler(signal.SIGTERM, life.cancel)
-        journal.note("begins", pid=os.getpid())
         try:
             loop.run_until_complete(life)
         except asyncio.CancelledError:
-            journal.note("stops")
-        except SupervisorGone:
-            journal.warn("stops: its supervisor has gone")
-        return ChildExit.STOPPED
+            env.journal.note("stops")
+            return ChildExit.STOPPED
+        return ChildExit.HIBERNATES
 
     async def _run(self, env: Environment) -> None:
         teammate = build_loop(env)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import select
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from teamd.files.watch import watch
+from teamd.files.watch import SLOW_SECONDS, watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from teamd.heartbeat import Heartbeat
@@ -112,10 +113,38 @@ class Wakeup:
     def reset(self) -> None:
         """Forget the wake-ups so far; call it before looking for the mail that they told of."""
         self._woken.clear()
-        with suppress(BlockingIOError):
-            while True:
-                if not os.read(self._fd, 4096):
-                    raise SupervisorGone
+        _empty(self._fd)
+
+
+def hibernate(bell: int, heartbeat: Heartbeat, wanted: Callable[[], bool]) -> None:
+    """Wait until one is wanted, without an event loop: that would be memory of its own.
+
+    The first look comes before any wait: whoever rang meanwhile has rung at the process before.
+
+    Args:
+        bell: as that of a `Wakeup`.
+        heartbeat: shows each look.
+        wanted: looks, with as little as it can.
+
+    Raises:
+        SupervisorGone: nobody is left who could wake it.
+    """
+    ringing = select.poll()  # takes descriptors of any number
+    ringing.register(bell, select.POLLIN)
+    while True:
+        _empty(bell)
+        if wanted():
+            heartbeat.beat()
+            return
+        heartbeat.rest()
+        ringing.poll(SLOW_SECONDS * 1000)
+
+
+def _empty(bell: int) -> None:
+    with suppress(BlockingIOError):
+        while True:
+            if not os.read(bell, 4096):
+                raise SupervisorGone
 
 
 class CallBudget:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from decimal import Decimal
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,9 +79,7 @@ class Prices:
     """
 
     def __init__(self, own: Mapping[str, Mapping[str, Any]]) -> None:
-        self._tables = [
-            {name: Price.of(price) for name, price in table.items()} for table in (own, shipped())
-        ]
+        self._tables = [_parse(own), _shipped_prices()]
 
     def find(self, model: str) -> Price | None:
         """The price of a model, or of the one that its name is a dated form of, if it is known."""
@@ -89,6 +88,15 @@ class Prices:
             if named:
                 return table[max(named, key=len)]
         return None
+
+
+@cache
+def _shipped_prices() -> dict[str, Price]:
+    return _parse(shipped())
+
+
+def _parse(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Price]:
+    return {name: Price.of(price) for name, price in table.items()}
 
 
 def shipped() -> dict[str, dict[str, Any]]:

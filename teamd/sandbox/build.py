@@ -7,6 +7,8 @@ import pwd
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,18 +26,45 @@ from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, OpenShell, SandboxedShell, Shell, make_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from teamd.files.paths import TeamPaths
+    from teamd.programs import Sink
     from teamd.sandbox.probe import Probe
+    from teamd.sandbox.shells import Command
     from teamd.settings.schema import Settings, Tools
 
 WITHOUT: Final = frozenset({"external", "off"})
 _MEBI: Final = 20
 
 
-def build_shell(paths: TeamPaths, name: str, settings: Settings, role: str, probe: Probe) -> Shell:
+@dataclass
+class LazyShell:
+    """A shell that is built with the first command: many a teammate runs none."""
+
+    build: Callable[[], Shell]
+
+    def start(self, command: str, output: Sink, *, background: bool = False) -> Command:
+        """Start a command."""
+        return self._shell.start(command, output, background=background)
+
+    @cached_property
+    def _shell(self) -> Shell:
+        return self.build()
+
+
+def build_shell(
+    paths: TeamPaths,
+    name: str,
+    settings: Settings,
+    role: str,
+    probe: Probe,
+    *,
+    goes_on: bool = False,
+) -> Shell:
     """Build what starts a teammate's commands, and make its home.
+
+    Its temporary folder is emptied, unless it goes on where it was, as after it has hibernated.
 
     Raises:
         StoreError: its home cannot be made.
@@ -43,7 +72,7 @@ def build_shell(paths: TeamPaths, name: str, settings: Settings, role: str, prob
     tools, workspace = settings.tools_of(name, role), settings.team.workspace
     allowed = settings.places_allowed_to(name)
     policy = build_policy(paths, name, tools, workspace=workspace, allowed=allowed)
-    make_home(policy, name)
+    make_home(policy, name, goes_on=goes_on)
     if tools.sandbox in WITHOUT:
         return OpenShell(policy)
     if not probe.works:

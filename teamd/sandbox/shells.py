@@ -220,13 +220,16 @@ class SandboxedShell:
             self.placeholders.release(holder)
 
 
-def make_home(policy: Policy, name: str) -> None:
-    """Make a teammate's home with the person's git identity, and its empty temporary folder.
+def make_home(policy: Policy, name: str, *, goes_on: bool = False) -> None:
+    """Make a teammate's home with the person's git identity, and its temporary folder.
+
+    That is emptied, unless its last process has ended to go on in this one.
 
     Raises:
         StoreError: they cannot be made.
     """
-    shutil.rmtree(policy.temporary, ignore_errors=True)
+    if not goes_on:
+        shutil.rmtree(policy.temporary, ignore_errors=True)
     for folder in (policy.home, policy.temporary):
         directories.make_private_directory(folder.parent)
         directories.make_private_directory(folder)

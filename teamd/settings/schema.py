@@ -124,6 +124,9 @@ class Supervision:
     stuck_restart: bool = setting(
         False, FLAG, "and it is killed, and started again as after a crash"
     )
+    hibernate_seconds: float = setting(
+        60.0, SECONDS_OR_ZERO, "an idle one then takes little memory until it is woken; 0: never"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

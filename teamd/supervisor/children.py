@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import signal
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.clocks import Deadline
 from teamd.errors import StoreError
-from teamd.heartbeat import Heartbeat, Watchdog
+from teamd.heartbeat import HeartbeatMemory, Watchdog
 from teamd.mail.mailbox import Mailbox
 from teamd.states import ChildExit
-from teamd.supervisor.fork import any_ended, fork
+from teamd.supervisor.fork import ChildStart, any_ended, fork
 from teamd.supervisor.lifecycle import TABLE, Action, Event, Life, State, describe_exit
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Children:
     private: list[int]
     _begun: bool = False
     _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
+    _memory: HeartbeatMemory = field(default_factory=HeartbeatMemory)
     _lives: dict[str, Life] = field(default_factory=dict)
 
     def begin(self) -> None:
@@ -116,23 +118,16 @@ class Children:
         """Wake everybody that has a process."""
         self.ring(list(self._lives))
 
-    def reap(self) -> bool:
-        """Take note of every process that has ended; return whether there was one."""
-        ended = False
+    def reap(self) -> list[int]:
+        """Take note of every process that has ended; return their exit codes."""
+        codes: list[int] = []
         if not any_ended():  # one question for all of them
-            return False
+            return codes
         for life in list(self._lives.values()):
             if life.child is not None and (code := life.child.reap()) is not None:
-                pid = life.child.identity.pid
-                self.journal.note("exited", name=life.name, code=code, pid=pid)
-                if code == ChildExit.CRASHED or -code in _FATAL:  # it went wrong by itself
-                    self._blame_delivery(life.name, pid)
-                life.child = None
-                life.watchdog = None
-                self.slots.close(life.name)
-                ended = True
-                self._crash(life, code)
-        return ended
+                self._end(life, life.child.identity, code)
+                codes.append(code)
+        return codes
 
     def do_due(self) -> None:
         """Start those again whose delay is over, and use force on those whose time is over."""
@@ -169,6 +164,12 @@ class Children:
         life = self._lives.get(name)
         return life.child.identity if life is not None and life.child is not None else None
 
+    def believes(self, name: str, pid: object, started: object) -> bool:
+        """Return whether a report is of a teammate's process, or of the one it hibernated from."""
+        former = self._lives[name].former if name in self._lives else None
+        known = filter(None, (self.process(name), former))
+        return any((one.pid, one.started) == (pid, started) for one in known)
+
     def state(self, name: str) -> State:
         """Return the state of a teammate's process."""
         life = self._lives.get(name)
@@ -192,6 +193,19 @@ class Children:
 
     def _life(self, name: str) -> Life:
         return self._lives.setdefault(name, Life(name))
+
+    def _end(self, life: Life, process: Identity, code: int) -> None:
+        hibernates = code == ChildExit.HIBERNATES
+        life.child, life.watchdog = None, None
+        self.slots.close(life.name)
+        life.former = process if hibernates else None
+        if hibernates:
+            self._step(life, Event.HIBERNATED)
+            return
+        self.journal.note("exited", name=life.name, code=code, pid=process.pid)
+        if code == ChildExit.CRASHED or -code in _FATAL:  # it went wrong by itself
+            self._blame_delivery(life.name, process.pid)
+        self._crash(life, code)
 
     def _blame_delivery(self, name: str, pid: int) -> None:
         """Note in a teammate's mail that its process crashed with a delivery in hand.
@@ -227,8 +241,8 @@ class Children:
         forced = life.state is State.KILLED
         life.state, action = TABLE[life.state, event]
         match action:
-            case Action.FORK:
-                self._fork(life)
+            case Action.FORK | Action.HIBERNATE:
+                self._fork(life, hibernates=action is Action.HIBERNATE)
             case Action.DELAY:
                 life.due = Deadline.after(delay)
                 self.roster.crashed(life.name, reason)
@@ -244,7 +258,7 @@ class Children:
             case Action.NOTHING:
                 pass
 
-    def _fork(self, life: Life) -> None:
+    def _fork(self, life: Life, *, hibernates: bool) -> None:
         if not self._begun:
             life.state, life.due = State.WAITING, Deadline.after(0.0)
             self.roster.awaited(life.name)
@@ -254,10 +268,18 @@ class Children:
         life.due = None
         self.program.load()  # settings that were read again may want more
         try:
-            heartbeat = Heartbeat()
+            heartbeat = life.heartbeat = life.heartbeat or self._memory.make()
+            heartbeat.beat()
             with self.slots.opened(name) as slots:
+                start = partial(
+                    ChildStart,
+                    name=name,
+                    slots=slots,
+                    heartbeat=heartbeat,
+                    hibernates=hibernates,
+                )
                 life.child = fork(
-                    lambda bell: self.program.run(name, bell, slots, heartbeat),
+                    lambda bell: self.program.run(start(bell=bell)),
                     close=(*self.private, *bells, *self.slots.descriptors),
                 )
         except OSError as error:
@@ -267,10 +289,12 @@ class Children:
         life.watchdog = Watchdog(heartbeat, self.heartbeats)
         self._look_within(_LOOK_SECONDS)
         life.begun_at = clocks.elapsed()
-        self.journal.note("forked", name=name, pid=life.child.identity.pid)
+        event, record = "forked", self.roster.begun
+        if hibernates:
+            event, record = "hibernates", self.roster.hibernates
+        self.journal.note(event, name=name, pid=life.child.identity.pid)
         member = self.roster.team.find(name)
-        sandbox = self.program.sandbox(name, member.role if member else "")
-        self.roster.begun(name, life.child.identity, sandbox)
+        record(name, life.child.identity, self.program.sandbox(name, member.role if member else ""))
 
     def _signal(self, life: Life, number: signal.Signals) -> None:
         if life.child is not None:

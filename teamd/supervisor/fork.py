@@ -29,11 +29,30 @@ _RESET: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStart:
+    """What a child gets from its supervisor.
+
+    Attributes:
+        name: the teammate's.
+        bell: the reading end of the pipe that wakes it.
+        slots: its end of the channel for slots of model calls.
+        heartbeat: shared with the supervisor.
+        hibernates: whether it waits for a reason to wake before it loads anything.
+    """
+
+    name: str
+    bell: int
+    slots: int
+    heartbeat: Heartbeat
+    hibernates: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildProgram:
     """The program of the children, and what a spawn asks about it.
 
     Attributes:
-        run: gets name, bell, channel for slots and heartbeat, returns the exit code.
+        run: is the child; returns the exit code.
         load: loads what the next child needs, unless it is loaded; called before each fork.
         warning: a sentence that the sender of a spawn should read, such as that there is no key.
         find_role: returns what the file of a role says, if there is one; raises a `TeamError` where
@@ -42,7 +61,7 @@ class ChildProgram:
         clear: puts right what teammates left behind that were killed, once their commands ended.
     """
 
-    run: Callable[[str, int, int, Heartbeat], int]
+    run: Callable[[ChildStart], int]
     load: Callable[[], None]
     warning: Callable[[], str | None]
     find_role: Callable[[str], Role | None]

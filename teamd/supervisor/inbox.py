@@ -185,9 +185,8 @@ class ControlInbox:
     def _note_state(self, message: Message) -> None:
         """Believe a report if it comes from the process that the teammate has now."""
         reported = message.extra
-        process = self.context.children.process(message.sender)
         reporter = reported.get("pid"), reported.get("started")
-        if process is None or (process.pid, process.started) != reporter:
+        if not self.context.children.believes(message.sender, *reporter):
             self.context.journal.note("report of an earlier process", name=message.sender)
             return
         try:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from teamd.clocks import Deadline
-    from teamd.heartbeat import Watchdog
+    from teamd.heartbeat import Heartbeat, Watchdog
+    from teamd.process_id import Identity
     from teamd.supervisor.fork import Child
 
     EndNotice = Callable[[bool], None]  # gets whether the end took force
@@ -47,6 +48,7 @@ class Event(Enum):
     HOPELESS = auto()  # the same, and another try would end alike
     SILENT = auto()  # it has something to do, and has shown no sign of life for too long
     HEARD = auto()  # it shows signs of life, or has nothing to do
+    HIBERNATED = auto()  # it ended to go on in a process that has loaded nothing yet
 
 
 class Action(Enum):
@@ -54,6 +56,7 @@ class Action(Enum):
 
     NOTHING = auto()
     FORK = auto()
+    HIBERNATE = auto()  # fork one that waits to be woken before it loads anything
     DELAY = auto()
     TERMINATE = auto()
     KILL = auto()
@@ -78,20 +81,24 @@ _STEPS: Final = {
     (State.RUNNING, Event.CRASHED): Step(State.WAITING, Action.DELAY),
     (State.RUNNING, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
     (State.RUNNING, Event.SILENT): Step(State.STUCK, Action.REPORT),
+    (State.RUNNING, Event.HIBERNATED): Step(State.RUNNING, Action.HIBERNATE),
     (State.STUCK, Event.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
     (State.STUCK, Event.DUE): Step(State.STUCK, Action.KILL),
     (State.STUCK, Event.CRASHED): Step(State.WAITING, Action.DELAY),
     (State.STUCK, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
     (State.STUCK, Event.HEARD): Step(State.RUNNING, Action.RELIEVE),
+    (State.STUCK, Event.HIBERNATED): Step(State.RUNNING, Action.HIBERNATE),
     (State.WAITING, Event.WANTED): Step(State.RUNNING, Action.FORK),
     (State.WAITING, Event.UNWANTED): Step(State.ABSENT, Action.SETTLE),
     (State.WAITING, Event.DUE): Step(State.RUNNING, Action.FORK),
     (State.STOPPING, Event.DUE): Step(State.KILLED, Action.KILL),
     (State.STOPPING, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
     (State.STOPPING, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
+    (State.STOPPING, Event.HIBERNATED): Step(State.ABSENT, Action.SETTLE),
     (State.KILLED, Event.DUE): Step(State.KILLED, Action.KILL),
     (State.KILLED, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
     (State.KILLED, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
+    (State.KILLED, Event.HIBERNATED): Step(State.ABSENT, Action.SETTLE),
 }
 TABLE: Final[dict[tuple[State, Event], Step]] = {
     (state, event): _STEPS.get((state, event), Step(state, Action.NOTHING))
@@ -106,6 +113,8 @@ class Life:
     name: str
     state: State = State.ABSENT
     child: Child | None = None
+    former: Identity | None = None  # the process that it hibernated from
+    heartbeat: Heartbeat | None = None  # of each of its processes, one after the other
     watchdog: Watchdog | None = None
     due: Deadline | None = None  # to start again, or to use force
     again: bool = False  # whether to start again once it has ended

@@ -7,6 +7,7 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
@@ -17,7 +18,7 @@ from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from teamd.board.board import Board
     from teamd.files.watch import Watch
@@ -58,43 +59,52 @@ class OrphanedProcesses:
         self._journal = journal
         self._others = others
 
-    def end(self, *, spare: set[int]) -> None:
+    def end(self, *, spare: set[int], thorough: bool = True) -> None:
         """Reap every child but the spared, and kill those that do not end; theirs come next.
 
         Only children of this process are touched, and none of them can have another's pid before
-        it is reaped here.
+        it is reaped here. To be thorough takes a look at every process of the machine; otherwise
+        one may be left for the next time.
         """
         try:
-            self._end(spare)
+            self._end(spare, self._children if thorough else _listed_children)
         # No descriptors left, say: nobody is killed of whom it is not known whether it is one of
         # the others, and the next time finds them as well.
         except (OSError, StoreError) as error:
             self._journal.error("orphans not looked for", error)
 
-    def _end(self, spare: set[int]) -> None:
+    def _end(self, spare: set[int], children: Callable[[], Iterable[int]]) -> None:
         begun = time.monotonic()
         while (passed := time.monotonic() - begun) < _PATIENCE_SECONDS:
-            found = list(self._living(spare))
+            found = [pid for pid in children() if pid not in spare and _lives(pid)]
             if found:
                 others = self._others()
-                found = [orphan for orphan in found if orphan.pid not in others]
+                found = [pid for pid in found if pid not in others]
             if not found:
                 return
             # A reaper is not killed at its work: were this process killed next, nobody would
             # be left to end the rest.
-            for orphan in found if passed > _REAPERS_SECONDS else ():
-                self._journal.note("orphan ended", pid=orphan.pid)
-                with suppress(psutil.NoSuchProcess):
-                    orphan.kill()
+            for pid in found if passed > _REAPERS_SECONDS else ():
+                self._journal.note("orphan ended", pid=pid)
+                os.kill(pid, signal.SIGKILL)  # not reaped yet: nobody else has its pid
             time.sleep(_PAUSE_SECONDS)
 
-    def _living(self, spare: set[int]) -> Iterator[psutil.Process]:
-        for child in self._me.children():
-            if child.pid in spare:
-                continue
-            with suppress(ChildProcessError):
-                if os.waitpid(child.pid, os.WNOHANG)[0] == 0:
-                    yield child
+    def _children(self) -> list[int]:
+        return [child.pid for child in self._me.children()]
+
+
+def _listed_children() -> list[int]:
+    """Return what proc(5) lists, in microseconds; it may leave one out while another ends."""
+    with suppress(OSError):  # elsewhere than on Linux
+        return list(map(int, Path("/proc/thread-self/children").read_bytes().split()))
+    return []
+
+
+def _lives(pid: int) -> bool:
+    """Reap a child if it has ended; return whether it has not."""
+    with suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG)[0] == 0
+    return False
 
 
 @dataclass(slots=True)

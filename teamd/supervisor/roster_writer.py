@@ -143,8 +143,13 @@ class RosterWriter:
 
     def begun(self, name: str, process: Identity, sandbox: str) -> None:
         """Record that a teammate has a process now, and what stands around its commands."""
-        values = {"pid": process.pid, "started": process.started, "since": time.time()}
-        self.change(name, **values, reason=None, sandbox=sandbox)
+        self.change(name, since=time.time())
+        self.hibernates(name, process, sandbox)
+
+    def hibernates(self, name: str, process: Identity, sandbox: str) -> None:
+        """Record that a teammate goes on in another process, as if nothing had happened."""
+        values = {"pid": process.pid, "started": process.started, "sandbox": sandbox}
+        self.change(name, **values, reason=None)
 
     def describe(self, sandbox: str) -> None:
         """Record what stands around the commands of the team."""

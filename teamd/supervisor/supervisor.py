@@ -13,6 +13,7 @@ from teamd.clocks import Deadline
 from teamd.control import ControlRequest
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
+from teamd.states import ChildExit
 from teamd.supervisor.declared import spawn_declared
 
 if TYPE_CHECKING:
@@ -222,14 +223,18 @@ class Supervisor:
 
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
-        if self.context.children.reap():
+        codes = self.context.children.reap()
+        ended = any(code != ChildExit.HIBERNATES for code in codes)
+        if codes:
+            self.orphans.end(spare=self.context.children.pids(), thorough=ended)
+        if ended:
             self.tasks.look_soon()
-            self.orphans.end(spare=self.context.children.pids())
             self._clear()
 
     def _clear(self) -> None:
         """Put right what killed teammates left in the workspace; none of their commands runs."""
         try:
+            self.context.roster.publish()  # or who has hibernated since would be taken for dead
             if taken := self.context.program.clear():
                 self.context.journal.warn("taken out of protected places", names=taken)
         except StoreError as error:  # the next command or start does it

@@ -36,7 +36,7 @@ class Member:
     Attributes:
         pid: its process, `None` while it has none.
         started: when that process started, see `Identity`.
-        since: seconds since the epoch when that process was forked.
+        since: seconds since the epoch when it was started; it may have hibernated since.
         turns: model calls so far.
         input_tokens: all of them, cached ones included.
         plan: whether it acts only once a plan of its own is approved.

@@ -136,6 +136,11 @@ class Jobs:
             raise ToolError(f"no job {job_id!r}; {known}")
         return job
 
+    @property
+    def running(self) -> bool:
+        """Return whether one of them is at work."""
+        return any(job.runs for job in self._jobs.values())
+
     def all(self) -> list[Job]:
         """The teammate's jobs, oldest first; of those that are over, only the last."""
         return list(self._jobs.values())

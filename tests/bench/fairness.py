@@ -51,9 +51,9 @@ def main() -> None:
         measure(size, slots=slots, room=room, calls=calls, seconds=seconds, retry_after=later)
         for slots, later in cases
     ]
-    print(machine())  # noqa: T201 -- what it is for
+    print(machine())
     title = f"{size} teammates, {calls} calls each of {seconds:g} s, {room} at once"
-    print(table(title, [_HEAD, *rows]))  # noqa: T201 -- the same
+    print(table(title, [_HEAD, *rows]))
 
 
 if __name__ == "__main__":

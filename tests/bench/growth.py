@@ -149,12 +149,12 @@ def main() -> None:
     given = arguments.parse_args()
     sizes = (10, 100) if given.short else (10, 100, 300, 1000)
     rounds = 5 if given.short else 50
-    print(machine())  # noqa: T201 -- what it is for
+    print(machine())
     with tempfile.TemporaryDirectory(prefix="bench") as root:
-        print(roster(Path(root), sizes, rounds))  # noqa: T201 -- the same
-        print(board(Path(root), sizes, min(rounds, 10)))  # noqa: T201 -- the same
+        print(roster(Path(root), sizes, rounds))
+        print(board(Path(root), sizes, min(rounds, 10)))
     crowds = (2, 5) if given.short else (10, 100, 300) + (1000,) * given.thousand
-    print(teams(crowds))  # noqa: T201 -- the same
+    print(teams(crowds))
 
 
 if __name__ == "__main__":

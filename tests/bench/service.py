@@ -80,7 +80,7 @@ class Service:
     async def serve(self) -> None:
         """Serve until killed; the port is printed."""
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=4096)
-        print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 -- its answer
+        print(server.sockets[0].getsockname()[1], flush=True)
         await server.serve_forever()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

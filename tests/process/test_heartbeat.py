@@ -6,7 +6,7 @@ import os
 import signal
 
 from teamd import clocks
-from teamd.heartbeat import Heartbeat
+from teamd.heartbeat import Heartbeat, HeartbeatMemory
 
 _LOOKS = 100_000
 
@@ -24,3 +24,15 @@ def test_nobody_is_seen_silent_while_it_shows_life() -> None:
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def test_many_share_a_mapping_and_none_writes_what_is_another_s() -> None:
+    memory = HeartbeatMemory()
+    made = [memory.make() for _ in range(1000)]
+    pid = os.fork()
+    if pid == 0:
+        for heartbeat in made[::2]:
+            heartbeat.rest()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert [heartbeat.resting for heartbeat in made] == [True, False] * 500

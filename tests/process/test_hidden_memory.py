@@ -72,7 +72,7 @@ paths = TeamPaths(Path(sys.argv[1]) / ".team")
 os.environ["ANTHROPIC_API_KEY"] = sys.argv[2]
 supervisor = os.getpid()
 
-def run(name, bell, slots, heartbeat):
+def run(start):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # whoever stops it comes too early otherwise
     os.kill(supervisor, signal.SIGTERM)
     raise KeyboardInterrupt(sys.argv[2])

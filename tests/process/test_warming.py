@@ -45,8 +45,8 @@ from teamd.supervisor.fork import ChildProgram
 paths = TeamPaths(Path(sys.argv[1]) / ".team")
 supervisor = os.getpid()
 
-def run(name, bell, slots, heartbeat):
-    print("live", name, flush=True)
+def run(start):
+    print("live", start.name, flush=True)
     os.kill(supervisor, signal.SIGTERM)
     signal.pause()
 

@@ -199,6 +199,7 @@ class Life:
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
         self.mask = Mask()
+        self.busy = False
         self.learn_key: Callable[[], Awaitable[None]] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -323,5 +324,6 @@ class Life:
             news=lambda: self.news,
             claim=self.fetch,
             calls=self.allowance,
+            busy=lambda: self.busy,
             learn_key=self.learn_key,
         )

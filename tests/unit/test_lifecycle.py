@@ -12,6 +12,7 @@ ASLEEP = {State.ABSENT, State.WAITING}
 WANTED = {State.RUNNING, State.STUCK}
 ALIVE = WANTED | {State.STOPPING, State.KILLED}
 ENDINGS = {Event.CRASHED, Event.HOPELESS}
+LEAVING = (State.STOPPING, State.KILLED)  # in this order: workers must find the same tests
 
 
 def run(state: State, *events: Event) -> list[Step]:
@@ -34,8 +35,11 @@ def test_a_cell_keeps_the_books(state: State, event: Event) -> None:
     due = state is State.WAITING and event is Event.DUE
     assert (action is Action.FORK) == ((state in ASLEEP and event is Event.WANTED) or due)
     assert (state in ASLEEP and after in ALIVE) == (action is Action.FORK)
-    assert (state in ALIVE and after in ASLEEP) == (state in ALIVE and event in ENDINGS)
+    ended = event in ENDINGS or (event is Event.HIBERNATED and state in LEAVING)
+    assert (state in ALIVE and after in ASLEEP) == (state in ALIVE and ended)
     wanted = state in WANTED
+    assert (action is Action.HIBERNATE) == (wanted and event is Event.HIBERNATED)
+    assert (action is Action.HIBERNATE) <= (after is State.RUNNING)
     assert (action is Action.DELAY) == (wanted and event is Event.CRASHED)
     assert (action is Action.FAIL) == (wanted and event is Event.HOPELESS)
     assert (action is Action.TERMINATE) == (wanted and event is Event.UNWANTED)
@@ -60,10 +64,15 @@ def test_whoever_is_not_wanted_is_gone_in_the_end(state: State) -> None:
     assert Action.FORK not in {step.action for step in steps}
 
 
-@pytest.mark.parametrize("state", [State.STOPPING, State.KILLED])
+@pytest.mark.parametrize("state", LEAVING)
 def test_whoever_is_on_the_way_out_is_not_called_back(state: State) -> None:
     """A second process under the name of one that still ends would take its mail."""
     assert run(state, Event.WANTED) == [Step(state, Action.NOTHING)]
+
+
+@pytest.mark.parametrize("state", LEAVING)
+def test_whoever_hibernates_just_when_it_is_to_end_has_ended(state: State) -> None:
+    assert run(state, Event.HIBERNATED) == [Step(State.ABSENT, Action.SETTLE)]
 
 
 def test_who_is_stuck_is_told_of_once_and_comes_back_either_way() -> None:

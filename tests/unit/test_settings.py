@@ -92,6 +92,7 @@ def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
     assert settings.model.headers == {}
     assert (settings.limits.calls_per_wake, settings.supervision.stop_seconds) == (50, 10)
     assert (settings.supervision.stuck_seconds, settings.supervision.stuck_restart) == (300, False)
+    assert settings.supervision.hibernate_seconds == 60
     assert settings.mail == Mail(
         durability="disk", max_message_bytes=1048576, max_inbox_bytes=67108864
     )
@@ -141,6 +142,7 @@ def test_every_setting_is_read(file: Path) -> None:
         stop_seconds = 4
         stuck_seconds = 60
         stuck_restart = true
+        hibernate_seconds = 0.5
         [mail]
         durability = "os"
         max_message_bytes = 5
@@ -222,7 +224,12 @@ def test_every_setting_is_read(file: Path) -> None:
             talk_wakes=10,
         ),
         supervision=Supervision(
-            crashes=1, within_seconds=2, stop_seconds=4, stuck_seconds=60, stuck_restart=True
+            crashes=1,
+            within_seconds=2,
+            stop_seconds=4,
+            stuck_seconds=60,
+            stuck_restart=True,
+            hibernate_seconds=0.5,
         ),
         mail=Mail(durability="os", max_message_bytes=5, max_inbox_bytes=6),
         tasks=TaskSettings(auto_claim=True),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup
+from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate
 from teamd.heartbeat import Heartbeat
 from tests.unit.life import NEVER_SECONDS, quiet_pulse
 from tests.waiting import until
@@ -99,3 +99,23 @@ def test_a_supervisor_that_has_gone_is_noticed(pipe: list[int]) -> None:
             await waiting
 
     asyncio.run(scenario())
+
+
+def test_one_that_hibernates_looks_at_first_and_at_each_ring(pipe: list[int]) -> None:
+    """Each look shows life: it may be rung for nothing, and is not stuck for that."""
+    heartbeat, looks = Heartbeat(), list[bool]()
+
+    def wanted() -> bool:
+        looks.append(heartbeat.resting)
+        os.write(pipe[1], b"!")  # before the wait, as if it had come in the middle of the look
+        return len(looks) == 3
+
+    hibernate(pipe[0], heartbeat, wanted)
+    assert looks == [False, True, True]
+    assert not heartbeat.resting
+
+
+def test_one_that_hibernates_ends_with_its_supervisor(pipe: list[int]) -> None:
+    os.close(pipe.pop())
+    with pytest.raises(SupervisorGone):
+        hibernate(pipe[0], Heartbeat(), lambda: False)

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 NAMES: Final = ("alice", "bob", "carol", "dave")
 # A short memory for crashes, so that a teammate that is killed again and again is back at once.
 # Each killed call counts with all that it may have cost: hundreds of them reach a day's limit.
+# Whoever idles for a moment hibernates, so that kills hit that as well.
 SETTINGS: Final = """\
 [supervision]
+hibernate_seconds = 0.02
 crashes = 1000000
 within_seconds = 0.05
 [limits]

@@ -1,0 +1,177 @@
+"""From the request for a teammate until its first request is on the wire, beside fresh processes.
+
+`python -m tests.bench.spawn [--short] [--rounds N]`. The team is one that runs; a fresh process
+becomes the same teammate, with its mail in the inbox already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd import control
+from teamd.control import ControlRequest
+from teamd.files.paths import STATE_VARIABLE, TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import PROMPT_KEY, Message
+from teamd.states import Status
+from teamd.team.roster import Roster
+from tests.bench import ruler, wire
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PROGRAMS: Final = Path(sys.executable).parent
+_SETTINGS: Final = '[tools]\nsandbox = "off"\n[supervision]\nhibernate_seconds = 0.5\n'
+_TEAMMATE: Final = """
+import os, sys
+from pathlib import Path
+from teamd.agent.process import TeammateProcess
+from teamd.agent.wakeup import Pulse
+from teamd.files.paths import TeamPaths
+from teamd.heartbeat import Heartbeat
+from teamd.masking import Mask
+from teamd.supervisor.live_settings import LiveSettings
+
+paths = TeamPaths(Path(sys.argv[1]))
+settings = LiveSettings(paths, paths.settings)
+bell, _ = os.pipe()
+os.set_blocking(bell, False)
+process = TeammateProcess(paths, lambda: settings.now, settings.accepted_bytes, Mask())
+process.live("fresh", bell, Pulse(Heartbeat(), every_seconds=60))
+"""
+_SDK: Final = """
+from anthropic import Anthropic
+with Anthropic().messages.stream(model="bench", max_tokens=10, system="You are 'fresh'",
+                                 messages=[{"role": "user", "content": "Go."}]) as stream:
+    stream.get_final_message()
+"""
+
+
+class Scene:
+    """A team that runs, and the server that all ask."""
+
+    def __init__(self, folder: Path, served: wire.Wire) -> None:
+        self._folder, self._served, self._numbers = folder, served, count()
+        self.paths = TeamPaths(folder / ".team")
+        home = {"HOME": str(folder), STATE_VARIABLE: str(folder / "state")}
+        self._environment = {"PATH": os.environ["PATH"], **home, **served.environment}
+        (folder / "team.toml").write_text(_SETTINGS, encoding="utf-8")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Have a teamd for the length of a block, with one teammate, eve."""
+        self._teamd("start")
+        try:
+            self._spawn("eve")
+            yield
+        finally:
+            self._teamd("stop")
+
+    def spawn(self) -> float:
+        """Return the seconds from a request for a teammate to the teammate's first."""
+        return self._spawn(f"t{next(self._numbers)}")
+
+    def _spawn(self, name: str) -> float:
+        facts = {"name": name, "role": "clerk", "prompt": "Go."}
+        begun = time.monotonic()
+        request = ControlRequest.within(60, "spawn", arguments=facts)
+        control.submit(self.paths, request)
+        seconds = self._served.wait_for(name, after=begun) - begun
+        wait_until(lambda: Roster(self.paths).read().get(name).status is Status.IDLE)
+        return seconds
+
+    def wake(self) -> float:
+        """Return the seconds from mail to the request, of a teammate that has just answered."""
+        self._write()
+        return self._write()
+
+    def wake_from_hibernation(self) -> float:
+        """Return the same of one that hibernates."""
+        before = self._hibernations()
+        self._write()
+        wait_until(lambda: self._hibernations() > before, what="eve hibernates")
+        return self._write()
+
+    def _write(self) -> float:
+        begun = time.monotonic()
+        message = Message(sender="lead", to="eve", content=f"Message {next(self._numbers)}.")
+        Mailbox(self.paths, "eve").put(message)
+        seconds = self._served.wait_for("eve", after=begun) - begun
+        wait_until(lambda: not Mailbox(self.paths, "eve").waiting())
+        return seconds
+
+    def _hibernations(self) -> int:
+        lines = self.paths.log("teamd").read_text(encoding="utf-8").splitlines()
+        events = [json.loads(line) for line in lines]
+        return sum((one["event"], one.get("name")) == ("hibernates", "eve") for one in events)
+
+    def fresh_teammate(self) -> float:
+        """Return the seconds from the start of a process to its first request, as a teammate."""
+        paths = TeamPaths(self._folder / f"fresh{next(self._numbers)}" / ".team")
+        paths.root.parent.mkdir()
+        paths.create()
+        Roster(paths).update(lambda team: team.with_new("fresh", role="x", status=Status.WORKING))
+        (paths.home / "team.toml").write_text(_SETTINGS, encoding="utf-8")
+        prompt = Message(sender="lead", to="fresh", content="Go.", extra={PROMPT_KEY: True})
+        Mailbox(paths, "fresh").put(prompt)
+        return self._start(_TEAMMATE, str(paths.root))
+
+    def fresh_sdk(self) -> float:
+        """Return the same of a process that does nothing but ask."""
+        return self._start(_SDK)
+
+    def _start(self, code: str, *arguments: str) -> float:
+        begun = time.monotonic()
+        argv = (sys.executable, "-c", code, *arguments)
+        with subprocess.Popen(argv, env=self._environment) as process:
+            try:
+                return self._served.wait_for("fresh", after=begun) - begun
+            finally:
+                process.kill()
+
+    def _teamd(self, verb: str) -> None:
+        argv = (_PROGRAMS / "teamd", verb)
+        quiet = subprocess.DEVNULL
+        subprocess.run(argv, cwd=self._folder, env=self._environment, stdout=quiet, check=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true", help="ten seconds; says little")
+    parser.add_argument("--rounds", type=int, default=15)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, wire.served() as served:
+        scene = Scene(Path(folder), served)
+        cases = {
+            "a fresh process becomes a teammate": scene.fresh_teammate,
+            "a fresh process, the SDK alone": scene.fresh_sdk,
+            "spawn": scene.spawn,
+            "mail wakes one that hibernates": scene.wake_from_hibernation,
+            "mail wakes one that idles": scene.wake,
+        }
+        with scene.running():
+            samples = ruler.interleave(cases, 1 if given.short else given.rounds)
+    fresh = ruler.median(next(iter(samples.values())))
+    rows = [["until the first request, ms", "median", "lowest", "fresh is so many times slower"]]
+    for name, seen in samples.items():
+        middle = ruler.median(seen)
+        figures = [f"{1000 * middle:.1f}", f"{1000 * min(seen):.1f}", f"{fresh / middle:.1f}"]
+        rows.append([name, *figures])
+    print(ruler.machine())
+    print(ruler.table("Spawn and wake", rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""An idle teammate goes on in a process that has loaded nothing, and nobody notices."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.files.paths import TeamPaths
+from teamd.journal import Journal
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.messages import TEAMD, Message
+from teamd.models.retry import RetryPolicy
+from teamd.process_id import Identity
+from teamd.states import ChildExit, Status
+from teamd.supervisor.children import Children
+from teamd.supervisor.concurrency_limit import ConcurrencyLimit
+from teamd.supervisor.fork import ChildProgram, ChildStart
+from teamd.supervisor.live_settings import LiveSettings
+from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.slots import Slots
+from tests.e2e.harness import opened
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+    from tests.strict.replies import Answer
+
+SETTINGS = "[supervision]\nhibernate_seconds = 0.3\ncrashes = 1\nwithin_seconds = 600\n"
+RULE = '[[permission]]\ntool = "bash"\nthen = "ask"\n'
+
+
+@pytest.fixture(scope="module")
+def sleepy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A team whose members hibernate soon, and may crash once; each test takes names of its own."""
+    with opened(tmp_path_factory.mktemp("sleepy")) as made:
+        made.write("team.toml", SETTINGS)
+        made.start()
+        yield made
+
+
+def spawn(project: Project, name: str, *more: str) -> None:
+    project.do("teamctl", "spawn", name, "clerk", "Remember: blue.", "--wait", *more)
+
+
+def hibernated(project: Project, name: str, *, times: int = 1) -> int:
+    """Wait until a teammate has hibernated so often, and its process waits; that one's pid."""
+
+    def pids() -> list[int]:
+        return [one["pid"] for one in project.log("teamd", "hibernates") if one["name"] == name]
+
+    wait_until(lambda: len(pids()) >= times, what=f"{name} hibernates")
+    wait_until(lambda: project.member(name)["pid"] == pids()[-1], what="the roster says so")
+    return pids()[-1]
+
+
+def stopped_on_its_way(project: Project, name: str, pid: int) -> None:
+    """Stop the supervisor, and wait until a teammate's process has ended to hibernate."""
+    os.kill(project.supervisor, signal.SIGSTOP)
+    wait_until(lambda: Identity.of(pid) is None, what=f"{name} has ended")
+
+
+def go_on(project: Project) -> None:
+    os.kill(project.supervisor, signal.SIGCONT)
+
+
+def shown(project: Project, name: str) -> dict[str, Any]:
+    members = json.loads(project.do("teamctl", "team", "--json"))["members"]
+    return next(member for member in members if member["name"] == name)
+
+
+def test_a_teammate_that_hibernates_is_idle_as_before_and_answers_with_its_whole_conversation(
+    sleepy: Project,
+) -> None:
+    spawn(sleepy, "ann")
+    before = sleepy.wait_for("ann", "idle", turns=1)
+    pid = hibernated(sleepy, "ann")
+    now = shown(sleepy, "ann")
+    assert pid != before["pid"]
+    assert (now["pid"], now["status"], now["reason"], now["turns"]) == (pid, "idle", None, 1)
+    assert now["since"] == before["since"]
+    sleepy.do("teamctl", "send", "ann", "Which colour was it?", "--wait")
+    assert "Remember: blue." in str(sleepy.asked("ann", least=2)[1].body["messages"][0])
+    assert [one["pid"] for one in sleepy.log("ann", "wakes")] == [pid]
+    log = sleepy.paths.log("ann").read_text().splitlines()
+    assert {json.loads(line)["level"] for line in log} == {"info"}
+    sleepy.wait_for("ann", "idle", turns=2)
+
+
+def test_it_is_no_crash_and_does_not_count_as_one(sleepy: Project) -> None:
+    """More than one in ten minutes would be the end of this team."""
+    spawn(sleepy, "bea")
+    for number in range(3):
+        hibernated(sleepy, "bea", times=number + 1)
+        sleepy.do("teamctl", "send", "bea", f"Message {number}.", "--wait")
+    assert sleepy.member("bea")["status"] in ("idle", "working")
+    for event in ("crashed", "exited", "failed"):
+        assert not [one for one in sleepy.log("teamd", event) if one["name"] == "bea"]
+    assert "bea" not in sleepy.mail("lead")
+
+
+def test_mail_that_comes_just_as_it_goes_to_hibernate_is_read_at_once(sleepy: Project) -> None:
+    """The ring reaches the process that has ended; the next one looks before it waits."""
+    spawn(sleepy, "dora")
+    pid = sleepy.wait_for("dora", "idle", turns=1)["pid"]
+    stopped_on_its_way(sleepy, "dora", pid)
+    Mailbox(sleepy.paths, "dora").put(Message(sender="lead", to="dora", content="Just now."))
+    go_on(sleepy)
+    last = sleepy.asked("dora", least=2)[-1]
+    assert str(last.body["messages"]).count("Just now.") == 1
+
+
+@pytest.mark.parametrize("name", ["ed", "eve", "ewa"])
+def test_one_that_is_killed_while_it_hibernates_is_back_with_its_conversation(
+    sleepy: Project, name: str
+) -> None:
+    """That is a crash, and the only one that this team forgives."""
+    spawn(sleepy, name)
+    pid = hibernated(sleepy, name)
+    Mailbox(sleepy.paths, name).put(Message(sender="lead", to=name, content="Which colour?"))
+    os.kill(pid, signal.SIGKILL)
+    last = sleepy.asked(name, least=2)[-1]
+    assert "Remember: blue." in str(last.body["messages"][0])
+    assert str(last.body["messages"]).count("Which colour?") == 1
+    assert hibernated(sleepy, name, times=2) != pid
+
+
+def test_a_supervisor_that_is_killed_takes_those_that_hibernate_along(project: Project) -> None:
+    project.write("team.toml", SETTINGS)
+    project.start()
+    spawn(project, "ann")
+    process = Identity.of(hibernated(project, "ann"))
+    assert process is not None
+    os.kill(project.supervisor, signal.SIGKILL)
+    wait_until(lambda: not process.alive, what="ann has ended, too")
+    project.do("teamctl", "send", "ann", "Still there?")
+    project.start()
+    assert "Remember: blue." in str(project.asked("ann", least=2)[-1].body["messages"][0])
+    hibernated(project, "ann", times=2)
+
+
+def test_one_that_hibernates_is_shut_down_and_spawned_like_any_other(sleepy: Project) -> None:
+    spawn(sleepy, "fay")
+    hibernated(sleepy, "fay")
+    assert "fay approved and is shut down" in sleepy.do("teamctl", "shutdown", "fay")
+    assert (sleepy.member("fay")["status"], sleepy.member("fay")["pid"]) == ("shutdown", None)
+    spawn(sleepy, "fay")
+    hibernated(sleepy, "fay", times=2)
+    sleepy.do("teamctl", "spawn", "fay", "clerk", "Once more.", "--wait")
+    assert len(sleepy.asked("fay", least=3)) == 3  # the shutdown of one that idles is no call
+    hibernated(sleepy, "fay", times=3)
+    killed = sleepy.run("teamctl", "shutdown", "fay", "--force")
+    assert "fay was killed" in killed.stderr
+
+
+def test_one_that_goes_to_hibernate_as_it_is_to_end_stays_away(sleepy: Project) -> None:
+    spawn(sleepy, "gil")
+    pid = sleepy.wait_for("gil", "idle", turns=1)["pid"]
+    stopped_on_its_way(sleepy, "gil", pid)
+    asking = sleepy.begin("teamctl", "shutdown", "gil", "--force")
+    wait_until(lambda: "shutdown" in sleepy.mail(TEAMD), what="that is asked for")
+    go_on(sleepy)
+    asking.wait(20)
+    member = sleepy.wait_for("gil", "shutdown")
+    assert member["pid"] is None
+
+
+def test_a_background_job_keeps_its_teammate_awake_until_it_ends(sleepy: Project) -> None:
+    """It would end with the process."""
+    command = "while [ ! -e hal-may-end ]; do sleep 0.05; done"
+    sleepy.stage.play("hal", use(("background_run", {"command": command})), say("It runs."))
+    spawn(sleepy, "hal")
+    spawn(sleepy, "ian")
+    pid = sleepy.wait_for("hal", "idle", turns=2)["pid"]
+    hibernated(sleepy, "ian")
+    sleepy.do("teamctl", "send", "ian", "Again.", "--wait")
+    hibernated(sleepy, "ian", times=2)  # so has hal had the time to
+    assert sleepy.member("hal")["pid"] == pid
+    (sleepy.folder / "hal-may-end").touch()
+    assert "background-job" in sleepy.asked("hal", least=3)[-1].asked.last_text
+    assert hibernated(sleepy, "hal") != pid
+
+
+def test_a_permission_is_waited_for_awake_and_a_plan_is_not(project: Project) -> None:
+    project.write("team.toml", SETTINGS + RULE)
+    project.stage.play("ann", use(("bash", {"command": "touch ann-was-here"})), say("Done."))
+    plan = "submit_plan", {"plan": "1. Write it."}
+    write = "write_file", {"path": "by-bob", "content": "x"}
+    project.stage.play("bob", use(plan), say("I wait."), use(write), say("Done."))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.")
+    project.wait_for("ann", "paused")
+    request = shown(project, "ann")["waiting_request"]
+    pid = project.member("ann")["pid"]
+    spawn(project, "bob", "--plan")
+    hibernated(project, "bob")
+    assert (project.member("ann")["status"], project.member("ann")["pid"]) == ("paused", pid)
+    project.do("teamctl", "approve", request)
+    project.wait_for("ann", "idle", turns=2)
+    assert (project.folder / "ann-was-here").exists()
+    asked = json.loads(project.do("teamctl", "requests", "--json"))["requests"]
+    project.do("teamctl", "approve", next(one["id"] for one in asked if one["from"] == "bob"))
+    wait_until((project.folder / "by-bob").exists, what="bob does as planned")
+    hibernated(project, "bob", times=2)
+    hibernated(project, "ann")
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at rest", "on its way"])
+def test_a_task_on_the_board_wakes_one_that_claims_by_itself(project: Project, late: bool) -> None:
+    project.write("team.toml", f"{SETTINGS}[tasks]\nauto_claim = true\n")
+    project.start()
+    spawn(project, "ann")
+    if late:
+        pid = project.wait_for("ann", "idle", turns=1)["pid"]
+        stopped_on_its_way(project, "ann", pid)
+    else:
+        hibernated(project, "ann")
+    project.do("teamctl", "task", "add", "Write it")
+    go_on(project)
+    assert "Write it" in project.asked("ann", least=2)[-1].asked.last_text
+
+
+def test_a_report_that_is_read_after_its_process_hibernated_is_believed(tmp_path: Path) -> None:
+    """Whoever worked a moment ago would be shown as working until it is woken."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    settings = LiveSettings(paths, paths.settings)
+
+    def run(start: ChildStart) -> int:
+        if not start.hibernates:
+            return ChildExit.HIBERNATES
+        os.set_blocking(start.bell, True)
+        return len(os.read(start.bell, 1))
+
+    program = ChildProgram(
+        run=run, load=lambda: None, warning=lambda: None, find_role=lambda _: None
+    )
+    with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
+        post = Post(paths, durable=False, max_bytes=1000)
+        roster = RosterWriter(post, journal, team_name="default")
+        slots = Slots(ConcurrencyLimit(lambda: 1, RetryPolicy), journal)
+        heartbeats = settings.heartbeats
+        children = Children(program, settings, heartbeats, roster, journal, slots, [])
+        roster.admit("ann", "clerk")
+        children.begin()
+        children.start("ann")
+        first = children.process("ann")
+        wait_until(children.reap, what="ann hibernates")
+        second = children.process("ann")
+        assert first and second and first != second
+        for process in (first, second):
+            assert children.believes("ann", process.pid, process.started)
+        assert not children.believes("ann", first.pid, second.started + 1)
+        assert not children.believes("bob", first.pid, first.started)
+        assert roster.team.get("ann").process == second
+        assert roster.team.get("ann").status is Status.WORKING, "as it was"
+        children.stop("ann", seconds=0)
+        children.kill_all()
+        wait_until(children.reap, what="ann has ended")
+
+
+def test_what_commands_keep_in_their_temporary_folder_outlives_hibernation(sleepy: Project) -> None:
+    """A minute without work is no reason to lose it; another start empties the folder."""
+    keep, look = "echo blue > $TMPDIR/kept", "cat $TMPDIR/kept"
+    plays = [play for command in (keep, look, look) for play in _bash(command)]
+    sleepy.stage.play("jil", *plays)
+    spawn(sleepy, "jil")
+    hibernated(sleepy, "jil")
+    sleepy.do("teamctl", "send", "jil", "What did you keep?")
+    (result,) = sleepy.asked("jil", least=4)[3].asked.last_results
+    assert result.text == "blue"
+    sleepy.wait_for("jil", "idle", turns=4)
+    sleepy.do("teamctl", "shutdown", "jil")
+    sleepy.do("teamctl", "spawn", "jil", "clerk", "And now?")
+    (result,) = sleepy.asked("jil", least=6)[5].asked.last_results
+    assert "No such file" in result.text
+
+
+def _bash(command: str) -> list[Answer]:
+    return [use(("bash", {"command": command})), say("Done.")]
