@@ -105,7 +105,7 @@ class Watchdog:
 
     def ring(self, now: float) -> None:
         """Expect a heartbeat from now on, also of a process that rests."""
-        if self._rung_at is None:
+        if self._rung_at is None or self.heartbeat.heard > self._rung_at:  # an earlier was heard
             self._rung_at = now
 
     def due(self) -> float | None:

@@ -45,7 +45,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--short", action="store_true", help="ten seconds, to see that it works")
     short = arguments.parse_args().short
-    size, room, calls, seconds = (12, 4, 3, 0.1) if short else (100, 20, 10, 0.5)
+    size, room, calls, seconds = (12, 4, 3, 0.1) if short else (100, 20, 4, 0.5)
     cases = [(room, ""), (size, "1")] if short else [(room, ""), (size, ""), (size, "1")]
     rows = [
         measure(size, slots=slots, room=room, calls=calls, seconds=seconds, retry_after=later)

@@ -105,3 +105,14 @@ def test_a_pulse_beats_while_one_works_and_never_while_one_rests(heartbeat: Hear
 )
 def test_how_long_nothing_went_on_is_told_in_few_words(seconds: float, text: str) -> None:
     assert HeartbeatPolicy(seconds=seconds, restart=True).violation == f"no progress for {text}"
+
+
+def test_a_ring_counts_although_nobody_looked_since_the_last_one_was_heard() -> None:
+    """Looks are rare: a teammate is rung, works, rests and is rung again between two of them."""
+    heartbeat = Heartbeat()
+    watchdog = Watchdog(heartbeat, HeartbeatPolicy(seconds=1.0, restart=False))
+    watchdog.ring(clocks.awake())
+    heartbeat.rest()
+    again = clocks.awake()
+    watchdog.ring(again)
+    assert watchdog.due() == again + 1.0
