@@ -40,6 +40,7 @@ PROMPT_KEY: Final = "prompt"  # true in a spawn's message: what it says is a new
 FRESH_KEY: Final = "fresh"  # true besides, where that begins a new conversation
 MAX_MESSAGE_BYTES: Final = 1_048_576
 MAX_INBOX_BYTES: Final = 67_108_864
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
 # Commands in a sentence. Those that are about the project, not about a team, are left as they are.
@@ -147,10 +148,17 @@ class Message:
         """
         if "\0" in self.content:
             raise NotAMessage("a message cannot hold a NUL character; leave it out")
-        names = {"id": self.id, "type": self.type, "from": self.sender, "to": self.to}
-        known = {**names, "content": self.content, "timestamp": self.timestamp}
+        known = {
+            **self.extra,
+            "id": self.id,
+            "type": self.type,
+            "from": self.sender,
+            "to": self.to,
+            "content": self.content,
+            "timestamp": self.timestamp,
+        }
         try:
-            text = json.dumps({**self.extra, **known}, ensure_ascii=False, allow_nan=False)
+            text = _ENCODER.encode(known)
         except ValueError as error:
             raise NotAMessage("a message cannot hold an infinite number") from error
         return text.encode("utf-8", "replace") + b"\n"

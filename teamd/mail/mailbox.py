@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
+from teamd.files.appender import Appender
 from teamd.mail import lines
 from teamd.mail.spool import NO_LIMIT, Intake, Spool
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, Message
@@ -76,6 +77,7 @@ class Mailbox:
     def __post_init__(self) -> None:
         self._inbox = self.paths.inbox(self.owner)
         self._rejected = self.paths.rejected(self.owner)
+        self._appender = Appender(self._inbox)
         taken = self.paths.taken(self.owner)
         self._spool = Spool(taken, self.owner, self.max_bytes, self.granted)
         self._intake = Intake(self._inbox, self._spool, self._rejected, durable=self.durable)
@@ -109,7 +111,7 @@ class Mailbox:
         if waiting and waiting + len(content) > self.max_inbox_bytes:
             raise InboxFull(self.owner, self.max_inbox_bytes)
         try:
-            files.append(self._inbox, content, durable=self.durable, patience_seconds=patience)
+            self._appender.append(content, durable=self.durable, patience_seconds=patience)
         except Unsynced as error:
             ids = [message.id for message in messages]
             raise Unsynced(error.path, error.why, ids=ids) from error

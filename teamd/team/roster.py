@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 FORMAT: Final = 1
+_SETTLED_NANOSECONDS: Final = 100_000_000
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),
     **dict.fromkeys(("model", "reason", "sandbox", "spawned_by"), str | None),
@@ -179,6 +181,7 @@ class Roster:
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
+        self._known: tuple[tuple[int, ...], Team] | None = None
 
     def read(self) -> Team:
         """The team as it is; an empty one where there is no roster yet.
@@ -186,13 +189,20 @@ class Roster:
         Raises:
             StoreError: it is damaged, or made by a newer version.
         """
+        version = self.version()
+        if self._known is not None and self._known[0] == version:
+            return self._known[1]
         content = files.read(self._paths.config)
-        return Team() if content is None else self._decode(content)
+        team = Team() if content is None else self._decode(content)
+        # What was changed just now may change again within one tick of the file system's clock.
+        settled = version is not None and time.time_ns() - version[-1] > _SETTLED_NANOSECONDS
+        self._known = (version, team) if settled and version is not None else None
+        return team
 
     def version(self) -> tuple[int, ...] | None:
         """Differs whenever the file was replaced or changed; `None` where there is none."""
         try:
-            now = self._paths.config.stat()
+            now = os.lstat(self._paths.config)
         except OSError:
             return None
         return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
