@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import os
+import stat
+import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from teamd.files import files, locks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+_SETTLED_NANOSECONDS: Final = 100_000_000  # more than one tick of any file system's clock
 
-class _Opened(NamedTuple):
-    """A descriptor, who opened it, and which file it is."""
+
+@dataclass(slots=True)
+class _Opened:
+    """A descriptor, who opened it, and which file it is.
+
+    Attributes:
+        names: the state of its folder when the file was seen to stand there; empty for unknown.
+    """
 
     fd: int
     process: int
-    user: int
-    device: int
-    node: int
+    file: tuple[int, ...]
+    names: tuple[int, ...] = ()
 
 
 class Appender:
@@ -27,12 +37,12 @@ class Appender:
 
     A descriptor says nothing about the name, and an inherited one excludes nobody. So it is used
     by one thread at a time, in the process that opened it, and only while the file under the name
-    is the very one that was opened, with nothing about it that `safe_open` would refuse.
+    is the very one that was opened.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._name = str(path)
+        self._name, self._folder = str(path), str(path.parent)
         self._kept: list[_Opened] = []  # a thread takes it out, and another one opens its own
 
     def append(
@@ -41,15 +51,25 @@ class Appender:
         *,
         durable: bool = True,
         patience_seconds: float = locks.TIMEOUT_SECONDS,
+        check: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Append as `files.append` does.
+
+        Args:
+            line: as there.
+            durable: as there.
+            patience_seconds: as there.
+            check: is told the size of the file before; what it raises forbids it.
 
         Raises:
             Unsynced: the disk failed; the line may be kept or not.
             StoreError: disk full, read-only, locked; the file is as it was.
         """
-        opened, size = self._lock_kept(patience_seconds) or self._lock_anew(patience_seconds)
+        opened = self._lock_kept(patience_seconds) or self._lock_anew(patience_seconds)
         try:
+            # Not fstat: a file whose times were asked for has its node written at the next append.
+            size = os.lseek(opened.fd, 0, os.SEEK_END)
+            check(size)
             files.append_locked(opened.fd, self._path, line, size, durable=durable)
         except BaseException:
             _drop(opened)
@@ -66,36 +86,47 @@ class Appender:
     def __del__(self) -> None:
         self.close()
 
-    def _lock_kept(self, patience_seconds: float) -> tuple[_Opened, int] | None:
+    def _lock_kept(self, patience_seconds: float) -> _Opened | None:
         """Lock the file that is open already; `None` where it is not what is to be written to."""
         try:
             opened = self._kept.pop()
         except IndexError:
             return None
-        size = None
+        stands = False
         try:
             if opened.process == os.getpid():
                 locks.acquire(opened.fd, self._path, patience_seconds)
-                size = self._size_of(opened)
+                stands = self._stands(opened)
         finally:
-            if size is None:
+            if not stands:
                 _drop(opened)
-        return None if size is None else (opened, size)
+        return opened if stands else None
 
-    def _lock_anew(self, patience_seconds: float) -> tuple[_Opened, int]:
+    def _lock_anew(self, patience_seconds: float) -> _Opened:
         fd = locks.hold(self._path, timeout_seconds=patience_seconds)
-        found = os.fstat(fd)
-        opened = _Opened(fd, os.getpid(), os.geteuid(), found.st_dev, found.st_ino)
-        return opened, found.st_size
+        return _Opened(fd, os.getpid(), _identify(os.fstat(fd)))
 
-    def _size_of(self, opened: _Opened) -> int | None:
-        """Return the file's size; `None` where the name stands for something else by now."""
+    def _stands(self, opened: _Opened) -> bool:
+        """Return whether the name stands for the file that was opened.
+
+        Where nothing changed in the folder since it did, it does.
+        """
         with suppress(OSError):
-            found = os.lstat(self._name)
-            known = (opened.node, opened.device, opened.user, 1)
-            if (found.st_ino, found.st_dev, found.st_uid, found.st_nlink) == known:
-                return found.st_size
-        return None
+            folder = os.lstat(self._folder)
+            names = (folder.st_ino, folder.st_dev, folder.st_mtime_ns, folder.st_ctime_ns)
+            if names == opened.names:
+                return True
+            through_link = stat.S_ISLNK(folder.st_mode)
+            if not through_link and _identify(os.lstat(self._name)) == opened.file:
+                settled = time.time_ns() - folder.st_mtime_ns > _SETTLED_NANOSECONDS
+                opened.names = names if settled else ()
+                return True
+        return False
+
+
+def _identify(found: os.stat_result) -> tuple[int, ...]:
+    """Identify a file; one that has got another name or owner is another one."""
+    return found.st_ino, found.st_dev, found.st_nlink, found.st_uid
 
 
 def _drop(opened: _Opened) -> None:

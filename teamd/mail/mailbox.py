@@ -107,11 +107,15 @@ class Mailbox:
                     "put the text into a file and send its path"
                 )
         content, patience = b"".join(encoded), self.patience_seconds
-        waiting = files.size(self._inbox)  # without the lock: it need not be exact
-        if waiting and waiting + len(content) > self.max_inbox_bytes:
-            raise InboxFull(self.owner, self.max_inbox_bytes)
+
+        def check(waiting: int) -> None:
+            if waiting and waiting + len(content) > self.max_inbox_bytes:
+                raise InboxFull(self.owner, self.max_inbox_bytes)
+
         try:
-            self._appender.append(content, durable=self.durable, patience_seconds=patience)
+            self._appender.append(
+                content, durable=self.durable, patience_seconds=patience, check=check
+            )
         except Unsynced as error:
             ids = [message.id for message in messages]
             raise Unsynced(error.path, error.why, ids=ids) from error

@@ -207,9 +207,10 @@ class Post:
     def receiver(self, name: str) -> tuple[str, str | None]:
         """The name as it is written in the roster, and a warning if its bearer does not read."""
         team = self._team()
-        if name.lower() == USER or (name.lower() == LEAD and team.person == LEAD):
+        lower = name.lower()
+        if lower == USER or (lower == LEAD and team.person == LEAD):
             return team.person, None
-        if name.lower() in (TEAMD, ALL):
+        if lower in (TEAMD, ALL):
             raise BadName(name, "it takes no mail; send to a teammate, or use broadcast")
         member = team.get(name)
         words = _WARNINGS.get(member.status)

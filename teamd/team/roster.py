@@ -181,6 +181,7 @@ class Roster:
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
+        self._name = str(paths.config)
         self._known: tuple[tuple[int, ...], Team] | None = None
 
     def read(self) -> Team:
@@ -202,7 +203,7 @@ class Roster:
     def version(self) -> tuple[int, ...] | None:
         """Differs whenever the file was replaced or changed; `None` where there is none."""
         try:
-            now = os.lstat(self._paths.config)
+            now = os.lstat(self._name)
         except OSError:
             return None
         return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
