@@ -191,6 +191,9 @@ class Message:
             NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object, has no text content
                 or is nested beyond all use.
         """
+        fields = _parse_plain(line)
+        if fields is not None:
+            return cls._of_plain(fields, to)
         fields = _parse_object(line)
         content = fields.pop("content", None)
         if not isinstance(content, str):
@@ -210,6 +213,19 @@ class Message:
             extra=MappingProxyType(fields),
         )
 
+    @classmethod
+    def _of_plain(cls, fields: dict[str, Any], to: str) -> Message:
+        fields.pop("to", None)
+        return cls(
+            id=fields.pop("id"),
+            type=fields.pop("type"),
+            sender=fields.pop("from"),
+            to=to,
+            content=fields.pop("content"),
+            timestamp=fields.pop("timestamp"),
+            extra=MappingProxyType(fields),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The message as the object that `--json` and the transcript hold."""
         decoded: dict[str, Any] = json.loads(self.encode())
@@ -223,6 +239,31 @@ class Message:
     def summary(self) -> str:
         """A line on what it is about, or nothing."""
         return _text(self.extra.get("summary"))
+
+
+def _parse_plain(line: bytes) -> dict[str, Any] | None:
+    """Return the object of a line in which nothing is to be mended; `None` for any other line.
+
+    Nearly all lines are such, and take a third of the time. No escape spells a NUL or half a pair.
+    """
+    if b"\0" in line or b"\\u" in line:
+        return None
+    try:
+        text = line.decode("utf-8")
+        value, end = _LENIENT.raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or text[end:] not in _ENDS:
+        return None
+    moment = value.get("timestamp")
+    given = all(map(_is_given, map(value.get, _NAMES))) and isinstance(value.get("content"), str)
+    if not (given and isinstance(moment, float) and is_moment(moment)):
+        return None
+    return value if len(value) <= len(_KNOWN) and _KNOWN.issuperset(value) else None
+
+
+def _is_given(value: object) -> bool:
+    return isinstance(value, str) and value != ""
 
 
 def _parse_object(line: bytes) -> dict[str, Any]:
@@ -261,12 +302,20 @@ def _finite(digits: str) -> float:
 _STRICT: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
+_LENIENT: Final = json.JSONDecoder()
+_ENDS: Final = ("\n", "")
+_NAMES: Final = ("id", "type", "from")
+_KNOWN: Final = frozenset({*_NAMES, "to", "content", "timestamp"})
+
+
 def _text(value: object) -> str:
     return _without_surrogates(value).replace("\0", "") if isinstance(value, str) else ""
 
 
 def _without_surrogates(text: str) -> str:
     """JSON's escapes can spell half of a pair, which no UTF-8 encoder takes."""
+    if text.isascii():
+        return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -9,9 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from teamd.clocks import Deadline
 from teamd.control import ControlRequest
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
+from teamd.messages import NAME
 from teamd.supervisor.declared import spawn_declared
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ class Supervisor:
     rounds: Rounds
     _stop_seconds: float = field(init=False)  # as of the start; a restart takes others
     _stopping: bool = False
+    _with_mail: set[str] | None = field(default_factory=set)  # `None`: who knows, everybody
 
     def __post_init__(self) -> None:
         self._stop_seconds = self.context.settings.now.supervision.stop_seconds
@@ -146,9 +149,11 @@ class Supervisor:
             self.inbox.retry_seconds,
             self.context.roster.retry_seconds,
         )
-        seconds = min(due for due in dues if due is not None)
+        deadline = Deadline.after(min(due for due in dues if due is not None))
         watched = [self.signals.fileno(), self.watch.fileno(), self.tasks.watch.fileno()]
-        select.select(watched, [], [], seconds)
+        while select.select(watched, [], [], max(0.0, deadline.left))[0] == [watched[1]]:
+            if self._hear():
+                return
 
     def _heed_signals(self) -> None:
         for number in self.signals.take():
@@ -199,15 +204,32 @@ class Supervisor:
         children, settings = self.context.children, self.context.settings
         if self.tasks.board_changed() and settings.now.tasks.auto_claim:
             children.ring_all()
+        self._hear()
+        with_mail, self._with_mail = self._with_mail, set()
+        if with_mail is None:
+            children.ring_all()
+        else:
+            children.ring(with_mail)
+
+    def _hear(self) -> bool:
+        """Note who has mail by the hints that came; return whether there is something to see to.
+
+        What readers do to their inboxes and to files of their own beside them is nothing.
+        """
         changed = self.watch.changed()
-        if changed is None:
-            children.ring_all()
-            return
-        names = [name.removesuffix(".jsonl") for name in changed if name.endswith(".jsonl")]
+        names = {name.removesuffix(".jsonl") for name in changed or () if name.endswith(".jsonl")}
         try:
-            children.ring(name for name in names if settings.paths.has_mail(name))
+            found = {name for name in names if NAME.fullmatch(name) and self._has_mail(name)}
         except StoreError:  # a look that failed: who is woken looks again itself
-            children.ring_all()
+            changed = None
+        if changed is None or self._with_mail is None:
+            self._with_mail = None
+            return True
+        self._with_mail |= found
+        return bool(found)
+
+    def _has_mail(self, name: str) -> bool:
+        return self.context.settings.paths.has_mail(name)
 
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
