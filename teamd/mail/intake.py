@@ -140,7 +140,7 @@ class Intake:
         if end < os.fstat(fd).st_size:
             self.spool.move(position.advanced(end, rejected=rejected))
         else:
-            files.remove(self.spool.path)  # first: it would speak of what comes next
+            self.spool.clear()  # first: it would speak of what comes next
             os.ftruncate(fd, 0)
 
     def _ends_at(self, fd: int, position: Position, end: int) -> bool:

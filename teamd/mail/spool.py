@@ -141,6 +141,12 @@ class Spool:
             finally:
                 os.close(fd)
 
+    def clear(self) -> None:
+        """Forget the position; the file stays, so that no name changes: senders watch for that."""
+        with translate_os_errors(self.path):
+            fd = safe_open(self.path, os.O_WRONLY | os.O_TRUNC)
+            os.close(fd)
+
     def _lines(self, position: Position) -> Iterator[tuple[int, bytes]]:
         with files.opened(self.inbox if position.in_inbox else self.path) as fd:
             if fd is not None:

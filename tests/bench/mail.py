@@ -41,6 +41,7 @@ TEXT: Final = "x" * 100
 _LIMIT: Final = BatchLimit(messages=100, bytes=1 << 17, wary=True)
 _FORK: Final = multiprocessing.get_context("fork")
 _OURS: Final = "teamd"
+_SETTLED_SECONDS: Final = 0.15  # what was made just now is looked at again at each message
 _TARGETS: Final = {
     (False, False): {"flock": 0.6, "SQLite NORMAL": 1.2},
     (True, False): {"bare + fdatasync": 0.85, "SQLite FULL": 1.25, "Redis always": 1.4},
@@ -69,6 +70,7 @@ class Teamd:
         Roster(self._paths).update(
             lambda team: team.with_new("bob", role="clerk", status=Status.IDLE)
         )
+        time.sleep(_SETTLED_SECONDS)
 
     def send(self, sender: str, count: int) -> None:
         post = Post(
