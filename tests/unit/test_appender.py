@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -108,15 +109,17 @@ def test_a_torn_line_stays_alone(appender: Appender, paths: TeamPaths) -> None:
 
 def test_a_forked_process_opens_a_file_of_its_own(appender: Appender, paths: TeamPaths) -> None:
     """An inherited descriptor would exclude nobody, and giving back its lock would be its end."""
-    with locks.locked(paths.inbox("bob"), timeout_seconds=0):
-        forked = os.fork()
-        if forked == 0:
-            try:
-                appender.append(LINE, patience_seconds=0)
-            except StoreError:
-                os._exit(1)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 1, "it has not waited"
+    [opened] = appender._kept
+    fcntl.flock(opened.fd, fcntl.LOCK_EX)
+    forked = os.fork()
+    if forked == 0:
+        try:
+            appender.append(LINE, patience_seconds=0)
+        except StoreError:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 1, "it has not waited"
+    assert locks.try_lock(paths.inbox("bob")) is None, "the lock is held still"
     appender.append(LINE)
     assert paths.inbox("bob").read_bytes() == 3 * LINE
 
