@@ -44,6 +44,17 @@ def test_the_file_is_opened_once(appender: Appender, paths: TeamPaths) -> None:
     locks.InstanceLock(paths.inbox("bob"))  # nobody has the lock in between
 
 
+def test_a_folder_that_changed_just_now_is_not_relied_on(paths: TeamPaths) -> None:
+    """A second change within one tick of the file system's clock would not show."""
+    appender = Appender(paths.inbox("bob"))
+    for _ in range(2):
+        appender.append(LINE)
+    assert [opened.names for opened in appender._kept] == [()]
+    os.utime(paths.inboxes, (LONG_AGO, LONG_AGO))
+    appender.append(LINE)
+    assert all(opened.names for opened in appender._kept)
+
+
 def replace_file(path: Path) -> None:
     path.with_name("new").write_bytes(b"")
     path.with_name("new").rename(path)

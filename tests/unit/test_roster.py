@@ -12,6 +12,7 @@ from teamd.errors import StoreError, UnknownTeammate
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.roster import FORMAT, Member, Roster, Team
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
@@ -179,3 +180,14 @@ def test_a_damaged_roster_is_one_sentence(roster: Roster, paths: TeamPaths, cont
     with pytest.raises(StoreError):
         roster.update(lambda team: team.with_member(member("alice")))
     assert paths.config.read_bytes() == content
+
+
+def test_what_was_written_just_now_is_read_again(paths: TeamPaths) -> None:
+    """A second change within one tick of the file system's clock would not show."""
+    roster = Roster(paths)
+    roster.update(lambda team: team.with_new("bob", role="clerk", status=Status.IDLE))
+    roster.read()
+    assert roster._known is None
+    wait_until(lambda: roster.read() is roster.read(), what="it is settled")
+    Roster(paths).update(lambda team: team.without("bob"))
+    assert roster.read().members == ()
