@@ -11,6 +11,7 @@ import os
 import re
 import time
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring as _quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
@@ -40,6 +41,7 @@ PROMPT_KEY: Final = "prompt"  # true in a spawn's message: what it says is a new
 FRESH_KEY: Final = "fresh"  # true besides, where that begins a new conversation
 MAX_MESSAGE_BYTES: Final = 1_048_576
 MAX_INBOX_BYTES: Final = 67_108_864
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
 # Commands in a sentence. Those that are about the project, not about a team, are left as they are.
@@ -147,13 +149,31 @@ class Message:
         """
         if "\0" in self.content:
             raise NotAMessage("a message cannot hold a NUL character; leave it out")
-        names = {"id": self.id, "type": self.type, "from": self.sender, "to": self.to}
-        known = {**names, "content": self.content, "timestamp": self.timestamp}
+        if not self.extra and isinstance(self.timestamp, float) and math.isfinite(self.timestamp):
+            return self._encode_plain()
+        known = {
+            **self.extra,
+            "id": self.id,
+            "type": self.type,
+            "from": self.sender,
+            "to": self.to,
+            "content": self.content,
+            "timestamp": self.timestamp,
+        }
         try:
-            text = json.dumps({**self.extra, **known}, ensure_ascii=False, allow_nan=False)
+            text = _ENCODER.encode(known)
         except ValueError as error:
             raise NotAMessage("a message cannot hold an infinite number") from error
         return text.encode("utf-8", "replace") + b"\n"
+
+    def _encode_plain(self) -> bytes:
+        """Do what the encoder does, in a third of its time, for a message without other keys."""
+        text = (
+            f'{{"id": {_quote(self.id)}, "type": {_quote(self.type)}, '
+            f'"from": {_quote(self.sender)}, "to": {_quote(self.to)}, '
+            f'"content": {_quote(self.content)}, "timestamp": {self.timestamp!r}}}\n'
+        )
+        return text.encode("utf-8", "replace")
 
     @classmethod
     def decode(
@@ -171,6 +191,9 @@ class Message:
             NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object, has no text content
                 or is nested beyond all use.
         """
+        fields = _parse_plain(line)
+        if fields is not None:
+            return cls._of_plain(fields, to)
         fields = _parse_object(line)
         content = fields.pop("content", None)
         if not isinstance(content, str):
@@ -190,6 +213,19 @@ class Message:
             extra=MappingProxyType(fields),
         )
 
+    @classmethod
+    def _of_plain(cls, fields: dict[str, Any], to: str) -> Message:
+        fields.pop("to", None)
+        return cls(
+            id=fields.pop("id"),
+            type=fields.pop("type"),
+            sender=fields.pop("from"),
+            to=to,
+            content=fields.pop("content"),
+            timestamp=fields.pop("timestamp"),
+            extra=MappingProxyType(fields),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The message as the object that `--json` and the transcript hold."""
         decoded: dict[str, Any] = json.loads(self.encode())
@@ -203,6 +239,31 @@ class Message:
     def summary(self) -> str:
         """A line on what it is about, or nothing."""
         return _text(self.extra.get("summary"))
+
+
+def _parse_plain(line: bytes) -> dict[str, Any] | None:
+    """Return the object of a line in which nothing is to be mended; `None` for any other line.
+
+    Nearly all lines are such, and take a third of the time. No escape spells a NUL or half a pair.
+    """
+    if b"\0" in line or b"\\u" in line:
+        return None
+    try:
+        text = line.decode("utf-8")
+        value, end = _LENIENT.raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or text[end:] not in _ENDS:
+        return None
+    moment = value.get("timestamp")
+    given = all(map(_is_given, map(value.get, _NAMES))) and isinstance(value.get("content"), str)
+    if not (given and isinstance(moment, float) and is_moment(moment)):
+        return None
+    return value if len(value) <= len(_KNOWN) and _KNOWN.issuperset(value) else None
+
+
+def _is_given(value: object) -> bool:
+    return isinstance(value, str) and value != ""
 
 
 def _parse_object(line: bytes) -> dict[str, Any]:
@@ -241,12 +302,20 @@ def _finite(digits: str) -> float:
 _STRICT: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
+_LENIENT: Final = json.JSONDecoder()
+_ENDS: Final = ("\n", "")
+_NAMES: Final = ("id", "type", "from")
+_KNOWN: Final = frozenset({*_NAMES, "to", "content", "timestamp"})
+
+
 def _text(value: object) -> str:
     return _without_surrogates(value).replace("\0", "") if isinstance(value, str) else ""
 
 
 def _without_surrogates(text: str) -> str:
     """JSON's escapes can spell half of a pair, which no UTF-8 encoder takes."""
+    if text.isascii():
+        return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -56,14 +56,23 @@ def append(
         Unsynced: the disk failed; the line may be kept or not.
         StoreError: disk full, read-only, locked; the file is as it was.
     """
-    with locks.locked(path, timeout_seconds=patience_seconds) as fd, translate_os_errors(path):
-        _write_named(fd, path, line, durable=durable)
-        locks.release(fd)
-        if durable:
-            try:
-                sync(fd)
-            except OSError as error:
-                raise Unsynced(path, error.strerror or str(error)) from error
+    with locks.locked(path, timeout_seconds=patience_seconds) as fd:
+        append_locked(fd, path, line, os.fstat(fd).st_size, durable=durable)
+
+
+def append_locked(fd: int, path: Path, line: bytes, size: int, *, durable: bool) -> None:
+    """Append to a locked file of a known size, and release it; see `append`."""
+    try:
+        _write_named(fd, path, line, size, durable=durable)
+    except OSError:
+        with translate_os_errors(path):
+            raise
+    locks.release(fd)
+    if durable:
+        try:
+            sync(fd)
+        except OSError as error:
+            raise Unsynced(path, error.strerror or str(error)) from error
 
 
 def append_alone(
@@ -88,7 +97,7 @@ def append_alone(
     """
     with locks.locked(path) as fd, translate_os_errors(path):
         start = os.fstat(fd).st_size
-        _write_named(fd, path, lines, durable=durable)
+        _write_named(fd, path, lines, start, durable=durable)
         try:
             if durable:
                 sync(fd)
@@ -98,20 +107,21 @@ def append_alone(
         return start
 
 
-def _write_named(fd: int, path: Path, line: bytes, *, durable: bool) -> None:
+def _write_named(fd: int, path: Path, line: bytes, size: int, *, durable: bool) -> None:
     """Write at the end of a locked file, whose name is on disk before its first line is.
 
     Whoever made the file may have been killed before its name was safe; a file with a line in it
     has been through here.
     """
-    if durable and not os.fstat(fd).st_size:
+    if durable and not size:
         sync_directory(path.parent)
-    write_at_end(fd, line)
+    write_at_end(fd, line, size)
 
 
-def write_at_end(fd: int, line: bytes) -> None:
+def write_at_end(fd: int, line: bytes, size: int | None = None) -> None:
     """Append to a locked file, on a line of its own, and leave no half line when it fails."""
-    size = os.fstat(fd).st_size
+    if size is None:
+        size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":
         line = b"\n" + line  # a writer was killed in mid-line: its torn tail stays a line alone
     try:
@@ -282,8 +292,8 @@ def _write_aside(aside: Path, parts: Iterable[bytes], mode: int, *, durable: boo
 
 def _write_all(fd: int, data: bytes, offset: int) -> None:
     """Write everything; a short write is followed by the error that tells why it was short."""
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, offset)
-        view = view[written:]
+    written = os.pwrite(fd, data, offset)
+    while written < len(data):
+        data = data[written:]
         offset += written
+        written = os.pwrite(fd, data, offset)

@@ -6,10 +6,10 @@ holder ends, however it ends.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,11 +18,14 @@ from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
 TIMEOUT_SECONDS: Final = 10.0
-_FIRST_PAUSE_SECONDS: Final = 0.0002
-_LONGEST_PAUSE_SECONDS: Final = 0.005
+# Holders keep a lock for microseconds: naps are short at first, and longer for one that is stuck.
+_FIRST_NAP_SECONDS: Final = 0.00005
+_BRIEF_NAP_SECONDS: Final = 0.0005
+_LONG_NAP_SECONDS: Final = 0.005
+_BRIEF_SECONDS: Final = 0.05
+_TAKE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
 _TOO_MANY: Final = 2  # holders of one lock
 
 
@@ -51,12 +54,11 @@ def hold(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> int:
         LockTimeout: another process has it, and keeps it.
         StoreError: it cannot be opened.
     """
-    deadline = time.monotonic() + timeout_seconds
     with translate_os_errors(path):
         while True:
             fd = safe_open(path, os.O_RDWR | os.O_CREAT)
             try:
-                _acquire(fd, path, deadline, timeout_seconds)
+                acquire(fd, path, timeout_seconds)
                 if stands_under(fd, path):
                     return fd
             except BaseException:
@@ -82,11 +84,29 @@ def try_lock(path: Path) -> int | None:
     return fd if taken else None
 
 
+def acquire(fd: int, path: Path, timeout_seconds: float) -> None:
+    """Take the lock of an open file.
+
+    Raises:
+        LockTimeout: another process has it, and keeps it.
+        StoreError: there are no locks here.
+    """
+    if _take(fd, path):
+        return
+    # A blocking flock cannot be bounded in time without a signal or a thread.
+    begun, nap = time.monotonic(), _FIRST_NAP_SECONDS
+    while not _take(fd, path):
+        waited = time.monotonic() - begun
+        if waited > timeout_seconds:
+            raise LockTimeout(path, timeout_seconds)
+        time.sleep(nap)
+        nap = min(2 * nap, _BRIEF_NAP_SECONDS if waited < _BRIEF_SECONDS else _LONG_NAP_SECONDS)
+
+
 def release(fd: int) -> None:
     """Let others go on; a lock that cannot be given back goes when its descriptor is closed."""
-    portalocker = _portalocker()
-    with suppress(portalocker.LockException):
-        portalocker.unlock(fd)
+    with suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def is_held_by(pid: int, path: Path) -> bool:
@@ -166,17 +186,6 @@ class InstanceLock:
             )
 
 
-def _acquire(fd: int, path: Path, deadline: float, timeout_seconds: float) -> None:
-    pause = _FIRST_PAUSE_SECONDS
-    while not _take(fd, path):
-        # A blocking flock cannot be bounded in time without a signal or a thread. Holders
-        # keep it for microseconds, so a few short naps get the lock about as soon.
-        if time.monotonic() > deadline:
-            raise LockTimeout(path, timeout_seconds)
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-
-
 def _holders(path: Path) -> set[int]:
     """Return who has the lock on a file by /proc/locks, see proc(5); empty where it does not tell.
 
@@ -207,31 +216,12 @@ def _is_held(path: Path) -> bool:
 
 def _take(fd: int, path: Path) -> bool:
     """Take a lock if it is free; returns whether it was."""
-    portalocker = _portalocker()
     try:
-        portalocker.lock(fd, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
-    except portalocker.AlreadyLocked:
+        fcntl.flock(fd, _TAKE)
+    except BlockingIOError:
         return False
-    except portalocker.LockException as error:
+    except OSError as error:
         raise StoreError(
             f"the file system of {path} has no working locks; put the team on a local disk"
         ) from error
     return True
-
-
-@cache
-def _portalocker() -> ModuleType:
-    """Load it with the first lock: that takes a third of the time of a command that locks nothing.
-
-    It asks for a folder for temporary files, which on a full disk there is none.
-    """
-    import tempfile  # noqa: PLC0415 -- only for that
-
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError:
-        tempfile.tempdir = os.path.sep
-
-    import portalocker  # noqa: PLC0415
-
-    return portalocker

@@ -5,6 +5,7 @@ That is kept as it came, in a file of rejected lines.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -28,17 +29,18 @@ def marker(batch: str) -> bytes:
     return f'{{"taken_as": "{batch}"}}\n'.encode()
 
 
-def read(fd: int, start: int, max_bytes: int = MAX_MESSAGE_BYTES) -> Iterator[bytes]:
-    """The lines of a locked file from an offset on, up to its size of now.
+def read(fd: int, start: int, max_bytes: int = MAX_MESSAGE_BYTES, end: int = 0) -> Iterator[bytes]:
+    """The lines of a locked file from an offset on, up to another one, or to its size of now.
 
     Only a newline ends a line. One that is somewhat longer than a message may be comes whole;
     one that is far longer comes in pieces, so that nobody can fill the memory with it.
     """
-    end = os.fstat(fd).st_size
+    end = end or os.fstat(fd).st_size
     with io.FileIO(fd, closefd=False) as raw, io.BufferedReader(raw, 1 << 18) as file:
         file.seek(start)
-        while file.tell() < end and (line := file.readline(_FAR_LONGER * max_bytes)):
+        while start < end and (line := file.readline(_FAR_LONGER * max_bytes)):
             yield line
+            start += len(line)
 
 
 def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
@@ -46,6 +48,14 @@ def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
     while start < end and (part := os.pread(fd, min(_CHUNK, end - start), start)):
         yield part
         start += len(part)
+
+
+def digest(fd: int, end: int) -> str:
+    """Return the digest of a file up to an offset."""
+    found = hashlib.blake2b(digest_size=16)
+    for part in read_raw(fd, 0, end):
+        found.update(part)
+    return found.hexdigest()
 
 
 def count(path: Path, start: int = 0) -> int:
@@ -80,7 +90,7 @@ def is_marker(line: bytes) -> bool:
 
 def is_nothing(line: bytes) -> bool:
     """Return whether it is blank, or a marker."""
-    return not line.strip() or is_marker(line)
+    return line.isspace() or is_marker(line)
 
 
 def sort(

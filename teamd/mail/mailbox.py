@@ -1,8 +1,8 @@
 """A member's mail: put by anybody, taken by its owner in two steps, so that no kill loses any.
 
-*take* moves what is in the inbox to a file of the reader's own, see `spool`; *done* moves on in
-that file once a delivery stands where it belongs. A reader that died in between takes the same
-mail again, with the same ids. Lines that are no message are rejected on the way.
+*take* notes what of the inbox is in hand, or moves it to a file of the reader's own, see
+`intake`; *done* moves on once a delivery stands where it belongs. A reader that died in between
+takes the same mail again, with the same ids. Lines that are no message are rejected on the way.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
+from teamd.files.appender import Appender
 from teamd.mail import lines
-from teamd.mail.spool import NO_LIMIT, Intake, Spool
+from teamd.mail.intake import Intake
+from teamd.mail.spool import NO_LIMIT, Spool
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, Message
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.poison import Position
-    from teamd.mail.spool import BatchLimit
+    from teamd.mail.spool import BatchLimit, Found
 
 MOST_SHOWN: Final = 10_000  # messages of one look: a flood must not fill the memory
 _BLAME_SECONDS: Final = 0.5
@@ -76,6 +78,7 @@ class Mailbox:
     def __post_init__(self) -> None:
         self._inbox = self.paths.inbox(self.owner)
         self._rejected = self.paths.rejected(self.owner)
+        self._appender = Appender(self._inbox)
         taken = self.paths.taken(self.owner)
         self._spool = Spool(taken, self.owner, self.max_bytes, self.granted)
         self._intake = Intake(self._inbox, self._spool, self._rejected, durable=self.durable)
@@ -105,11 +108,15 @@ class Mailbox:
                     "put the text into a file and send its path"
                 )
         content, patience = b"".join(encoded), self.patience_seconds
-        waiting = files.size(self._inbox)  # without the lock: it need not be exact
-        if waiting and waiting + len(content) > self.max_inbox_bytes:
-            raise InboxFull(self.owner, self.max_inbox_bytes)
+
+        def check(waiting: int) -> None:
+            if waiting and waiting + len(content) > self.max_inbox_bytes:
+                raise InboxFull(self.owner, self.max_inbox_bytes)
+
         try:
-            files.append(self._inbox, content, durable=self.durable, patience_seconds=patience)
+            self._appender.append(
+                content, durable=self.durable, patience_seconds=patience, check=check
+            )
         except Unsynced as error:
             ids = [message.id for message in messages]
             raise Unsynced(error.path, error.why, ids=ids) from error
@@ -138,9 +145,11 @@ class Mailbox:
         if not files.exists(self._inbox):
             return []
         with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
-            before = self._spool.position()
+            before = self._standing(fd)
             old = [] if before is None else list(self._spool.messages(before, most))
-            start = 0 if before is None else lines.behind_marker(fd, before.batch) or 0
+            start = 0 if before is None else before.end
+            if before is not None and not before.in_inbox:
+                start = lines.behind_marker(fd, before.batch) or 0
             waiting = lines.read(fd, start, max(self.max_bytes, MAX_MESSAGE_BYTES))
             fresh = list(islice(waiting, max(0, most - len(old))))
         longest = self._spool.limit
@@ -150,11 +159,12 @@ class Mailbox:
     def leftover(self) -> tuple[Message, ...]:
         """Take only what an earlier reader took and had not done with, and forget it."""
         with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
-            before = self._spool.position()
+            before = self._standing(fd)
             if before is None:
                 return ()
             old = tuple(self._spool.messages(before))
-            self._intake.advance(fd, before, files.size(self._spool.path), before.rejected)
+            end = before.end or files.size(self._spool.path)
+            self._intake.advance(fd, before, end, before.rejected)
         return old
 
     def blame(self, process: int) -> bool:
@@ -179,35 +189,58 @@ class Mailbox:
 
     def queued(self) -> int:
         """Count the messages that are under way, by lines and without a lock: for display."""
-        return self._spool.count() + lines.count(self._inbox)
+        return self._spool.count()
 
     def rejected(self) -> int:
         """Count the lines that were no message so far."""
         return lines.count(self._rejected)
 
+    def _standing(self, fd: int) -> Position | None:
+        """Return what is known of a batch that is under way, unless it is one of long ago."""
+        found = self._spool.position()
+        gone = found is not None and found.in_inbox and not self._intake.stands(fd, found)
+        return None if gone else found
+
     def _delivery(self, fd: int, position: Position, limit: BatchLimit) -> Batch:
         """Return what is delivered next; empty where there were only lines that are no message."""
         again = self._in_hand == (position.batch, position.at)
+        if position.in_inbox and position.holder and not again:  # its first reader has ended
+            return self._move_out(fd, position, limit)
+        before = position
         if limit.wary and not again:
             position = position.handed_over(lambda: self._spool.find(position, limit).end)
             self._spool.move(position)
         if position.alone:
             limit = replace(limit, messages=1)
         found = self._spool.find(position, limit)
-        refused = found.refused
+        if position.in_inbox and not _stays_known(found):
+            return self._move_out(fd, before, limit)
         guilty = position.verdict if limit.wary else None
         if guilty and found.messages:
-            refused += ((found.messages[0].encode(), guilty),)
-            found = replace(found, messages=())
+            culprit = (found.messages[0].encode(), guilty)
+            found = replace(found, messages=(), refused=(*found.refused, culprit))
+        return self._batch(fd, position, found, again=again)
+
+    def _move_out(self, fd: int, position: Position, limit: BatchLimit) -> Batch:
+        moved = self._intake.move_out(fd, position)
+        return EMPTY if moved is None else self._delivery(fd, moved, limit)
+
+    def _batch(self, fd: int, position: Position, found: Found, *, again: bool) -> Batch:
+        """Return what was found as a delivery; keep what is no message, and tell of it once."""
         rejected = position.rejected
-        if refused:
-            bad = (line for line, _ in refused)
+        if found.refused:
+            bad = (line for line, _ in found.refused)
             rejected = lines.reject(bad, self._rejected, at=rejected, durable=self.durable)
             if not again:
-                for _, why in refused:
+                for _, why in found.refused:
                     self.tell(why)
         if not found.messages:
             self._intake.advance(fd, position, found.end, rejected)
             return EMPTY
         self._in_hand = (position.batch, position.at)
         return Batch(position.batch, found.messages, found.end, rejected)
+
+
+def _stays_known(found: Found) -> bool:
+    """Return whether a reader knows all of it again after a power cut, by ids of their own."""
+    return not found.refused and all(message.id_given for message in found.messages)

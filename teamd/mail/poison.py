@@ -22,7 +22,7 @@ _HEADER: Final = re.compile(
     (
         r'{"batch": "([^"\\]*)"'
         + "".join(rf', "{key}": "(\d{{{width}}})"' for key, width in _WIDTHS.items())
-        + "}\n"
+        + r'(?:, "inbox": "(\d{15}):([0-9a-f]{32})")?}\n'
     ).encode()
 )
 _SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
@@ -34,12 +34,14 @@ class Position:
     """The position where a batch's next delivery begins, and what is known of it.
 
     Attributes:
-        at: an offset into the file.
+        at: an offset into the file, or into the inbox, where the batch is still in that.
         tries: how many readers have ended with this delivery in hand.
         singly: messages up to this offset are delivered one at a time.
         holder: the process that has, or had, the delivery in hand; 0 for none so far.
         crashes: how many processes crashed by themselves with one such message in hand.
         rejected: how long the file of rejected lines was before this delivery.
+        end: where a batch ends that is still in the inbox; 0 for one that is not.
+        content: the digest of an inbox up to there.
     """
 
     batch: str
@@ -49,6 +51,13 @@ class Position:
     holder: int = 0
     crashes: int = 0
     rejected: int = 0
+    end: int = 0
+    content: str = ""
+
+    @property
+    def in_inbox(self) -> bool:
+        """Return whether the inbox holds the batch, of which nothing else is written down."""
+        return self.end > 0
 
     @property
     def alone(self) -> bool:
@@ -75,13 +84,18 @@ class Position:
         # From now on a crash tells which message it was: those before do not.
         return replace(taken, singly=whole(), crashes=0)
 
+    def advanced(self, end: int, *, rejected: int) -> Position:
+        """Return the position behind a delivery that stands where it belongs."""
+        return replace(self, at=end, rejected=rejected, tries=0, holder=0, crashes=0)
+
     def header(self) -> bytes:
         """The file's first line."""
         figures = (
             f', "{key}": "{min(getattr(self, key), 10**width - 1):0{width}}"'
             for key, width in _WIDTHS.items()
         )
-        return f'{{"batch": "{self.batch}"{"".join(figures)}}}\n'.encode()
+        inbox = f', "inbox": "{self.end:015}:{self.content}"' if self.in_inbox else ""
+        return f'{{"batch": "{self.batch}"{"".join(figures)}{inbox}}}\n'.encode()
 
     @classmethod
     def decode(cls, header: bytes) -> Position | None:
@@ -89,8 +103,9 @@ class Position:
         found = _HEADER.fullmatch(header)
         if found is None:
             return None
-        figures = dict(zip(_WIDTHS, map(int, found.groups()[1:]), strict=True))
-        return cls(batch=found[1].decode(), **figures)
+        batch, *numbers, end, content = found.groups(b"")
+        figures = dict(zip(_WIDTHS, map(int, numbers), strict=True))
+        return cls(batch=batch.decode(), **figures, end=int(end or 0), content=content.decode())
 
 
 def first_position(batch: str, *, rejected: int = 0) -> Position:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import BadName, InboxFull, StoreError, UnknownTeam, UnknownTeammate
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from teamd.team.roster import Team
 
 _NOTICE_SECONDS: Final = 0.5
+_MOST_OPEN: Final = 32  # inboxes
 RESERVE: Final = 2  # times what others may fill of an inbox, the program's own lines may
 _WARNINGS = {
     Status.SHUTDOWN: "is shut down; the message waits until it is spawned again",
@@ -57,6 +58,11 @@ class Post:
     max_bytes: int
     max_inbox_bytes: int = MAX_INBOX_BYTES
     patience_seconds: float = locks.TIMEOUT_SECONDS
+    _roster: Roster = field(init=False, repr=False, compare=False)
+    _known: dict[str, Mailbox] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_roster", Roster(self.paths))
 
     def send(self, message: Message) -> Sent:
         """Put a message into its receiver's inbox.
@@ -75,7 +81,9 @@ class Post:
         if there is not self and "@" not in sender:
             sender = f"{sender}@{self._team().name}"
         # The last that can fail: whoever is told of a failure sends it again.
-        there.mailbox(to).put(replace(message, sender=sender, to=to))
+        if (sender, to) != (message.sender, message.to):
+            message = replace(message, sender=sender, to=to)
+        there._way_in(to).put(message)  # noqa: SLF001 -- another post
         return sent
 
     def notify(self, message: Message) -> Sent:
@@ -139,7 +147,7 @@ class Post:
         full = []
         for member in receivers:
             try:
-                self.mailbox(member.name).put(replace(message, to=member.name))
+                self._way_in(member.name).put(replace(message, to=member.name))
             except InboxFull as error:
                 full.append(str(error))
         if full:
@@ -185,15 +193,24 @@ class Post:
             granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
         )
 
+    def _way_in(self, name: str) -> Mailbox:
+        """The mailbox of a name, the same at each call: its file stays open."""
+        if name not in self._known:
+            if len(self._known) >= _MOST_OPEN:
+                del self._known[next(iter(self._known))]
+            self._known[name] = self.mailbox(name)
+        return self._known[name]
+
     def _team(self) -> Team:
-        return Roster(self.paths).read()
+        return self._roster.read()
 
     def receiver(self, name: str) -> tuple[str, str | None]:
         """The name as it is written in the roster, and a warning if its bearer does not read."""
         team = self._team()
-        if name.lower() == USER or (name.lower() == LEAD and team.person == LEAD):
+        lower = name.lower()
+        if lower == USER or (lower == LEAD and team.person == LEAD):
             return team.person, None
-        if name.lower() in (TEAMD, ALL):
+        if lower in (TEAMD, ALL):
             raise BadName(name, "it takes no mail; send to a teammate, or use broadcast")
         member = team.get(name)
         words = _WARNINGS.get(member.status)

@@ -1,41 +1,23 @@
-"""The spool: what a reader took from its inbox and has not put in its place yet, and the way there.
+"""The spool: what a reader took from its inbox and has not put in its place yet.
 
-The taken file's first line is a header of fixed width, see `Position`; the lines of the inbox
-follow as they came. The header is changed in place once a delivery stands where it belongs. A
-message that came without id has one that follows from its batch and its place, the same at every
-reading.
-
-What is done with new mail, so that no kill and no power cut loses any, in an order in which every
-interruption can be told from every other:
-
-1. append a marker that names the batch to the inbox;
-2. write the batch, named, to the taken file (aside, then renamed), see `taken`;
-3. truncate the inbox in place.
-
-A taken file whose marker still stands in the inbox was not truncated: all up to the marker is in
-the file already, and the next batch begins behind it. A marker without its file was never taken:
-it is passed over.
-
-Each step is on the disk before the next one begins, or a power cut could undo one and not the
-next: without the marker the inbox would be taken again, without the file's name its content would
-be lost, without the truncation, the file could be removed first and the marker would stand without
-its file. So there are four syncs, and none of them can be spared.
-
-Lines are copied as they stand: the lock is held for a moment only, however much there is.
+The taken file's first line is a header of fixed width, see `Position`. It is changed in place once
+a delivery stands where it belongs. A batch either follows in the file, line by line as it came, or
+is in the inbox still, see `intake`. A message that came without id has one that follows from its
+batch and its place, the same at every reading.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError, translate_os_errors
-from teamd.files import directories, files
+from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.mail import lines
-from teamd.mail.poison import Position, first_position
+from teamd.mail.poison import Position
 from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of, new_id
 
 if TYPE_CHECKING:
@@ -43,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LONGEST_HEADER: Final = 1 << 12
+_LONGEST_ALONE: Final = len(Position(batch=new_id(), at=0, end=1, content="0" * 32).header())
 _MOST_REFUSED: Final = 1000  # lines that are no message, in one reading
 _MOST_REFUSED_BYTES: Final = 1 << 22
 
@@ -90,13 +73,20 @@ class Spool:
     max_bytes: int = MAX_MESSAGE_BYTES
     granted: Callable[[], int] = lambda: 0
 
+    @property
+    def inbox(self) -> Path:
+        """The file from which the mail is taken."""
+        return self.path.with_name(f"{self.owner}.jsonl")
+
     def position(self) -> Position | None:
-        """Return where to go on, `None` where there is no such file."""
+        """Return where to go on, `None` where there is no such file, or nothing in it."""
         with files.opened(self.path) as fd:
             if fd is None:
                 return None
-            line, _, _ = os.pread(fd, _LONGEST_HEADER, 0).partition(b"\n")
-            found = Position.decode(line + b"\n")
+            start = os.pread(fd, _LONGEST_HEADER, 0)
+            found = Position.decode(start.partition(b"\n")[0] + b"\n")
+        if found is None and _has_no_body(start):
+            return None  # a power cut came before the header of a batch that is in the inbox
         if found is None:
             raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
         return found
@@ -135,24 +125,33 @@ class Spool:
                 yield found
 
     def count(self) -> int:
-        """Count the lines that are left; for display."""
+        """Count the lines that are left, here and in the inbox; for display."""
         position = self.position()
-        return 0 if position is None else lines.count(self.path, position.at)
+        if position is not None and position.in_inbox:
+            return lines.count(self.inbox, position.at)
+        taken = 0 if position is None else lines.count(self.path, position.at)
+        return taken + lines.count(self.inbox)
 
     def move(self, position: Position) -> None:
         """Write another position, in place."""
         with translate_os_errors(self.path):
-            fd = safe_open(self.path, os.O_WRONLY)
+            fd = safe_open(self.path, os.O_WRONLY | os.O_CREAT)
             try:
                 os.pwrite(fd, position.header(), 0)
             finally:
                 os.close(fd)
 
+    def clear(self) -> None:
+        """Forget the position; the file stays, so that no name changes: senders watch for that."""
+        with translate_os_errors(self.path):
+            fd = safe_open(self.path, os.O_WRONLY | os.O_TRUNC)
+            os.close(fd)
+
     def _lines(self, position: Position) -> Iterator[tuple[int, bytes]]:
-        with files.opened(self.path) as fd:
+        with files.opened(self.inbox if position.in_inbox else self.path) as fd:
             if fd is not None:
-                at = position.at
-                for line in lines.read(fd, at, max(self.max_bytes, MAX_MESSAGE_BYTES)):
+                at, longest = position.at, max(self.max_bytes, MAX_MESSAGE_BYTES)
+                for line in lines.read(fd, at, longest, position.end):
                     yield at, line
                     at += len(line)
 
@@ -175,81 +174,6 @@ class Spool:
         )
 
 
-@dataclass(slots=True)
-class Intake:
-    """One owner's way in; all of it happens under the lock of the inbox, whose descriptor is `fd`.
-
-    Attributes:
-        rejected: the file of lines that were no message.
-        durable: whether each step waits for the disk itself.
-    """
-
-    inbox: Path
-    spool: Spool
-    rejected: Path
-    durable: bool
-    _truncated: str = ""  # a batch whose marker is gone, for ever
-    _named: str = ""  # a batch that another reader has named, and whose name is safe now
-
-    def current(self, fd: int) -> Position | None:
-        """Return where the next delivery begins; set new mail aside once what was taken is done."""
-        before = self.spool.position()
-        if before is None:
-            return self._set_aside(fd, 0)
-        fresh = self._behind_marker(fd, before.batch)
-        if fresh is not None and before.batch != self._named:
-            # Its reader was killed before step 3, maybe before the file's name was on the disk.
-            if self.durable:
-                directories.sync_directory(self.inbox.parent)
-            self._named = before.batch
-        if fresh is not None and fresh == os.fstat(fd).st_size:
-            self._truncate(fd)
-            fresh = None
-        if before.at < files.size(self.spool.path):
-            return before
-        position = self._set_aside(fd, fresh or 0)
-        if position is None:
-            files.remove(self.spool.path)
-        return position
-
-    def advance(self, fd: int, position: Position, end: int, rejected: int) -> None:
-        """Move on in the taken file, and remove it when it is done with."""
-        if end < files.size(self.spool.path) or self._behind_marker(fd, position.batch) is not None:
-            self.spool.move(
-                Position(batch=position.batch, at=end, singly=position.singly, rejected=rejected)
-            )
-        else:
-            files.remove(self.spool.path)
-
-    def _behind_marker(self, fd: int, batch: str) -> int | None:
-        """Return where the mail begins that came after a batch; `None` once that was truncated."""
-        if batch == self._truncated:
-            return None
-        fresh = lines.behind_marker(fd, batch)
-        if fresh is None:
-            if self.durable:
-                files.sync(fd)  # whoever truncated may have been killed before it did
-            self._truncated = batch
-        return fresh
-
-    def _set_aside(self, fd: int, start: int) -> Position | None:
-        """Put the lines from `start` on into the taken file; nothing in that is needed any more."""
-        if all(map(lines.is_nothing, lines.read(fd, start))):
-            if os.fstat(fd).st_size:  # blank ones, dead markers: nobody is to wake for them again
-                self._truncate(fd)
-            return None
-        position = first_position(new_id(), rejected=files.size(self.rejected))
-        end = os.fstat(fd).st_size
-        files.write_at_end(fd, lines.marker(position.batch))
-        if self.durable:
-            files.sync(fd)
-        parts = chain([position.header()], lines.read_raw(fd, start, end))
-        files.replace_by_parts(self.spool.path, parts, durable=self.durable)
-        self._truncate(fd)
-        self._truncated = position.batch
-        return position
-
-    def _truncate(self, fd: int) -> None:
-        os.ftruncate(fd, 0)
-        if self.durable:
-            files.sync(fd)
+def _has_no_body(start: bytes) -> bool:
+    """Return whether a file that begins so holds no mail behind its first line."""
+    return len(start) <= _LONGEST_ALONE and b"\n" not in start[:-1]

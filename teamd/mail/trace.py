@@ -102,11 +102,14 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
     So what moves meanwhile is seen twice at most; how far it has come by then is what counts.
     """
     ways: dict[tuple[str, ...], Way] = {}
-    inbox, taken = _lines(paths.inbox(name)), _lines(paths.taken(name))
-    batch = str((parse(taken[0]) or {}).get("batch")) if taken else ""
+    inbox, taken = files.read(paths.inbox(name)) or b"", _lines(paths.taken(name))
+    header = (parse(taken[0]) or {}) if taken else {}
+    batch, start, end = str(header.get("batch")), *_in_hand(header)
+    facts: dict[str, Any] = {"stage": DeliveryStage.TAKEN, "taken": moment_of(batch)}
     for places in (
-        _queued(paths.inbox(name), inbox, batch),
-        _lying(paths.taken(name), taken, DeliveryStage.TAKEN, taken=moment_of(batch)),
+        _queued(paths.inbox(name), _split(inbox[end:]), batch),
+        _lying(paths.inbox(name), _split(inbox[start:end]), **facts),
+        _lying(paths.taken(name), taken, **facts),
         *(_delivered(path, name) for path in paths.delivered(name)),
         _lying(paths.rejected(name), _lines(paths.rejected(name)), DeliveryStage.REJECTED),
     ):
@@ -121,7 +124,19 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
 
 
 def _lines(path: Path) -> list[bytes]:
-    return [line for line in (files.read(path) or b"").split(b"\n") if line.strip()]
+    return _split(files.read(path) or b"")
+
+
+def _split(content: bytes) -> list[bytes]:
+    return [line for line in content.split(b"\n") if line.strip()]
+
+
+def _in_hand(header: dict[str, Any]) -> tuple[int, int]:
+    """Return which part of an inbox its reader has in hand without having moved it."""
+    try:
+        return int(header["at"]), int(header["inbox"].partition(":")[0])
+    except (KeyError, ValueError, AttributeError, TypeError):
+        return 0, 0
 
 
 def _queued(inbox: Path, lines: list[bytes], batch: str) -> Found:

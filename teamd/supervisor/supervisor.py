@@ -13,6 +13,7 @@ from teamd.clocks import Deadline
 from teamd.control import ControlRequest
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
+from teamd.messages import NAME
 from teamd.states import ChildExit
 from teamd.supervisor.declared import spawn_declared
 
@@ -87,6 +88,7 @@ class Supervisor:
     rounds: Rounds
     _stop_seconds: float = field(init=False)  # as of the start; a restart takes others
     _stopping: bool = False
+    _with_mail: set[str] | None = field(default_factory=set)  # `None`: who knows, everybody
 
     def __post_init__(self) -> None:
         self._stop_seconds = self.context.settings.now.supervision.stop_seconds
@@ -150,13 +152,15 @@ class Supervisor:
         )
         until = Deadline.after(min(due for due in dues if due is not None))
         slots = self.context.children.slots
-        watched = [self.signals.fileno(), self.watch.fileno(), self.tasks.watch.fileno()]
+        signals, tasks = self.signals.fileno(), self.tasks.watch.fileno()
+        watched = [signals, tasks, self.watch.fileno(), slots.fileno()]
         while True:  # slots are granted between rounds: model calls are no news of the team
             left = (max(0.0, until.left), slots.next_due_seconds)
             seconds = min(due for due in left if due is not None)
-            ready, _, _ = select.select([*watched, slots.fileno()], [], [], seconds)
+            ready, _, _ = select.select(watched, [], [], seconds)
             slots.serve()
-            if until.left <= 0 or any(fd in ready for fd in watched):
+            news = signals in ready or tasks in ready
+            if news or until.left <= 0 or (self.watch.fileno() in ready and self._hear()):
                 return
 
     def _heed_signals(self) -> None:
@@ -211,15 +215,32 @@ class Supervisor:
         if settings.now.tasks.auto_claim:
             claimers = self.tasks.claimers(tasks, self.context.roster.team)
             children.ring(children.active() if claimers is None else claimers)
+        self._hear()
+        with_mail, self._with_mail = self._with_mail, set()
+        if with_mail is None:
+            children.ring_all()
+        else:
+            children.ring(with_mail)
+
+    def _hear(self) -> bool:
+        """Note who has mail by the hints that came; return whether there is something to see to.
+
+        What readers do to their inboxes and to files of their own beside them is nothing.
+        """
         changed = self.watch.changed()
-        if changed is None:
-            children.ring_all()
-            return
-        names = [name.removesuffix(".jsonl") for name in changed if name.endswith(".jsonl")]
+        names = {name.removesuffix(".jsonl") for name in changed or () if name.endswith(".jsonl")}
         try:
-            children.ring(name for name in names if settings.paths.has_mail(name))
+            found = {name for name in names if NAME.fullmatch(name) and self._has_mail(name)}
         except StoreError:  # a look that failed: who is woken looks again itself
-            children.ring_all()
+            changed = None
+        if changed is None or self._with_mail is None:
+            self._with_mail = None
+            return True
+        self._with_mail |= found
+        return bool(found)
+
+    def _has_mail(self, name: str) -> bool:
+        return self.context.settings.paths.has_mail(name)
 
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""

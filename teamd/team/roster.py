@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ FORMAT: Final = 1
 _OPENING: Final = b'"members": ['
 _END: Final = (b"]}", b"")
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_SETTLED_NANOSECONDS: Final = 100_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +119,10 @@ class Roster:
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
+        self._name = str(paths.config)
         self._lines = MemberLines()
         self._known: tuple[bytes, Team] | None = None  # what was read or written last
+        self._settled: tuple[int, ...] | None = None  # the version of it that no change can have
 
     def read(self) -> Team:
         """The team as it is; an empty one where there is no roster yet.
@@ -128,13 +132,20 @@ class Roster:
         Raises:
             StoreError: it is damaged, or made by a newer version.
         """
+        version = self.version()
+        if self._known is not None and version is not None and version == self._settled:
+            return self._known[1]
         content = files.read(self._paths.config)
-        return Team() if content is None else self._decode(content)
+        team = Team() if content is None else self._decode(content)
+        # What was changed just now may change again within one tick of the file system's clock.
+        settled = version is not None and time.time_ns() - version[-1] > _SETTLED_NANOSECONDS
+        self._settled = version if settled else None
+        return team
 
     def version(self) -> tuple[int, ...] | None:
         """Differs whenever the file was replaced or changed; `None` where there is none."""
         try:
-            now = self._paths.config.stat()
+            now = os.lstat(self._name)
         except OSError:
             return None
         return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
@@ -150,7 +161,7 @@ class Roster:
             if before is None or new != old:
                 content = new.encode(self._lines)
                 files.replace(self._paths.config, content)
-                self._known = content, new
+                self._known, self._settled = (content, new), None
             else:  # its writer may have been killed, or the disk have failed, before it was safe
                 files.make_durable(self._paths.config)
             return new

@@ -1,4 +1,4 @@
-"""Rounds in which all cases take turns, and the table of what they took.
+"""Measuring side by side: rounds in which the cases take turns, medians, ratios, tables.
 
 A machine is busier in one minute than in the next, so that only figures of the same rounds can be
 compared; a time alone says nothing.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 import statistics
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ Samples = dict[str, list[float]]
 
 
 def interleave(cases: Mapping[str, Callable[[], float | None]], rounds: int) -> Samples:
-    """Run all cases one after the other, so many times.
+    """Run all cases, so many times, and in another order each time.
 
     Args:
         cases: what to do, by name; it returns its own figure, or `None`: then the seconds that it
@@ -29,9 +29,9 @@ def interleave(cases: Mapping[str, Callable[[], float | None]], rounds: int) -> 
     """
     samples: Samples = {name: [] for name in cases}
     for _ in range(rounds):
-        for name, case in cases.items():
+        for name in random.sample(list(cases), len(cases)):
             begun = time.perf_counter()
-            figure = case()
+            figure = cases[name]()
             samples[name].append(time.perf_counter() - begun if figure is None else figure)
     return samples
 
@@ -47,12 +47,37 @@ def percentile(samples: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
+def ratio(samples: Samples, one: str, other: str) -> float:
+    """Return the median of one case's share of another's, round by round."""
+    pairs = zip(samples[one], samples[other], strict=True)
+    return median([mine / theirs for mine, theirs in pairs])
+
+
 def table(title: str, rows: Sequence[Sequence[str]]) -> str:
     """Return a table of Markdown; the first row is its head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [_line(row, widths) for row in rows]
     rule = _line(["-" * width for width in widths], widths)
-    return "\n".join([f"### {title}", "", lines[0], rule, *lines[1:]])
+    return "\n".join([f"### {title}", "", lines[0], rule, *lines[1:], ""])
+
+
+def spread(title: str, rows: Sequence[tuple[str, Sequence[float], str]], unit: str) -> str:
+    """Return a table of medians with the middle half of the rounds.
+
+    Args:
+        title: what was measured.
+        rows: a name, its samples and a remark.
+        unit: of the samples.
+    """
+    found = [[name, *map(_short, _quartiles(samples)), remark] for name, samples, remark in rows]
+    return table(title, [["what", "25 %", f"median {unit}", "75 %", ""], *found])
+
+
+def machine() -> str:
+    """Return what was measured on: cores, system, load, Python."""
+    load = " ".join(f"{one:.1f}" for one in os.getloadavg())
+    system = f"{platform.system()} {platform.release().partition('-')[0]}"
+    return f"{os.cpu_count()} cores, {system}, load {load}, Python {platform.python_version()}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -60,7 +85,12 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return f"| {' | '.join(padded)} |"
 
 
-def machine() -> str:
-    """Return a line that says what it ran on."""
-    python = ".".join(map(str, sys.version_info[:3]))
-    return f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {python}"
+def _quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
+    if len(samples) == 1:
+        return samples[0], samples[0], samples[0]
+    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return low, middle, high
+
+
+def _short(figure: float) -> str:
+    return f"{figure:,.0f}" if abs(figure) >= 100 else f"{figure:.3g}"

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def test_a_start_over_damaged_files_works_and_is_told(project: Project) -> None:
-    """A power cut can leave the supervisor's own taken mail by name and empty."""
+    """The disk has lost the beginning of the supervisor's own taken mail."""
     paths = project.paths
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
     project.do("teamd", "stop")
-    paths.taken("teamd").touch()
+    paths.taken("teamd").write_bytes(b"\0\n{}\n")
     paths.ledger.write_bytes(b"\0" * 100)
     paths.request("abcdef").write_text("{")
     checked = project.run("teamctl", "doctor")

@@ -32,6 +32,9 @@ def look(event, arguments):
             at = int(header["at"])
             file.seek(at)
             lines = file.readlines()
+        if "inbox" in header:  # they are in there still
+            with open(str(arguments[0]).replace("transcripts", "inbox"), "rb") as file:
+                lines = file.read()[at : int(header["inbox"].partition(":")[0])].splitlines()
     except FileNotFoundError:
         return
     if at < int(header["singly"]):

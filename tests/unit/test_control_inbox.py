@@ -47,6 +47,7 @@ class Spoilt(Mailbox):
         """Forget it, and leave a link that leads to itself where the taken file was."""
         super().done(batch)
         taken = self._spool.path
+        taken.unlink(missing_ok=True)
         taken.symlink_to(taken.name)
 
 

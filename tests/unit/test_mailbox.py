@@ -159,7 +159,68 @@ def test_a_foreign_line_over_the_limit_is_rejected(paths: TeamPaths) -> None:
     "content", [b"", b"nonsense\n", b"[]\n", first_position("1").header()[:-9] + b"\n"]
 )
 def test_a_damaged_taken_file_is_a_sentence(box: Mailbox, paths: TeamPaths, content: bytes) -> None:
-    """It is never written in place; so it was edited, or the disk has failed."""
-    paths.taken("bob").write_bytes(content)
+    """One with mail in it is never written in place; it was edited, or the disk has failed."""
+    paths.taken("bob").write_bytes(content + mail("x" * 300).encode())
     with pytest.raises(StoreError, match="is damaged; `teamd restart` sets it aside"):
         box.take()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 200, first_position("1").header()[:-9]])
+def test_a_header_that_a_power_cut_tore_is_none(
+    box: Mailbox, paths: TeamPaths, content: bytes
+) -> None:
+    """It spoke of mail that is in the inbox still, and nothing was behind it."""
+    box.put(mail("x"))
+    paths.taken("bob").write_bytes(content)
+    batch = box.take()
+    assert contents(batch.messages) == ["x"]
+    box.done(batch)
+    assert not box.waiting()
+
+
+@pytest.mark.parametrize("more", ["", "y", "y" * 300])
+def test_a_header_of_an_earlier_batch_hides_no_mail(
+    box: Mailbox, paths: TeamPaths, more: str
+) -> None:
+    """A power cut may bring it back, and keep that the inbox was emptied."""
+    box.put(mail("x" * 100))
+    batch = box.take()
+    box.put(mail("x"))
+    header = paths.taken("bob").read_bytes()
+    box.done(batch)
+    moved = paths.taken("bob").read_bytes()
+    box.done(box.take())
+    for old in (header, moved):
+        fresh = [mail(content) for content in (more, "z") if content]
+        box.put(*fresh)
+        paths.taken("bob").write_bytes(old)
+        assert contents(box.peek()) == [message.content for message in fresh]
+        reader = Mailbox(paths, "bob")
+        again = reader.take()
+        assert again.messages == tuple(fresh)
+        reader.done(again)
+        assert not reader.waiting()
+
+
+def test_mail_with_ids_waits_for_no_disk(box: Mailbox, paths: TeamPaths) -> None:
+    """It is in the inbox until it stands where it belongs."""
+    box.put(mail("first"), mail("second"))
+    before = paths.inbox("bob").read_bytes()
+    batch = box.take()
+    assert paths.inbox("bob").read_bytes() == before
+    assert paths.taken("bob").read_bytes().count(b"\n") == 1
+    box.put(mail("third"))
+    box.done(batch)
+    assert contents(Mailbox(paths, "bob").take().messages) == ["third"]
+
+
+def test_an_inbox_that_is_never_empty_does_not_grow_for_ever(
+    box: Mailbox, paths: TeamPaths
+) -> None:
+    box.put(mail("x" * 10_000))
+    for _ in range(100):
+        batch = box.take()
+        assert len(batch.messages) == 1
+        box.put(mail("x" * 10_000))
+        box.done(batch)
+    assert paths.inbox("bob").stat().st_size < 300_000

@@ -65,6 +65,15 @@ def test_what_is_written_is_read_back(message: Message) -> None:
 
 
 @settings(deadline=None)
+@given(MESSAGES)
+def test_a_line_is_what_json_makes_of_it(message: Message) -> None:
+    """Lines without other keys are put together by hand."""
+    names = {"id": message.id, "type": message.type, "from": message.sender, "to": message.to}
+    known = {**names, "content": message.content, "timestamp": message.timestamp}
+    text = json.dumps({**message.extra, **known}, ensure_ascii=False)
+    assert message.encode() == text.encode("utf-8", "replace") + b"\n"
+
+
 @given(st.binary() | NEARLY_MESSAGES)
 @example(b'{"content": "half \\ud83d of a pair \\ude00", "from": "\\ud800", "\\udc00": 1}')
 @example(b'{"content": "", "id": "\\u0000", "type": "", "from": null, "timestamp": 1e308}')

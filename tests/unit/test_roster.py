@@ -13,6 +13,7 @@ from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import FORMAT, Roster, Team
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
@@ -231,3 +232,14 @@ def test_who_has_not_changed_is_the_same_object(roster: Roster, paths: TeamPaths
     after = roster.read()
     assert after.get("alice") is before.get("alice")
     assert after.get("bob").status is Status.WORKING
+
+
+def test_what_was_written_just_now_is_read_again(paths: TeamPaths) -> None:
+    """A second change within one tick of the file system's clock would not show."""
+    roster = Roster(paths)
+    roster.update(lambda team: team.with_new("bob", role="clerk", status=Status.IDLE))
+    roster.read()
+    assert roster._settled is None
+    wait_until(lambda: roster.read() is roster.read(), what="it is settled")
+    Roster(paths).update(lambda team: team.without("bob"))
+    assert roster.read().members == ()

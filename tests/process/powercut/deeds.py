@@ -103,7 +103,7 @@ def take(paths: TeamPaths, most: str = "") -> None:
 
 def take_only(paths: TeamPaths) -> None:
     """Take mail, and end with it in hand."""
-    Mailbox(paths, "bob").take()
+    Mailbox(paths, "bob").take(BatchLimit(wary=True))
 
 
 def talk(paths: TeamPaths) -> None:
@@ -113,6 +113,15 @@ def talk(paths: TeamPaths) -> None:
     batch = box.take()
     if fresh := [message for message in batch.messages if not conversation.has_seen(message)]:
         conversation.deliver(fresh)
+    box.done(batch)
+
+
+def talk_meanwhile(paths: TeamPaths, content: str) -> None:
+    """Read mail as a teammate does, while more comes."""
+    conversation, box = _bob(paths), Mailbox(paths, "bob")
+    batch = box.take(BatchLimit(wary=True))
+    put(paths, "bob", content)
+    conversation.deliver(batch.messages)
     box.done(batch)
 
 
@@ -383,6 +392,7 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         take,
         take_only,
         talk,
+        talk_meanwhile,
         enlist,
         reign,
         ask,

@@ -138,6 +138,22 @@ def a_teammate_dies_with_a_record(scene: Scene) -> None:
     scene.do("talk")
 
 
+def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
+    """What it is done with stays in the inbox before the rest, and is not read again."""
+    scene.do("create")
+    scene.do("put", "bob", "a", sent=("bob", "a"))
+    scene.do("talk_meanwhile", "b", sent=("bob", "b"))
+    scene.do("talk_meanwhile", "c", sent=("bob", "c"))
+    scene.do("talk")
+    scene.do("put", "bob", "d", sent=("bob", "d"))
+    scene.do("talk")
+    scene.kill_at("unlink", "bob.taken", "after")
+    scene.do("put", "bob", "e", sent=("bob", "e"))
+    scene.do("talk", killed=True)
+    scene.do("put", "bob", "f", sent=("bob", "f"))
+    scene.do("talk")
+
+
 def the_person_stops_reading(scene: Scene) -> None:
     """Ctrl-C comes once the mail is shown and written down, and not synced."""
     scene.do("create")
@@ -300,7 +316,8 @@ def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
     """By the disk, say; the next start has its mail delivered again."""
     scene.do("create")
     scene.do("put", "bob", "a", sent=("bob", "a"))
-    scene.do("take_only")
+    for _ in range(2):  # the second reader has it moved out of the inbox
+        scene.do("take_only")
     scene.tell(damaged=True)
     scene.do("damage")
     scene.do("mend")
@@ -474,6 +491,7 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_call_that_may_not_be_repeated_is_made,
     a_call_that_may_be_repeated_is_made,
     a_teammate_dies_with_a_record,
+    mail_comes_while_a_teammate_reads,
     the_person_stops_reading,
     a_change_is_repeated,
     an_answer_is_repeated,

@@ -1,0 +1,186 @@
+"""The way in: how mail comes from an inbox into a reader's hands, and is forgotten there.
+
+**In the inbox.** Mail whose ids its senders gave stays where it is until its reader has it in a
+conversation, which is on the disk and knows each of them again. The header of the taken file says
+which part of the inbox is in hand, and by whom. When all is done with, header and inbox are
+emptied. None of this waits for the disk: whatever a power cut takes back of it, the same mail is
+read again, and known. A header that it left of an earlier batch is told by the digest of the inbox
+that it speaks of.
+
+**Set aside.** What is not known again by an id of its own, is no message, had a reader that ended
+or is a great deal, is set aside in an order in which every interruption can be told from every
+other:
+
+1. append a marker that names the batch to the inbox;
+2. write the batch, named, to the taken file (aside, then renamed);
+3. truncate the inbox in place.
+
+A taken file whose marker still stands in the inbox was not truncated: all up to the marker is in
+the file already, and the next batch begins behind it. A marker without its file was never taken:
+it is passed over.
+
+Each step is on the disk before the next one begins, or a power cut could undo one and not the
+next: without the marker the inbox would be taken again, without the file's name its content would
+be lost, without the truncation, the file could be removed first and the marker would stand without
+its file. So there are four syncs, and none of them can be spared.
+
+Lines are copied as they stand: the lock is held for a moment only, however much there is.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.files import directories, files
+from teamd.mail import lines
+from teamd.mail.poison import Position, first_position
+from teamd.messages import new_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.mail.spool import Spool
+
+_MOST_IN_INBOX: Final = 1 << 18  # bytes of an inbox: what is in hand ends before that
+
+
+@dataclass(slots=True)
+class Intake:
+    """One owner's way in; all of it happens under the lock of the inbox, whose descriptor is `fd`.
+
+    Attributes:
+        rejected: the file of lines that were no message.
+        durable: whether each step waits for the disk itself.
+    """
+
+    inbox: Path
+    spool: Spool
+    rejected: Path
+    durable: bool
+    _begun: str = ""  # a batch in the inbox that this reader has begun
+    _truncated: str = ""  # a batch whose marker is gone, for ever
+    _named: str = ""  # a batch that another reader has named, and whose name is safe now
+
+    def current(self, fd: int) -> Position | None:
+        """Return where the next delivery begins; set new mail aside once what was taken is done."""
+        before = self.spool.position()
+        if before is None or before.in_inbox:
+            return self._current_in_inbox(fd, before)
+        fresh = self._behind_marker(fd, before.batch)
+        if fresh is not None and before.batch != self._named:
+            # Its reader was killed before step 3, maybe before the file's name was on the disk.
+            if self.durable:
+                directories.sync_directory(self.inbox.parent)
+            self._named = before.batch
+        if fresh is not None and fresh == os.fstat(fd).st_size:
+            self._truncate(fd)
+            fresh = None
+        if before.at < files.size(self.spool.path):
+            return before
+        if fresh is not None:
+            return self._set_aside(fd, fresh)
+        files.remove(self.spool.path)
+        return self._begin(fd, 0)
+
+    def stands(self, fd: int, position: Position) -> bool:
+        """Return whether a batch that was in the inbox still is.
+
+        A power cut may leave the position of an earlier batch beside an inbox that was emptied.
+        """
+        if os.fstat(fd).st_size < position.end:
+            return False
+        known = position.batch == self._begun
+        return known or lines.digest(fd, position.end) == position.content
+
+    def _current_in_inbox(self, fd: int, before: Position | None) -> Position | None:
+        if before is None or not self.stands(fd, before):
+            return self._begin(fd, 0)
+        return before if before.at < before.end else self._begin(fd, before.end)
+
+    def _begin(self, fd: int, start: int) -> Position | None:
+        """Begin a batch with all that is in the inbox from `start` on.
+
+        It stays there, unless that is a great deal: its first reader has it in a conversation in
+        a moment, and forgets it then.
+        """
+        end = os.fstat(fd).st_size
+        if end > _MOST_IN_INBOX:
+            return self._set_aside(fd, start)
+        if self._forget_nothing(fd, start):
+            return None
+        content, rejected = lines.digest(fd, end), files.size(self.rejected)
+        position = Position(batch=new_id(), at=start, rejected=rejected, end=end, content=content)
+        self.spool.move(position)
+        self._begun = position.batch
+        return position
+
+    def _forget_nothing(self, fd: int, start: int) -> bool:
+        """Empty an inbox in which nothing is that is needed; return whether that was so."""
+        if not all(map(lines.is_nothing, lines.read(fd, start))):
+            return False
+        self._begun = ""
+        if os.fstat(fd).st_size:  # blank lines, dead markers: nobody is to wake for them again
+            self._truncate(fd)
+        files.remove(self.spool.path)
+        return True
+
+    def advance(self, fd: int, position: Position, end: int, rejected: int) -> None:
+        """Move on in what was taken, and forget it when it is done with."""
+        if position.in_inbox:
+            self._advance_in_inbox(fd, position, end, rejected)
+        elif self._ends_at(fd, position, end):
+            files.remove(self.spool.path)
+        else:
+            self.spool.move(position.advanced(end, rejected=rejected))
+
+    def _advance_in_inbox(self, fd: int, position: Position, end: int, rejected: int) -> None:
+        if end < os.fstat(fd).st_size:
+            self.spool.move(position.advanced(end, rejected=rejected))
+        else:
+            self.spool.clear()  # first: it would speak of what comes next
+            os.ftruncate(fd, 0)
+
+    def _ends_at(self, fd: int, position: Position, end: int) -> bool:
+        """Return whether nothing is left of a taken file, for itself or for what it tells."""
+        whole = end >= files.size(self.spool.path)
+        return whole and self._behind_marker(fd, position.batch) is None
+
+    def _behind_marker(self, fd: int, batch: str) -> int | None:
+        """Return where the mail begins that came after a batch; `None` once that was truncated."""
+        if batch == self._truncated:
+            return None
+        fresh = lines.behind_marker(fd, batch)
+        if fresh is None:
+            if self.durable:
+                files.sync(fd)  # whoever truncated may have been killed before it did
+            self._truncated = batch
+        return fresh
+
+    def move_out(self, fd: int, position: Position) -> Position | None:
+        """Set a batch aside that is in the inbox, with what is known of its readers."""
+        tries, holder, crashes = position.tries, position.holder, position.crashes
+        return self._set_aside(fd, position.at, tries=tries, holder=holder, crashes=crashes)
+
+    def _set_aside(self, fd: int, start: int, **known: Any) -> Position | None:
+        """Put the lines from `start` on into the taken file; nothing in that is needed any more."""
+        if self._forget_nothing(fd, start):
+            return None
+        position = first_position(new_id(), rejected=files.size(self.rejected))
+        position = replace(position, **known)
+        end = os.fstat(fd).st_size
+        files.write_at_end(fd, lines.marker(position.batch))
+        if self.durable:
+            files.sync(fd)
+        parts = chain([position.header()], lines.read_raw(fd, start, end))
+        files.replace_by_parts(self.spool.path, parts, durable=self.durable)
+        self._truncate(fd)
+        self._truncated = position.batch
+        return position
+
+    def _truncate(self, fd: int) -> None:
+        os.ftruncate(fd, 0)
+        if self.durable:
+            files.sync(fd)

@@ -1,0 +1,334 @@
+"""Sending and taking mail, beside what else keeps lines for a reader: `python -m tests.bench.mail`.
+
+Every case makes each message with an id and a time of its own, as JSON. Ours is `Post.send`, which
+looks the receiver up in the roster. A reader keeps what it takes before it forgets it there, but
+for that of the bare file, which loses what it has in hand when it is killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import multiprocessing
+import os
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.mail.spool import BatchLimit
+from teamd.messages import MAX_MESSAGE_BYTES, Message, new_id
+from teamd.states import Status
+from teamd.team.roster import Roster
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered, mail_in
+from tests.bench import ruler
+from tests.bench.redis_server import redis_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TEXT: Final = "x" * 100
+_LIMIT: Final = BatchLimit(messages=100, bytes=1 << 17, wary=True)
+_FORK: Final = multiprocessing.get_context("fork")
+_OURS: Final = "teamd"
+_SETTLED_SECONDS: Final = 0.15  # what was made just now is looked at again at each message
+_TARGETS: Final = {
+    (False, False): {"flock": 0.6, "SQLite NORMAL": 1.2},
+    (True, False): {"bare + fdatasync": 0.85, "SQLite FULL": 1.25, "Redis always": 1.4},
+    (False, True): {"flock": 0.7, "SQLite NORMAL": 1.0, "Redis everysec": 2.0},
+    (True, True): {"SQLite FULL": 2.5, "Redis always": 0.75},
+}
+
+
+def line(sender: str, n: int) -> bytes:
+    """Make a message as any program would."""
+    names = {"id": new_id(), "type": "message", "from": sender, "to": "bob"}
+    return json.dumps({**names, "content": text(n), "timestamp": time.time()}).encode() + b"\n"
+
+
+def text(n: int) -> str:
+    """Return the content of a message, which begins with its number."""
+    return f"{n} {TEXT}"
+
+
+class Teamd:
+    """A team's inbox, sent to by `Post` and taken as a teammate does."""
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self._paths, self._durable = TeamPaths(folder / ".team"), durable
+        self._paths.create()
+        Roster(self._paths).update(
+            lambda team: team.with_new("bob", role="clerk", status=Status.IDLE)
+        )
+        time.sleep(_SETTLED_SECONDS)
+
+    def send(self, sender: str, count: int) -> None:
+        post = Post(
+            self._paths,
+            durable=self._durable,
+            max_bytes=MAX_MESSAGE_BYTES,
+            max_inbox_bytes=1 << 40,
+        )
+        for n in range(count):
+            post.send(Message(sender=sender, to="bob", content=text(n)))
+
+    def read(self, wanted: int) -> Iterator[bytes]:
+        box = Mailbox(self._paths, "bob", durable=self._durable)
+        kept = Transcript(self._paths.transcript("bob"), durable=self._durable)
+        found = 0
+        while found < wanted:
+            batch = box.take(_LIMIT)
+            if batch.messages:
+                kept.append(Delivered(messages=batch.messages))
+                box.done(batch)
+                found += len(batch.messages)
+        for record in kept.records():
+            yield from (message.encode() for message in mail_in(record))
+
+
+class Flock:
+    """A file whose descriptor is kept, and `flock`; or, durable and alone, no lock at all."""
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self._path, self._durable = folder / "inbox", durable
+        self._path.touch()
+
+    def send(self, sender: str, count: int) -> None:
+        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+        for n in range(count):
+            made = line(sender, n)
+            if self._durable:
+                os.write(fd, made)
+                os.fdatasync(fd)
+            else:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                os.write(fd, made)
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
+
+    def read(self, wanted: int) -> Iterator[bytes]:
+        found = 0
+        with self._path.open("r+b", 0) as file:
+            while found < wanted:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                lines = file.readall().splitlines()
+                file.truncate(0)
+                fcntl.flock(file, fcntl.LOCK_UN)
+                found += len(lines)
+                yield from lines
+
+
+class Sqlite:
+    """A table in a database in WAL mode."""
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self._path, self._level = folder / "mail.db", "FULL" if durable else "NORMAL"
+        made = self._open()
+        made.execute("PRAGMA journal_mode=WAL")
+        made.execute("CREATE TABLE mail (n INTEGER PRIMARY KEY, line BLOB)")
+        made.execute("CREATE TABLE kept (n INTEGER PRIMARY KEY, line BLOB)")
+        made.close()
+
+    def _open(self) -> sqlite3.Connection:
+        opened = sqlite3.connect(self._path, isolation_level=None, timeout=60)
+        opened.execute(f"PRAGMA synchronous={self._level}")
+        return opened
+
+    def send(self, sender: str, count: int) -> None:
+        opened = self._open()
+        for n in range(count):
+            opened.execute("INSERT INTO mail (line) VALUES (?)", (line(sender, n),))
+        opened.close()
+
+    def read(self, wanted: int) -> Iterator[bytes]:
+        opened, found = self._open(), 0
+        while found < wanted:
+            opened.execute("BEGIN IMMEDIATE")
+            opened.execute("INSERT INTO kept (line) SELECT line FROM mail ORDER BY n LIMIT 100")
+            count = opened.execute("SELECT changes()").fetchone()[0]
+            opened.execute("DELETE FROM mail WHERE n IN (SELECT n FROM mail ORDER BY n LIMIT 100)")
+            opened.execute("COMMIT")
+            found += count
+        yield from (row[0] for row in opened.execute("SELECT line FROM kept"))
+        opened.close()
+
+
+class Redis:
+    """A stream with a group of one reader."""
+
+    def __init__(self, _: Path, *, durable: bool, connect: Callable[[bool], Any]) -> None:
+        self._connect = partial(connect, durable)
+        server = self._connect()
+        server.flushall()
+        server.xgroup_create("mail", "readers", mkstream=True)
+
+    def send(self, sender: str, count: int) -> None:
+        server = self._connect()
+        for n in range(count):
+            server.xadd("mail", {"line": line(sender, n)})
+
+    def read(self, wanted: int) -> Iterator[bytes]:
+        server, found = self._connect(), 0
+        while found < wanted:
+            came = server.xreadgroup("readers", "bob", {"mail": ">"}, count=100, block=10)
+            for _, entries in came or []:
+                yield from (fields[b"line"] for _, fields in entries)
+                ids = [one for one, _ in entries]
+                server.xack("mail", "readers", *ids)
+                server.xdel("mail", *ids)
+                found += len(ids)
+
+
+def alone(make: Callable[[Path], Any], count: int) -> float:
+    """Return how many messages a second one writer sends."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        kind = make(Path(folder))
+        begun = time.perf_counter()
+        kind.send("writer0", count)
+        return count / (time.perf_counter() - begun)
+
+
+def crowd(
+    make: Callable[[Path], Any], count: int, writers: int, tally: Counter[str], name: str
+) -> float:
+    """Return how many messages a second several writers send while a reader takes them."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        kind = make(Path(folder))
+        gate, came = _FORK.Barrier(writers + 1), _FORK.SimpleQueue()
+        senders = [
+            _FORK.Process(target=_send, args=(kind, gate, f"writer{n}", count))
+            for n in range(writers)
+        ]
+        reader = _FORK.Process(target=_read, args=(kind, came, writers * count))
+        for process in (*senders, reader):
+            process.start()
+        gate.wait()
+        begun = time.perf_counter()
+        for process in senders:
+            process.join()
+        seconds = time.perf_counter() - begun
+        reader.join(60)
+        lost = "it hangs" if reader.is_alive() else came.get()
+        reader.kill()
+        tally[f"{name}: {lost}"] += 1
+        return writers * count / seconds
+
+
+def _send(kind: Any, gate: Any, sender: str, count: int) -> None:
+    gate.wait()
+    kind.send(sender, count)
+
+
+def _read(kind: Any, came: Any, wanted: int) -> None:
+    found: Counter[tuple[str, int]] = Counter()
+    torn = 0
+    for one in kind.read(wanted):
+        try:
+            message = json.loads(one)
+            found[message["from"], int(message["content"].split()[0])] += 1
+        except (ValueError, KeyError):
+            torn += 1
+    doubled = sum(found.values()) - len(found)
+    came.put(f"lost {wanted - len(found)}, doubled {doubled}, torn {torn}")
+
+
+def take(count: int, how: Callable[[Path, int], None]) -> float:
+    """Return how many milliseconds it takes to take so many messages."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        paths = TeamPaths(Path(folder) / ".team")
+        paths.create()
+        paths.inbox("bob").write_bytes(b"".join(line("lead", n) for n in range(count)))
+        begun = time.perf_counter()
+        how(paths.root, count)
+        return (time.perf_counter() - begun) * 1000
+
+
+def take_ours(root: Path, count: int) -> None:
+    """Take all at once; safe from kills and power cuts."""
+    box = Mailbox(TeamPaths(root), "bob", max_inbox_bytes=1 << 40)
+    batch = box.take()
+    if len(batch.messages) != count:
+        raise AssertionError(len(batch.messages))
+
+
+def take_as_in_the_lessons(root: Path, count: int) -> None:
+    """Read whole under a lock, line by line, and truncate; safe from nothing."""
+    with TeamPaths(root).inbox("bob").open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        found = [json.loads(one) for one in file.read().splitlines()]
+        file.truncate(0)
+    if len(found) != count:
+        raise AssertionError(len(found))
+
+
+def _kinds(durable: bool, connect: Callable[[bool], Any] | None) -> dict[str, Any]:
+    level = "FULL" if durable else "NORMAL"
+    made: dict[str, Any] = {
+        _OURS: partial(Teamd, durable=durable),
+        "bare + fdatasync" if durable else "flock": partial(Flock, durable=durable),
+        f"SQLite {level}": partial(Sqlite, durable=durable),
+    }
+    if connect is not None:
+        name = "Redis always" if durable else "Redis everysec"
+        made[name] = partial(Redis, durable=durable, connect=connect)
+    return made
+
+
+def _table(title: str, figures: ruler.Samples, targets: dict[str, float]) -> None:
+    rows = []
+    for name, found in figures.items():
+        remark = ""
+        if name != _OURS:
+            wanted = f", wanted {targets[name]}" if name in targets else ""
+            remark = f"teamd is {ruler.ratio(figures, _OURS, name):.2f} of it{wanted}"
+        rows.append((name, found, remark))
+    sys.stdout.write(ruler.spread(title, rows, "messages a second"))
+
+
+def main() -> int:
+    """Print the tables; return whether anything was lost, doubled or torn by teamd."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--short", action="store_true", help="at most ten seconds")
+    short = parser.parse_args().short
+    rounds = 1 if short else 7
+    tally: Counter[str] = Counter()
+    with ExitStack() as stack:
+        connect = stack.enter_context(redis_server())
+        print(ruler.machine(), f"SQLite {sqlite3.sqlite_version}", connect.version, sep=", ")
+        for durable in (False, True):
+            kinds = _kinds(durable, connect if connect.found else None)
+            many = (200 if short else 5000) // (10 if durable else 1)
+            cases = {name: partial(alone, kind, many) for name, kind in kinds.items()}
+            title = f"one writer{', durable' if durable else ''}"
+            _table(title, ruler.interleave(cases, rounds), _TARGETS[durable, False])
+            kinds.pop("bare + fdatasync", None)  # it has no lock, and loses mail
+            few = many // 4
+            crowds = {
+                name: partial(crowd, kind, few, 8, tally, name) for name, kind in kinds.items()
+            }
+            title = f"8 writers and a reader{', durable' if durable else ''}"
+            _table(title, ruler.interleave(crowds, rounds), _TARGETS[durable, True])
+    count = 2000 if short else 100_000
+    ways = {"teamd": take_ours, "the lessons' way": take_as_in_the_lessons}
+    took = ruler.interleave({name: partial(take, count, how) for name, how in ways.items()}, rounds)
+    remark = f"teamd takes {ruler.ratio(took, 'teamd', next(reversed(ways))):.2f} of it, wanted 0.5"
+    rows = [(name, took[name], "" if name == "teamd" else remark) for name in ways]
+    sys.stdout.write(ruler.spread(f"taking {count:,} messages", rows, "ms"))
+    print("\nwhat came of it, by runs:", *sorted(tally.items()), sep="\n  ")
+    bad = [one for one in tally if one.startswith(_OURS) and "lost 0, doubled 0, torn 0" not in one]
+    return len(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""From mail in the inbox of an idle teammate to its request at the server: `-m tests.bench.wake`.
+
+Beside it what no program can do without: a process that waits with inotify, reads the line, has
+one record on the disk, and makes the SDK's bare call with the bytes of the same request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.messages import new_id
+from tests.bench import ruler
+from tests.e2e.harness import opened
+from tests.strict.server import StrictServer, by_name
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+_FORK: Final = multiprocessing.get_context("fork")
+_OURS, _NAMELESS, _FLOOR = "teamd", "teamd, mail without an id", "inotify + one sync + SDK"
+_WANTED: Final = (1.3, 3.0)
+
+
+def append(path: Path, **names: str) -> float:
+    """Put a message as any program may; returns when it was begun."""
+    line = json.dumps({**names, "from": "ci", "content": "Say yes."}).encode() + b"\n"
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    begun = time.monotonic()
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.write(fd, line)
+    os.close(fd)
+    return begun
+
+
+def wake(project: Project, *, named: bool) -> float:
+    """Return how many milliseconds it took an idle teammate to ask."""
+    project.wait_for("jo", "idle")
+    count = len(project.server.requests)
+    names = {"id": new_id()} if named else {}
+    begun = append(project.paths.inbox("jo"), **names)
+    wait_until(lambda: len(project.server.requests) > count, what="jo asks")
+    return (project.server.requests[count].received - begun) * 1000
+
+
+def floor(folder: Path, bare: StrictServer, project: Project, bodies: Any) -> float:
+    """Return how many milliseconds the bare parts took, with the body of the last request."""
+    bodies.put(project.server.requests[-1].body)
+    wait_until((folder / "ready").exists, what="it waits")
+    count = len(bare.requests)
+    begun = append(folder / "inbox" / "jo.jsonl", id=new_id())
+    wait_until(lambda: len(bare.requests) > count, what="it asks")
+    wait_until(lambda: not (folder / "ready").exists(), what="it is answered")
+    return (bare.requests[count].received - begun) * 1000
+
+
+def live(folder: Path, url: str, bodies: Any) -> None:
+    """Be the bare parts: wait, read, write down, ask."""
+    import anthropic  # noqa: PLC0415 -- in this process only
+    from inotify_simple import INotify, flags  # noqa: PLC0415
+
+    client = anthropic.Anthropic(base_url=url, api_key="test-key")
+    queue = INotify()
+    queue.add_watch(folder / "inbox", flags.MODIFY)
+    inbox = os.open(folder / "inbox" / "jo.jsonl", os.O_RDONLY | os.O_CREAT, 0o600)
+    record = os.open(folder / "record", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    while True:
+        body = bodies.get()
+        (folder / "ready").touch()
+        queue.read()
+        line = os.read(inbox, 1 << 16)
+        os.write(record, line)
+        os.fdatasync(record)
+        for _ in client.messages.create(**{**body, "stream": True}):
+            pass
+        (folder / "ready").unlink()
+
+
+def measure(rounds: int) -> ruler.Samples:
+    """Wake an idle teammate again and again, and the bare parts beside it."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as made:
+        folder = Path(made)
+        (folder / "inbox").mkdir()
+        with opened(folder) as project, StrictServer(by_name({})) as bare:
+            project.start()
+            project.do("teamctl", "spawn", "jo", "clerk", "Say yes.", "--wait")
+            bodies = _FORK.SimpleQueue()
+            process = _FORK.Process(target=live, args=(folder, bare.url, bodies))
+            process.start()
+            try:
+                return ruler.interleave(
+                    {
+                        _OURS: partial(wake, project, named=True),
+                        _NAMELESS: partial(wake, project, named=False),
+                        _FLOOR: partial(floor, folder, bare, project, bodies),
+                    },
+                    rounds,
+                )
+            finally:
+                process.kill()
+                process.join()
+
+
+def main() -> int:
+    """Print the table; a wake that never came has failed before."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--short", action="store_true", help="at most ten seconds")
+    short = parser.parse_args().short
+    figures = measure(5 if short else 60)
+    print(ruler.machine())
+    middle, late = (partial(_share, figures, part) for part in (0.5, 0.95))
+    rows = []
+    for name, found in figures.items():
+        remark = f"95th {_quantile(found, 0.95):.3g}"
+        if name != _FLOOR:
+            wanted = " and ".join(f"{one:g}" for one in _WANTED)
+            remark += f"; {middle(name):.2f} and {late(name):.2f} of the bare, wanted {wanted}"
+        rows.append((name, found, remark))
+    sys.stdout.write(ruler.spread("an idle teammate's wake", rows, "ms"))
+    return 0
+
+
+def _share(figures: ruler.Samples, part: float, name: str) -> float:
+    return _quantile(figures[name], part) / _quantile(figures[_FLOOR], part)
+
+
+def _quantile(figures: list[float], part: float) -> float:
+    return statistics.quantiles(figures, n=100, method="inclusive")[round(part * 100) - 1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""A sender keeps its inbox open: what it writes goes to the file that stands under the name."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import InboxFull, StoreError, StrangeFile
+from teamd.files import locks
+from teamd.files.appender import Appender
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+
+LINE = b"line\n"
+LONG_AGO = 1_600_000_000
+
+
+@pytest.fixture(params=[True, False], ids=["settled", "changed just now"])
+def appender(paths: TeamPaths, request: pytest.FixtureRequest) -> Appender:
+    """One that has its file open already, and knows of a folder that has not changed, or has."""
+    made = Appender(paths.inbox("bob"))
+    made.append(LINE)
+    if request.param:
+        os.utime(paths.inboxes, (LONG_AGO, LONG_AGO))
+    made.append(LINE)
+    return made
+
+
+def test_the_file_is_opened_once(appender: Appender, paths: TeamPaths) -> None:
+    [opened] = appender._kept
+    appender.append(LINE)
+    assert appender._kept == [opened]
+    assert paths.inbox("bob").read_bytes() == 3 * LINE
+    locks.InstanceLock(paths.inbox("bob"))  # nobody has the lock in between
+
+
+def test_a_folder_that_changed_just_now_is_not_relied_on(paths: TeamPaths) -> None:
+    """A second change within one tick of the file system's clock would not show."""
+    appender = Appender(paths.inbox("bob"))
+    for _ in range(2):
+        appender.append(LINE)
+    assert [opened.names for opened in appender._kept] == [()]
+    os.utime(paths.inboxes, (LONG_AGO, LONG_AGO))
+    appender.append(LINE)
+    assert all(opened.names for opened in appender._kept)
+
+
+def replace_file(path: Path) -> None:
+    path.with_name("new").write_bytes(b"")
+    path.with_name("new").rename(path)
+
+
+def replace_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("old"))
+    path.parent.mkdir()
+
+
+def replace_team(path: Path) -> None:
+    team = path.parent.parent
+    team.rename(team.with_name("old"))
+    path.parent.mkdir(parents=True)
+
+
+@pytest.mark.parametrize("change", [os.unlink, replace_file, replace_folder, replace_team])
+def test_what_stands_under_the_name_now_is_written_to(
+    appender: Appender, paths: TeamPaths, change: Callable[[Path], None]
+) -> None:
+    change(paths.inbox("bob"))
+    appender.append(LINE)
+    appender.append(LINE)
+    assert paths.inbox("bob").read_bytes() == 2 * LINE
+
+
+def link(path: Path) -> None:
+    path.rename(path.with_name("kept"))
+    path.symlink_to("kept")
+
+
+def link_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("old"))
+    path.parent.symlink_to("old")
+
+
+def hard_link(path: Path) -> None:
+    path.with_name("another").hardlink_to(path)
+
+
+@pytest.mark.parametrize("change", [link, link_folder, hard_link])
+def test_a_link_that_takes_the_place_is_refused(
+    appender: Appender, paths: TeamPaths, change: Callable[[Path], None]
+) -> None:
+    change(paths.inbox("bob"))
+    with pytest.raises(StrangeFile):
+        appender.append(LINE)
+    assert paths.inbox("bob").read_bytes() == 2 * LINE
+
+
+def test_a_team_that_has_gone_is_told(appender: Appender, paths: TeamPaths) -> None:
+    paths.root.rename(paths.root.with_name("old"))
+    with pytest.raises(StoreError, match="is the team directory still there"):
+        appender.append(LINE)
+
+
+def test_a_torn_line_stays_alone(appender: Appender, paths: TeamPaths) -> None:
+    with paths.inbox("bob").open("ab") as file:
+        file.write(b"torn")
+    appender.append(LINE)
+    assert paths.inbox("bob").read_bytes() == 2 * LINE + b"torn\n" + LINE
+
+
+def test_a_forked_process_opens_a_file_of_its_own(appender: Appender, paths: TeamPaths) -> None:
+    """An inherited descriptor would exclude nobody, and giving back its lock would be its end."""
+    [opened] = appender._kept
+    fcntl.flock(opened.fd, fcntl.LOCK_EX)
+    forked = os.fork()
+    if forked == 0:
+        try:
+            appender.append(LINE, patience_seconds=0)
+        except StoreError:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 1, "it has not waited"
+    assert locks.try_lock(paths.inbox("bob")) is None, "the lock is held still"
+    appender.append(LINE)
+    assert paths.inbox("bob").read_bytes() == 3 * LINE
+
+
+def test_threads_exclude_each_other(appender: Appender, paths: TeamPaths) -> None:
+    def write(name: bytes) -> None:
+        for _ in range(300):
+            appender.append(name * 100 + b"\n", durable=False)
+
+    threads = [Thread(target=write, args=(name,)) for name in (b"a", b"b", b"c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = paths.inbox("bob").read_bytes().split()
+    assert len(lines) == 902
+    assert {(len(line), len(set(line))) for line in lines[2:]} == {(100, 1)}
+    assert len(appender._kept) == 1
+
+
+def test_no_descriptor_is_left(paths: TeamPaths) -> None:
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 -- a number is all that is wanted
+    box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=100)
+    box.put(Message(sender="alice", to="bob", content="x"))
+    with pytest.raises(InboxFull):
+        box.put(Message(sender="alice", to="bob", content="x"))
+    del box
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 -- the same
