@@ -6,10 +6,10 @@ holder ends, however it ends.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,6 @@ from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
 TIMEOUT_SECONDS: Final = 10.0
 _FIRST_PAUSE_SECONDS: Final = 0.0002
@@ -84,9 +83,8 @@ def try_lock(path: Path) -> int | None:
 
 def release(fd: int) -> None:
     """Let others go on; a lock that cannot be given back goes when its descriptor is closed."""
-    portalocker = _portalocker()
-    with suppress(portalocker.LockException):
-        portalocker.unlock(fd)
+    with suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def is_held_by(pid: int, path: Path) -> bool:
@@ -207,31 +205,12 @@ def _is_held(path: Path) -> bool:
 
 def _take(fd: int, path: Path) -> bool:
     """Take a lock if it is free; returns whether it was."""
-    portalocker = _portalocker()
     try:
-        portalocker.lock(fd, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
-    except portalocker.AlreadyLocked:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # the second of some network file systems
         return False
-    except portalocker.LockException as error:
+    except OSError as error:
         raise StoreError(
             f"the file system of {path} has no working locks; put the team on a local disk"
         ) from error
     return True
-
-
-@cache
-def _portalocker() -> ModuleType:
-    """Load it with the first lock: that takes a third of the time of a command that locks nothing.
-
-    It asks for a folder for temporary files, which on a full disk there is none.
-    """
-    import tempfile  # noqa: PLC0415 -- only for that
-
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError:
-        tempfile.tempdir = os.path.sep
-
-    import portalocker  # noqa: PLC0415
-
-    return portalocker
