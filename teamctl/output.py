@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import plain_table
@@ -145,11 +144,13 @@ def _of_request(message: Message) -> str:
 
 def clock(seconds: float) -> str:
     """Return the hour, minute and second of a time since the epoch, where the reader is."""
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%H:%M:%S")
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def moment(seconds: float) -> str:
     """Return a time since the epoch as `2026-03-24 17:05:09.123`, where the reader is."""
+    from datetime import datetime  # noqa: PLC0415 -- only for whole dates
+
     local = datetime.fromtimestamp(seconds).astimezone()
     return local.replace(tzinfo=None).isoformat(" ", timespec="milliseconds")
 

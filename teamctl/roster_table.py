@@ -6,10 +6,9 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
-from teamd.budget.accounts import NOTHING, Account
-from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
 from teamd.files import directories, files, pidfile
+from teamd.mail import lines
 from teamd.sandbox import SANDBOXED
 from teamd.team.roster import COLOURS, Member, Roster, Team
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from teamctl.plain_table import Cell
+    from teamd.budget.accounts import Account
     from teamd.files.paths import TeamPaths
 
 HEADINGS: Final = (
@@ -72,6 +72,11 @@ class Row:
 
 def measure(paths: TeamPaths, team: Team) -> tuple[list[Row], str]:
     """Measure every member; also return why the costs are not known, or nothing."""
+    if not team.members:
+        return [], ""
+    from teamd.budget.accounts import NOTHING  # noqa: PLC0415 -- many classes, for members only
+    from teamd.budget.ledger import Ledger  # noqa: PLC0415 -- the same
+
     trouble, used = "", None
     try:
         used = Ledger(paths.ledger).read().used
@@ -189,12 +194,12 @@ def _count_mail(paths: TeamPaths, member: Member) -> tuple[int | None, int, str 
     """Return how much is queued and how much was rejected, or why that cannot be told."""
     name = member.name
     try:
-        if not any(map(files.size, (paths.inbox(name), paths.taken(name), paths.rejected(name)))):
-            return 0, 0, None
-        from teamd.mail.mailbox import Mailbox  # noqa: PLC0415 -- only where there is mail
+        rejected = lines.count(paths.rejected(name))
+        if not files.size(paths.taken(name)):
+            return lines.count(paths.inbox(name)), rejected, None
+        from teamd.mail.mailbox import Mailbox  # noqa: PLC0415 -- only where mail is in hand
 
-        box = Mailbox(paths, name)
-        return box.queued(), box.rejected(), None
+        return Mailbox(paths, name).queued(), rejected, None
     except StoreError as error:  # one file of one member hides nobody
         return None, 0, str(error)
 

@@ -43,7 +43,7 @@ MAX_INBOX_BYTES: Final = 67_108_864
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
 # Commands in a sentence. Those that are about the project, not about a team, are left as they are.
-_COMMAND: Final = re.compile(r"`(teamctl|teamd) (?=[a-z])(?!(?:create|delete|demo|init|teams)\b)")
+_COMMAND: Final = r"`(teamctl|teamd) (?=[a-z])(?!(?:create|delete|demo|init|teams)\b)"
 _END_OF_TIME: Final = 253_402_128_000.0  # year 9999; beyond it no calendar of ours knows a date
 
 
@@ -111,7 +111,7 @@ def addressed(text: str, team: str | None) -> str:
     """
     if team is None:
         return text
-    return _COMMAND.sub(lambda found: f"`{found[1]} --team {team} ", text)
+    return re.sub(_COMMAND, lambda found: f"`{found[1]} --team {team} ", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
 
 STAT_FLAGS = 9  # fields of /proc/PID/stat, proc(5)
 STAT_START_TIME = 22  # in clock ticks since boot
@@ -81,12 +84,18 @@ class Identity:
             # The descriptor names one process for good, so look only now who it is.
             if not self.alive:
                 return False
-            signal.pidfd_send_signal(fd, number)
+            _send(fd, number)
         except ProcessLookupError:
             return False
         finally:
             os.close(fd)
         return True
+
+
+def _send(pidfd: int, number: signal.Signals) -> None:
+    import signal  # noqa: PLC0415 -- its enums take a while; whoever signals has loaded it
+
+    signal.pidfd_send_signal(pidfd, number)
 
 
 def _kill(pid: int, number: signal.Signals) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 _UNUSUAL: Final = re.compile(r"[^\n\t -~]")
 _KINDS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control, format, half a pair, breaks
 _LAST_BYTE: Final = 0xFF
-_STYLES: Final = re.compile(r"\033\[[0-?]*[ -/]*[@-~]")
+_STYLES: Final = r"\033\[[0-?]*[ -/]*[@-~]"
 COLOURS: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _FIRST_COLOUR: Final = {"": 30, "bright_": 90}
 
@@ -26,7 +26,9 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
         click.echo(text, err=err)
         return
-    stream.write(f"{text if stream.isatty() else _STYLES.sub('', text)}\n")
+    if "\033" in text and not stream.isatty():
+        text = re.sub(_STYLES, "", text)
+    stream.write(f"{text}\n")
     stream.flush()
 
 

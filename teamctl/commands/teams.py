@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from teamctl import output
@@ -56,6 +55,8 @@ def create(choice: Choice, name: str) -> None:
     if name.lower() == own.lower():  # also while that one is not there yet: mail goes by names
         raise TeamError(f"the project's own team is called {own!r} already; take another name")
     paths = teams.make(home, name)
+    import asyncio  # noqa: PLC0415 -- 40 ms, only where a teamd is started or stopped
+
     asyncio.run(teams.start(paths))
     pid = pidfile.check(paths).pid
     if waiting := Choice().waiting(paths)[1]:
@@ -80,6 +81,8 @@ def delete(choice: Choice, name: str, *, force: bool, timeout: float) -> None:
     team = teams.deletable(teams.found(_project(choice), name))
     if not force and teams.must_be_asked(team):
         _ask(team.paths, timeout)
+    import asyncio  # noqa: PLC0415 -- the same
+
     asyncio.run(teams.stop(team.paths))
     teams.remove(team.paths)
     terminal.echo(output.plain(f"team {team.name} is deleted"))

@@ -7,7 +7,8 @@ import math
 import subprocess
 import sys
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -22,9 +23,6 @@ from teamd.__main__ import program
 from teamd.cli import Choice
 from teamd.click_commands import to_click
 from teamd.commandline import TEAM_NAMES, Command, Kind, argument, command, option, team_options
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DECLARED = {
     **{name: found for name in COMMANDS if isinstance(found := load(name), Command)},
@@ -178,14 +176,15 @@ def test_a_table_that_is_too_wide_is_left_to_rich() -> None:
     assert plain_table.render(("A", "B"), [[("x" * 7, ""), ("y", "")]], (), widest=10) is not None
 
 
+ROOT = Path(__file__).parents[2]
 HEAVY = {
-    "anthropic", "asyncio", "click", "email", "hashlib", "importlib.metadata", "logging",
+    "ast", "anthropic", "asyncio", "click", "email", "hashlib", "importlib.metadata", "logging",
     "portalocker", "psutil", "pydantic", "rich", "shutil", "socket", "subprocess", "tempfile",
     "tomllib", "unittest", "uuid", "teamd.settings", "teamd.supervisor", "teamd.programs",
 }  # fmt: skip
 LIGHT = {
-    ("team",): {"teamd.mail", "teamd.approvals", "teamd.transcript", "teamd.masking"},
-    ("team", "--json"): {"teamd.mail", "teamd.approvals", "teamd.transcript"},
+    ("team",): {"teamd.mail.mailbox", "teamd.approvals", "teamd.transcript", "teamd.masking"},
+    ("team", "--json"): {"teamd.mail.mailbox", "teamd.approvals", "teamd.transcript"},
     ("send", "bob", "Hello."): {"teamd.budget", "teamd.approvals", "teamd.transcript"},
     ("inbox", "--peek"): {"teamd.budget", "teamd.approvals", "teamd.transcript", "teamd.masking"},
     ("inbox", "bob"): {"teamd.budget", "teamd.approvals", "teamd.transcript"},
@@ -213,3 +212,22 @@ def test_a_short_command_loads_nothing_that_it_does_not_use(
     )  # fmt: skip
     loaded = set(done.stderr.split())
     assert loaded & (HEAVY | LIGHT[argv]) == set()
+
+
+def test_a_module_that_is_loaded_late_is_the_module() -> None:
+    """`ast` is one that `inspect` imports."""
+    say = """
+import sys
+from teamd.late import load_late
+load_late("inspect")
+import dataclasses, inspect
+assert "ast" not in sys.modules
+from inspect import signature
+assert "ast" in sys.modules
+import inspect as again
+assert again.signature is inspect.signature is signature
+assert sys.modules["inspect"] is again is not inspect
+load_late("inspect")
+assert sys.modules["inspect"] is again
+"""
+    subprocess.run([sys.executable, "-S", "-c", say], check=True, env={"PYTHONPATH": str(ROOT)})
