@@ -8,15 +8,12 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from teamd import commandline, control, secret_environment, terminal
+from teamd import commandline, secret_environment, terminal
 from teamd.cli import Choice, run
 from teamd.commandline import Command, team_options
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import directories, pidfile
 from teamd.sandbox import SANDBOXED
-from teamd.service import READY, leave_terminal, notify, start_anew, start_in_background
-from teamd.service import stop as stop_service
-from teamd.supervisor.fork import hide_memory
 from teamd.team.roster import Roster, Team
 from teamd.terminal import plain
 
@@ -117,6 +114,8 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
 @team_options
 def reload(choice: Choice) -> int:
     """Read team.toml again, and say what changed and what waits for a restart."""
+    from teamd import control  # noqa: PLC0415 -- only for what a supervisor is asked
+
     reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
     terminal.echo(plain(reply.raise_unless_done().text))
     return ExitCode.DONE
@@ -127,12 +126,17 @@ def _hide_secrets(*, handed_over: bool) -> None:
 
     An environment that this process was started with can always be read, so it starts anew then.
     """
+    from teamd.service import start_anew  # noqa: PLC0415 -- only for a supervisor
+    from teamd.supervisor.fork import hide_memory  # noqa: PLC0415 -- the same
+
     if not handed_over and secret_environment.split(os.environ)[1]:
         start_anew()
     hide_memory()
 
 
 def _start_in_background(choice: Choice, team: TeamPaths) -> int:
+    from teamd.service import start_in_background  # noqa: PLC0415 -- only for a start
+
     file = choice.settings_file(team)
     directories.make_private_directory(team.home)  # there, unless the team directory is named
     choice.settings(team)  # a mistake is told before anything is begun
@@ -163,6 +167,8 @@ def _tell_what_waits(choice: Choice, team: TeamPaths) -> None:
 
 
 def _stop(team: TeamPaths, seconds: float) -> int:
+    from teamd.service import stop as stop_service  # noqa: PLC0415 -- only for a stop
+
     begun = time.monotonic()
     took_force = stop_service(team, timeout_seconds=seconds)
     took = time.monotonic() - begun
@@ -173,6 +179,8 @@ def _stop(team: TeamPaths, seconds: float) -> int:
 
 
 def _ready(team: TeamPaths, ready_fd: int | None) -> None:
+    from teamd.service import READY, leave_terminal, notify  # noqa: PLC0415 -- for a supervisor
+
     notify("READY=1")
     if ready_fd is None:
         return

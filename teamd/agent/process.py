@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import gc
 import os
@@ -11,9 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd import credentials, secret_environment
-from teamd.agent.build import build_loop, find_role
-from teamd.agent.environment import Environment
-from teamd.agent.wakeup import SupervisorGone, Wakeup
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
@@ -26,6 +22,7 @@ from teamd.team.roster import Roster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.agent.environment import Environment
     from teamd.agent.wakeup import Pulse
     from teamd.files.paths import TeamPaths
     from teamd.masking import Mask
@@ -87,8 +84,9 @@ class TeammateProcess:
     def load(self) -> None:
         """Load what is slow to load before a fork, so that all children share it.
 
-        The SDK takes two seconds. Where a script answers, it is not loaded, until settings that
-        are read again want it.
+        Until then the supervisor does without the agent's own modules: it serves requests half a
+        second sooner. The SDK takes two seconds. Where a script answers, it is not loaded, until
+        settings that are read again want it.
         """
         self.probe_sandbox()
         model = self.settings().model
@@ -97,6 +95,8 @@ class TeammateProcess:
         wants_sdk = model.script is None and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
+        from teamd.agent import build  # noqa: F401, PLC0415 -- with the agent's other modules
+
         if wants_sdk:
             from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
 
@@ -121,6 +121,8 @@ class TeammateProcess:
         Raises:
             SettingsError: there is one, and it cannot be understood.
         """
+        from teamd.agent.build import find_role  # noqa: PLC0415 -- see `load`
+
         return find_role(self.paths, self.settings(), role)
 
     def live(self, name: str, bell: int, pulse: Pulse) -> int:
@@ -144,6 +146,11 @@ class TeammateProcess:
     def _live(
         self, name: str, bell: int, pulse: Pulse, journal: Journal, instance_lock: InstanceLock
     ) -> int:
+        import asyncio  # noqa: PLC0415 -- this and the next two: see `load`
+
+        from teamd.agent.environment import Environment  # noqa: PLC0415
+        from teamd.agent.wakeup import SupervisorGone, Wakeup  # noqa: PLC0415
+
         # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
@@ -171,6 +178,10 @@ class TeammateProcess:
         return ChildExit.STOPPED
 
     async def _run(self, env: Environment) -> None:
+        import asyncio  # noqa: PLC0415 -- see `load`
+
+        from teamd.agent.build import build_loop  # noqa: PLC0415 -- the same
+
         teammate = build_loop(env)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, teammate.interrupt)
         await teammate.run()
