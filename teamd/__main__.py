@@ -139,7 +139,8 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
 
     file = choice.settings_file(team)
     directories.make_private_directory(team.home)  # there, unless the team directory is named
-    choice.settings(team)  # a mistake is told before anything is begun
+    if not choice.without_settings(team):
+        choice.settings(team)  # a mistake is told before anything is begun
     there = pidfile.supervisor(team)
     if there is not None and not there.ending:  # the next one waits until a dying one is gone
         raise pidfile.AlreadyRunning(team, there.pid)
