@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from teamd import terminal
+from teamctl import plain_table
+from teamd import commandline, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from teamctl.plain_table import Cell
     from teamd.budget.accounts import Account
     from teamd.messages import Message
 
@@ -34,12 +33,12 @@ _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
 plain: Final = terminal.plain  # for all that was not written here
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+json_option = commandline.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def print_json(document: Any) -> None:
     """Print one document on standard output, and nothing else."""
-    click.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False, indent=1)))
+    terminal.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False, indent=1)))
 
 
 def print_either(text: str, document: Any, *, as_json: bool) -> None:
@@ -47,20 +46,20 @@ def print_either(text: str, document: Any, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        click.echo(plain(text))
+        terminal.echo(plain(text))
 
 
 def warn(text: str) -> None:
     """Print a line on standard error that is no failure."""
-    click.echo(click.style("warning: ", fg="yellow") + plain(text), err=True)
+    terminal.echo(terminal.style("warning: ", fg="yellow") + plain(text), err=True)
 
 
 def console() -> Console:
     """Return a console for tables: as wide as the terminal, and unbounded elsewhere."""
     from rich.console import Console  # noqa: PLC0415 -- 20 ms, only where something is drawn
 
-    terminal = sys.stdout.isatty()
-    return Console(width=None if terminal else _WIDE, highlight=False, soft_wrap=not terminal)
+    drawn = sys.stdout.isatty()
+    return Console(width=None if drawn else _WIDE, highlight=False, soft_wrap=not drawn)
 
 
 def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
@@ -81,23 +80,55 @@ def cell(text: str, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
-def print_table(headings: Sequence[str], rows: Iterable[list[str]], numbers: Sequence[str]) -> None:
-    """Print rows below their headings."""
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str | Cell]],
+    numbers: Sequence[str],
+) -> None:
+    """Print rows below their headings; a cell may have a style."""
+    cells = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
+    if print_plainly(headings, cells, numbers):
+        return
     shown = table(headings, numbers=numbers)
-    for row in rows:
-        shown.add_row(*map(cell, row))
+    for row in cells:
+        shown.add_row(*(cell(*one) for one in row))
     console().print(shown)
+
+
+def print_plainly(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    numbers: Sequence[str],
+    notes: Sequence[Cell] = (),
+) -> bool:
+    """Print a table, and notes below it, where that takes no rich; returns whether it did."""
+    if not plain_table.wanted() or not all(plain_table.is_plain(text) for text, _ in notes):
+        return False
+    lines = plain_table.render(headings, rows, numbers, widest=_WIDE) if headings else []
+    if lines is None:
+        return False
+    terminal.echo("\n".join([*lines, *(text for text, _ in notes)]))
+    return True
+
+
+def show_messages(messages: Sequence[Message], *, as_json: bool) -> None:
+    """Print mail, for a person or as one document."""
+    if as_json:
+        print_json({"messages": [message.to_json() for message in messages]})
+        return
+    for message in messages:
+        show_message(message)
 
 
 def show_message(message: Message) -> None:
     """Print one message of the mail, as a person reads it."""
-    when = click.style(clock(message.timestamp), dim=True)
+    when = terminal.style(clock(message.timestamp), dim=True)
     kind = "" if message.type == "message" else f" [{plain(message.type)}]"
     about = f" — {plain(message.summary)}" if message.summary else ""
-    sender = click.style(plain(message.sender), bold=True)
-    click.echo(f"{when} {sender}{kind}{_of_request(message)}{about}")
+    sender = terminal.style(plain(message.sender), bold=True)
+    terminal.echo(f"{when} {sender}{kind}{_of_request(message)}{about}")
     for line in plain(message.content).splitlines() or [""]:
-        click.echo(f"  {line}")
+        terminal.echo(f"  {line}")
 
 
 def _of_request(message: Message) -> str:
@@ -113,11 +144,13 @@ def _of_request(message: Message) -> str:
 
 def clock(seconds: float) -> str:
     """Return the hour, minute and second of a time since the epoch, where the reader is."""
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%H:%M:%S")
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def moment(seconds: float) -> str:
     """Return a time since the epoch as `2026-03-24 17:05:09.123`, where the reader is."""
+    from datetime import datetime  # noqa: PLC0415 -- only for whole dates
+
     local = datetime.fromtimestamp(seconds).astimezone()
     return local.replace(tzinfo=None).isoformat(" ", timespec="milliseconds")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from teamctl import output
+from teamd import terminal
 from teamd.transcript import records
 
 if TYPE_CHECKING:
@@ -31,35 +30,35 @@ def render_record(record: records.Record, name: str, *, full: bool) -> Iterator[
         name: the teammate's.
         full: whether long results of tools are shown to their end.
     """
-    when = click.style(output.clock(record.time), dim=True)
+    when = terminal.style(output.clock(record.time), dim=True)
     match record:
         case records.Opened() | records.ResultsCleared():
-            yield f"{when} {click.style(_ASIDES[type(record)], dim=True)}"
+            yield f"{when} {terminal.style(_ASIDES[type(record)], dim=True)}"
         case records.Delivered():
             for message in record.messages:
                 arrow = f"{output.plain(message.sender)} → {name}"
-                yield f"{when} {click.style(arrow, fg='cyan', bold=True)}"
+                yield f"{when} {terminal.style(arrow, fg='cyan', bold=True)}"
                 yield from _indent(message.content)
         case records.Replied():
-            yield f"{when} {click.style(name, fg='green', bold=True)}"
+            yield f"{when} {terminal.style(name, fg='green', bold=True)}"
             yield from _render_content(record.content)
         case records.CallAnswered():
             text = output.plain(record.content)
             shown = text if full else _clip_result(text)
             yield from _indent(shown, "red" if record.is_error else None, "    ")
         case records.NoteAdded():
-            yield f"{when} {click.style(output.plain(record.text), dim=True)}"
+            yield f"{when} {terminal.style(output.plain(record.text), dim=True)}"
         case records.Summarised():
-            yield f"{when} {click.style(_SUMMARY, fg='yellow')}"
+            yield f"{when} {terminal.style(_SUMMARY, fg='yellow')}"
             yield from _indent(record.text or "(it could not be summarised)")
             yield from _indent(record.restated, "blue")
         case records.MailHeld():
             senders = output.plain(", ".join(record.senders))
             held = f"— it only talked: mail of {senders} waits —"
-            yield f"{when} {click.style(held, fg='yellow')}"
+            yield f"{when} {terminal.style(held, fg='yellow')}"
         case records.TurnEnded() if record.outcome != "end_turn":
             outcome = output.plain(f"— {record.outcome} — {record.text}")
-            yield f"{when} {click.style(outcome, fg='yellow')}"
+            yield f"{when} {terminal.style(outcome, fg='yellow')}"
 
 
 def _render_content(content: list[records.Block]) -> Iterator[str]:
@@ -128,4 +127,4 @@ def _arguments(given: dict[str, Any]) -> str:
 
 def _indent(text: str, colour: str | None = None, indent: str = "  ") -> Iterator[str]:
     for line in output.plain(text).splitlines():
-        yield indent + click.style(line, fg=colour)
+        yield indent + terminal.style(line, fg=colour)

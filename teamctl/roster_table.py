@@ -6,24 +6,21 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
-from teamctl.arguments import open_approvals
-from teamd.approvals.approval import Kind, find_waiting
-from teamd.budget.accounts import NOTHING, Account
-from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
-from teamd.files import pidfile
-from teamd.mail.mailbox import Mailbox
+from teamd.files import directories, files, pidfile
+from teamd.mail import lines
 from teamd.sandbox import SANDBOXED
 from teamd.team.member import COLOURS, Member
 from teamd.team.roster import Roster, Team
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console, ConsoleOptions, Group
     from rich.table import Table
-    from rich.text import Text
 
+    from teamctl.plain_table import Cell
+    from teamd.budget.accounts import Account
     from teamd.files.paths import TeamPaths
 
 HEADINGS: Final = (
@@ -52,8 +49,9 @@ class Row:
         self.member = member
         self.account = account
         self.waiting = waiting
-        self.alive = member.process is not None and member.process.alive
-        self.cpu_seconds, self.memory_bytes = _usage(member) if self.alive else (None, None)
+        process = member.process
+        self.alive = process is not None and process.alive
+        self.cpu_seconds, self.memory_bytes = process.usage() if process else (None, None)
         self.queued, self.rejected, self.trouble = _count_mail(paths, member)
 
     def to_json(self) -> dict[str, Any]:
@@ -75,62 +73,100 @@ class Row:
 
 def measure(paths: TeamPaths, team: Team) -> tuple[list[Row], str]:
     """Measure every member; also return why the costs are not known, or nothing."""
+    if not team.members:
+        return [], ""
+    from teamd.budget.accounts import NOTHING  # noqa: PLC0415 -- many classes, for members only
+    from teamd.budget.ledger import Ledger  # noqa: PLC0415 -- the same
+
     trouble, used = "", None
     try:
         used = Ledger(paths.ledger).read().used
     except StoreError as error:
         trouble = f"no costs are known: {error}"
-    asked = open_approvals(paths)
+    waiting = _find_requests(paths)
     rows = []
     for member in team.members:
         account = None if used is None else used.get(member.name, NOTHING)
-        waiting = find_waiting(asked, member.name, Kind.PERMISSION, Kind.PLAN)
-        rows.append(Row(paths, member, account, None if waiting is None else waiting.id))
+        rows.append(Row(paths, member, account, waiting(member.name)))
     return rows, trouble
 
 
+def _find_requests(paths: TeamPaths) -> Callable[[str], str | None]:
+    """Return what tells the id of the request of a member's own that waits for an answer."""
+    if not directories.list_files(paths.requests, "*.json"):
+        return lambda _: None
+    from teamctl.post import open_approvals  # noqa: PLC0415 -- only where there are some
+    from teamd.approvals.approval import Kind, find_waiting  # noqa: PLC0415 -- the same
+
+    asked = open_approvals(paths)
+
+    def find(name: str) -> str | None:
+        found = find_waiting(asked, name, Kind.PERMISSION, Kind.PLAN)
+        return None if found is None else found.id
+
+    return find
+
+
+def show(paths: TeamPaths, note: str = "") -> None:
+    """Print the roster as it is now, and below it what a person should know besides."""
+    rows, notes = _look(paths, note)
+    if not output.print_plainly(HEADINGS if rows else (), rows, NUMBERS, notes):
+        output.console().print(_draw(rows, notes))
+
+
 def drawn(paths: TeamPaths, note: str = "") -> Group:
-    """The roster as it is now, and below it what a person should know besides."""
+    """The roster as it is now, as rich draws it."""
+    return _draw(*_look(paths, note))
+
+
+def _draw(rows: list[list[Cell]], notes: list[Cell]) -> Group:
     from rich.console import Group  # noqa: PLC0415 -- only where something is drawn
 
+    shown = [output.cell(*one) for one in notes]
+    return Group(_RosterTable(rows), *shown) if rows else Group(*shown)
+
+
+def _look(paths: TeamPaths, note: str) -> tuple[list[list[Cell]], list[Cell]]:
+    """Return the rows of the table, and the notes below it or in its place."""
     team = Roster(paths).read()
-    notes = [output.cell(note, "yellow")] if note else []
+    notes = [(note, "yellow")] if note else []
     if pidfile.supervisor(paths) is None:
         idle = paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it")
-        notes.append(output.cell(idle, "yellow"))
+        notes.append((idle, "yellow"))
     if not team.members:
         empty = "nobody is in the team yet; `teamctl spawn NAME ROLE PROMPT` adds someone"
-        return Group(output.cell(paths.addressed(empty)), *notes)
+        return [], [(paths.addressed(empty), ""), *notes]
     measured, trouble = measure(paths, team)
     if trouble:
-        notes.append(output.cell(trouble, "red"))
+        notes.append((trouble, "red"))
     for row in measured:
         notes += _notes(paths, row, team)
     if team.sandbox:
         calm = team.sandbox.startswith(SANDBOXED)
-        notes.append(output.cell(f"sandbox: {team.sandbox}", "bright_black" if calm else "yellow"))
-    return Group(_RosterTable(measured), *notes)
+        notes.append((f"sandbox: {team.sandbox}", "bright_black" if calm else "yellow"))
+    return list(map(_cells, measured)), notes
 
 
-def _notes(paths: TeamPaths, row: Row, team: Team) -> Iterator[Text]:
+def _notes(paths: TeamPaths, row: Row, team: Team) -> Iterator[Cell]:
     """Yield what a person should know of one member besides its row."""
     member = row.member
     if member.reason:
-        yield output.cell(f"{member.name}: {' '.join(member.reason.split())}")
+        yield f"{member.name}: {' '.join(member.reason.split())}", ""
     if row.trouble:
-        yield output.cell(f"{member.name}: {row.trouble}", "red")
+        yield f"{member.name}: {row.trouble}", "red"
     if row.rejected:
         rejected = f"{row.rejected} lines were no mail: {paths.rejected(member.name)}"
-        yield output.cell(f"{member.name}: {rejected}")
+        yield f"{member.name}: {rejected}", ""
     if member.sandbox not in (None, team.sandbox):
-        yield output.cell(f"{member.name}: sandbox {member.sandbox}", "yellow")
+        yield f"{member.name}: sandbox {member.sandbox}", "yellow"
 
 
 class _RosterTable:
     """The table at whatever width there is: what can be spared most is left out first."""
 
-    def __init__(self, measured: list[Row]) -> None:
-        self._rows = [dict(zip(HEADINGS, _cells(row), strict=True)) for row in measured]
+    def __init__(self, rows: list[list[Cell]]) -> None:
+        shown = ([output.cell(*one) for one in row] for row in rows)
+        self._rows = [dict(zip(HEADINGS, row, strict=True)) for row in shown]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         """Draw it: rich's protocol for things that depend on the width."""
@@ -157,32 +193,23 @@ class _RosterTable:
 
 def _count_mail(paths: TeamPaths, member: Member) -> tuple[int | None, int, str | None]:
     """Return how much is queued and how much was rejected, or why that cannot be told."""
-    box = Mailbox(paths, member.name)
+    name = member.name
     try:
-        return box.queued(), box.rejected(), None
+        rejected = lines.count(paths.rejected(name))
+        if not files.size(paths.taken(name)):
+            return lines.count(paths.inbox(name)), rejected, None
+        from teamd.mail.mailbox import Mailbox  # noqa: PLC0415 -- only where mail is in hand
+
+        return Mailbox(paths, name).queued(), rejected, None
     except StoreError as error:  # one file of one member hides nobody
         return None, 0, str(error)
 
 
-def _usage(member: Member) -> tuple[float | None, int | None]:
-    import psutil  # noqa: PLC0415 -- 11 ms, only where a process is measured
-
-    try:
-        process = psutil.Process(member.pid)
-        times = process.cpu_times()
-        return times.user + times.system, process.memory_info().rss
-    except psutil.Error:
-        return None, None
-
-
-def _cells(row: Row) -> list[Any]:
+def _cells(row: Row) -> list[Cell]:
     member = row.member
-    status = output.cell(str(member.status), output.STATUS_COLOURS[str(member.status)])
     colour = member.color if member.color in COLOURS else ""  # a style may hold a link
-    return [
-        output.cell(member.name, colour),
-        output.cell(member.role),
-        status,
+    status = str(member.status)
+    figures = (
         str(member.pid) if row.alive else "-",
         output.ago(member.since) if row.alive else "-",
         "-" if row.cpu_seconds is None else f"{row.cpu_seconds:.1f}s",
@@ -192,4 +219,6 @@ def _cells(row: Row) -> list[Any]:
         output.count(member.input_tokens),
         output.count(member.output_tokens),
         "?" if row.account is None else output.cost(row.account),
-    ]
+    )
+    named = [(member.name, colour), (member.role, ""), (status, output.STATUS_COLOURS[status])]
+    return [*named, *((figure, "") for figure in figures)]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from teamd.errors import translate_os_errors
 from teamd.files.safe_open import safe_open
-from teamd.files.watch import watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from teamd.files.watch import Watch
     from teamd.messages import Message
 
 Identity: TypeAlias = tuple[str, str, str]
@@ -73,7 +73,7 @@ def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:
         follow: whether to go on until interrupted.
     """
     growing = GrowingFile(path)
-    watching = watch(path.parent) if follow else None
+    watching = _watch(path.parent) if follow else None
     try:
         there = list(growing.lines())
         yield from there if last is None else there[max(0, len(there) - last) :]
@@ -85,6 +85,12 @@ def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:
         growing.close()
         if watching is not None:
             watching.close()
+
+
+def _watch(folder: Path) -> Watch:
+    from teamd.files.watch import watch  # noqa: PLC0415 -- only where something is followed
+
+    return watch(folder)
 
 
 class Unseen:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from teamctl import output
-from teamctl.arguments import open_approvals
+from teamctl.post import open_approvals
 from teamctl.render import explain_end
 from teamctl.tail import GrowingFile
 from teamd.approvals.approval import Kind, find_waiting
 from teamd.budget.ledger import Ledger
-from teamd.cli import Seconds
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
 from teamd.files.watch import wait_for
@@ -37,13 +33,6 @@ if TYPE_CHECKING:
 _MAIL: Final = b'"mail"'
 GONE: Final = (Status.FAILED, Status.SHUTDOWN)
 _BEGINNING_SECONDS: Final = 2.0  # a new process takes its mail before it meets the limit again
-
-timeout_option = click.option(
-    "--timeout",
-    type=Seconds(zero=False),
-    callback=lambda _, __, seconds: math.inf if seconds is None else seconds,
-    help="How many seconds to wait at most  [default: no limit].",
-)
 
 
 class Arrival:

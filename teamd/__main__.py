@@ -8,44 +8,46 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-import click
-
-from teamd import control, secret_environment
-from teamd.cli import Choice, Seconds, run, team_options, version_option
+from teamd import commandline, secret_environment, terminal
+from teamd.cli import Choice, run
+from teamd.commandline import Command, team_options
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import directories, pidfile
 from teamd.sandbox import SANDBOXED
-from teamd.service import READY, leave_terminal, notify, start_anew, start_in_background
-from teamd.service import stop as stop_service
-from teamd.supervisor.fork import hide_memory
 from teamd.team.roster import Roster, Team
 from teamd.terminal import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import click
+
     from teamd.files.paths import TeamPaths
 
 STOP_SECONDS: Final = 15.0
+_DESCRIPTOR: Final = commandline.Kind("IntRange", min=0)
 
-timeout_option = click.option(
+timeout_option = commandline.option(
     "--timeout",
-    type=Seconds(zero=False),
+    type=commandline.Kind("Seconds", zero=False),
     default=STOP_SECONDS,
     show_default=True,
     help="How many seconds to wait before using force.",
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@version_option
+@commandline.group(context_settings={"help_option_names": ["-h", "--help"]})
 @team_options
-def cli(_: Choice) -> None:
+def program(_: Choice) -> None:
     """Supervise a team of agents: one process for each teammate, mail in files."""
 
 
-@cli.command()
-@click.option("--foreground", is_flag=True, help="Stay in the foreground, for service managers.")
-@click.option("--ready-fd", type=int, hidden=True)
-@click.option(secret_environment.OPTION, type=int, hidden=True)
+@program.command()
+@commandline.option(
+    "--foreground", is_flag=True, help="Stay in the foreground, for service managers."
+)
+@commandline.option("--ready-fd", type=_DESCRIPTOR, hidden=True)
+@commandline.option(secret_environment.OPTION, type=_DESCRIPTOR, hidden=True)
 @team_options
 def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd: int | None) -> int:
     """Start the supervisor, and return once it serves requests."""
@@ -64,7 +66,7 @@ def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd:
     return ExitCode.DONE
 
 
-@cli.command()
+@program.command()
 @timeout_option
 @team_options
 def stop(choice: Choice, timeout: float) -> int:
@@ -72,7 +74,7 @@ def stop(choice: Choice, timeout: float) -> int:
     return _stop(choice.existing(), timeout)
 
 
-@cli.command()
+@program.command()
 @timeout_option
 @team_options
 def restart(choice: Choice, timeout: float) -> int:
@@ -84,8 +86,8 @@ def restart(choice: Choice, timeout: float) -> int:
     return _start_in_background(choice, team)
 
 
-@cli.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@program.command()
+@commandline.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @team_options
 def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     """Show whether a supervisor runs, and the states of its team."""
@@ -96,24 +98,26 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     keys, waiting = choice.waiting(paths)
     if as_json:
         facts = {"running": there is not None, "pid": pid, "team": str(paths.root)}
-        click.echo(json.dumps({**facts, "sandbox": team.sandbox or None, "untrusted": keys}))
+        terminal.echo(json.dumps({**facts, "sandbox": team.sandbox or None, "untrusted": keys}))
     elif there is None:
         idle = paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it")
-        click.echo(plain(idle))
+        terminal.echo(plain(idle))
     else:
-        click.echo(plain(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}"))
-        click.echo(plain(f"sandbox: {team.sandbox}"))
+        terminal.echo(plain(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}"))
+        terminal.echo(plain(f"sandbox: {team.sandbox}"))
     if waiting and not as_json:
-        click.echo(plain(waiting))
+        terminal.echo(plain(waiting))
     return ExitCode.DONE if there else ExitCode.NO_TEAMD
 
 
-@cli.command()
+@program.command()
 @team_options
 def reload(choice: Choice) -> int:
     """Read team.toml again, and say what changed and what waits for a restart."""
+    from teamd import control  # noqa: PLC0415 -- only for what a supervisor is asked
+
     reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
-    click.echo(plain(reply.raise_unless_done().text))
+    terminal.echo(plain(reply.raise_unless_done().text))
     return ExitCode.DONE
 
 
@@ -122,15 +126,21 @@ def _hide_secrets(*, handed_over: bool) -> None:
 
     An environment that this process was started with can always be read, so it starts anew then.
     """
+    from teamd.service import start_anew  # noqa: PLC0415 -- only for a supervisor
+    from teamd.supervisor.fork import hide_memory  # noqa: PLC0415 -- the same
+
     if not handed_over and secret_environment.split(os.environ)[1]:
         start_anew()
     hide_memory()
 
 
 def _start_in_background(choice: Choice, team: TeamPaths) -> int:
+    from teamd.service import start_in_background  # noqa: PLC0415 -- only for a start
+
     file = choice.settings_file(team)
     directories.make_private_directory(team.home)  # there, unless the team directory is named
-    choice.settings(team)  # a mistake is told before anything is begun
+    if not choice.without_settings(team):
+        choice.settings(team)  # a mistake is told before anything is begun
     there = pidfile.supervisor(team)
     if there is not None and not there.ending:  # the next one waits until a dying one is gone
         raise pidfile.AlreadyRunning(team, there.pid)
@@ -139,7 +149,7 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     if code == ExitCode.DONE:
         pid = pidfile.check(team).pid
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
-        click.echo(plain(team.addressed(said)))
+        terminal.echo(plain(team.addressed(said)))
         _warn_of_sandbox(team)
     return code
 
@@ -148,26 +158,30 @@ def _warn_of_sandbox(team: TeamPaths) -> None:
     """Say at every start where no sandbox is around the commands of agents."""
     sandbox = Roster(team).read().sandbox
     if not sandbox.startswith(SANDBOXED):
-        click.echo(plain(f"teamd: sandbox {sandbox}"), err=True)
+        terminal.echo(plain(f"teamd: sandbox {sandbox}"), err=True)
 
 
 def _tell_what_waits(choice: Choice, team: TeamPaths) -> None:
     _, waiting = choice.waiting(team)
     if waiting:
-        click.echo(plain(f"teamd: {waiting}"), err=True)
+        terminal.echo(plain(f"teamd: {waiting}"), err=True)
 
 
 def _stop(team: TeamPaths, seconds: float) -> int:
+    from teamd.service import stop as stop_service  # noqa: PLC0415 -- only for a stop
+
     begun = time.monotonic()
     took_force = stop_service(team, timeout_seconds=seconds)
     took = time.monotonic() - begun
     if took_force:
         raise DeadlinePassed(f"teamd did not end within {seconds:g} s and was killed")
-    click.echo(f"teamd has stopped ({took:.1f} s); the next start goes on where it was")
+    terminal.echo(f"teamd has stopped ({took:.1f} s); the next start goes on where it was")
     return ExitCode.DONE
 
 
 def _ready(team: TeamPaths, ready_fd: int | None) -> None:
+    from teamd.service import READY, leave_terminal, notify  # noqa: PLC0415 -- for a supervisor
+
     notify("READY=1")
     if ready_fd is None:
         return
@@ -181,9 +195,22 @@ def _summary(team: Team) -> str:
     return ", ".join(f"{count} {word}" for word, count in counts.items()) or "nobody in it yet"
 
 
+def build() -> click.Group:
+    """Make click's group of these commands."""
+    from teamd.click_commands import program_to_click  # noqa: PLC0415 -- where a call is not plain
+
+    return program_to_click(program)
+
+
 def main() -> None:
     """The entry point of `teamd`."""
-    run(cli, "teamd")
+    run("teamd", _find, build)
+
+
+def _find(words: Sequence[str]) -> tuple[Command, Sequence[str]] | None:
+    name, *rest = words or [""]
+    found = program.commands.get(name)
+    return None if found is None else (found, rest)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,33 @@
-"""The part that both commands share: options that name a team, and the edge where errors end."""
+"""The part that both programs share: which team is meant, and the edge where errors end."""
 
 from __future__ import annotations
 
 import errno
-import functools
-import math
 import os
 import sys
-import traceback
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
-import click
-
-from teamd.errors import ExitCode, SettingsError, TeamError
+from teamd.commandline import TEAM_NAMES, split_team_options
+from teamd.errors import ExitCode, SettingsError, TeamError, WrongUsage
 from teamd.files import find_team
-from teamd.terminal import plain
+from teamd.terminal import echo, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    import click
+
+    from teamd.commandline import Command
     from teamd.files.paths import TeamPaths
     from teamd.settings import Reading, Settings
 
-F = TypeVar("F", bound="Callable[..., Any]")
+    Find: TypeAlias = Callable[[Sequence[str]], tuple[Command, Sequence[str]] | None]
+    Build: TypeAlias = Callable[[], click.Group]
 
 TRACEBACK_VARIABLE: Final = "TEAMD_TRACEBACK"
-LONGEST_SECONDS: Final = 86_400
 _STANDARD_ERROR: Final = 2
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells say it
 
@@ -47,6 +47,19 @@ class Choice:
     team: str | None = None
     config: str | None = None
     done: str = ""
+
+    def take(self, said: dict[str, Any]) -> bool:
+        """Take out of a command's values what its options say of the team.
+
+        Returns:
+            Whether that is one team at most; otherwise nothing has changed.
+        """
+        chosen = {name: said.pop(name) or getattr(self, name) for name in TEAM_NAMES}
+        if chosen["team_dir"] and chosen["team"]:
+            return False
+        for name, value in chosen.items():
+            setattr(self, name, value)
+        return True
 
     def addressed(self, text: str) -> str:
         """Return a sentence of ours with `--team` in the commands that it names, where needed."""
@@ -78,6 +91,18 @@ class Choice:
             raise SettingsError(file, ["there is no such file; `teamctl init` writes one"])
         return file
 
+    def without_settings(self, team: TeamPaths) -> bool:
+        """Return whether nothing but the defaults applies to a team, since there is no file."""
+        if self.config is not None:
+            return False
+        try:
+            team.settings.lstat()
+        except FileNotFoundError:
+            return True
+        except OSError:  # for whoever reads it to tell
+            pass
+        return False
+
     def settings(self, team: TeamPaths) -> Settings:
         """Return the settings that apply to a team."""
         return self.read_settings(team).settings
@@ -93,6 +118,8 @@ class Choice:
 
         Both are empty where nothing waits, or where the settings cannot be read at all.
         """
+        if self.without_settings(team):
+            return [], ""
         try:
             found = self.read_settings(team)
         except TeamError:
@@ -101,66 +128,19 @@ class Choice:
         return keys, team.addressed(found.explain_waiting(self.config))
 
 
-def team_options(command: F) -> F:
-    """Add the options that name a team, and pass the `Choice` that they make.
+def run(name: str, find: Find, build: Build) -> NoReturn:
+    """Run a command line; whatever goes wrong ends here as one line and an exit code.
 
-    They may stand before or behind the command's name.
+    Args:
+        name: of the program.
+        find: returns the command that words begin with, and what follows it.
+        build: makes click's group of all commands, for whatever is no plain call of one.
     """
-
-    @functools.wraps(command)
-    def with_choice(
-        *args: Any, team_dir: str | None, team: str | None, config: str | None, **kwargs: Any
-    ) -> Any:
-        context = click.get_current_context()
-        choice = context.ensure_object(Choice)
-        choice.team_dir = team_dir or choice.team_dir
-        choice.team = team or choice.team
-        choice.config = config or choice.config
-        if choice.team_dir and choice.team:
-            raise click.UsageError("--team and --team-dir name a team each: take one of them")
-        return command(choice, *args, **kwargs)
-
-    where = "The team directory  [default: $TEAMD_DIR, else .team/ here or above]."
-    directory = click.option("--team-dir", metavar="DIR", help=where)
-    name = click.option("--team", metavar="NAME", help="The team .teams/NAME/ of this project.")
-    which = "The settings file  [default: the team's own team.toml, else the project's]."
-    config = click.option("--config", metavar="FILE", help=which)
-    return name(directory(config(with_choice)))  # type: ignore[return-value] # click keeps the callable
-
-
-class Seconds(click.ParamType[float]):
-    """A time limit in seconds: finite, and zero only where that means `now`."""
-
-    name = "seconds"
-
-    def __init__(self, *, zero: bool) -> None:
-        self._zero = zero
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the seconds, or fail with a sentence."""
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = math.nan
-        if not 0 <= seconds <= LONGEST_SECONDS or (seconds == 0 and not self._zero):
-            self.fail(f"{value!r} is no time; give up to {LONGEST_SECONDS} seconds", param, ctx)
-        return seconds
-
-
-version_option = click.version_option(
-    package_name="teamd", message="%(prog)s %(version)s", help="Print the version."
-)
-
-
-def run(group: click.Command, name: str) -> NoReturn:
-    """Run a command line; whatever goes wrong ends here as one line and an exit code."""
     _open_standard_streams()
     stdout = sys.stdout
     choice = Choice()
     try:
-        status = group.main(prog_name=name, standalone_mode=False, obj=choice)
+        status = _run(name, find, build, choice)
         sys.stdout.flush()
     except SystemExit as ended:
         # click's own: after a completion, or when whoever read our output has gone, as `head`
@@ -169,6 +149,36 @@ def run(group: click.Command, name: str) -> NoReturn:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the edge: no traceback passes
         status = _explain(error, name, choice)
     sys.exit(status if isinstance(status, int) else ExitCode.DONE)
+
+
+def _run(name: str, find: Find, build: Build, choice: Choice) -> object:
+    """Run a plain call without click, any other with it; see `commandline`."""
+    completing = f"_{name.upper()}_COMPLETE" in os.environ
+    call = None if completing else _plain_call(find, choice)
+    if call is not None:
+        try:
+            return call()
+        except WrongUsage:
+            pass  # nothing was done: click tells it with the usage of the command
+        except (EOFError, KeyboardInterrupt) as error:
+            echo(err=True)  # as click does: what a terminal shows of a Ctrl-C ends there
+            raise KeyboardInterrupt from error
+    return build().main(prog_name=name, standalone_mode=False, obj=choice)
+
+
+def _plain_call(find: Find, choice: Choice) -> Callable[[], object] | None:
+    """Return what a plain call does; `None` where the words are for click to understand."""
+    before, words = split_team_options(sys.argv[1:])
+    found = find(words)
+    if found is None:
+        return None
+    command, rest = found
+    values = command.read(rest)
+    if values is None or not choice.take(before):
+        return None
+    if not command.for_team:
+        return partial(command.run, **values)
+    return partial(command.run, choice, **values) if choice.take(values) else None
 
 
 def _open_standard_streams() -> None:
@@ -186,14 +196,9 @@ def _open_standard_streams() -> None:
 
 def _explain(error: BaseException, name: str, choice: Choice) -> int:
     """Explain an error on standard error; return the exit code."""
+    code: int | None
     match error:
-        case click.exceptions.Exit():
-            code = int(error.exit_code)
-        case click.ClickException():
-            vars(error)["message"] = plain(error.message)  # for us to set, if not for subclasses
-            error.show()
-            code = ExitCode.USAGE
-        case click.Abort() | KeyboardInterrupt():
+        case KeyboardInterrupt():
             code = INTERRUPTED
         case BrokenPipeError():
             _give_up_output()  # whoever read it has gone, as `head` does
@@ -201,14 +206,31 @@ def _explain(error: BaseException, name: str, choice: Choice) -> int:
         case OSError() if error.errno == errno.ENOSPC and error.filename is None:
             _give_up_output()  # only output is written without a name; of files the store tells
             but = f"; {choice.done} all the same" if choice.done else ""
-            click.echo(f"{name}: the output cannot be written: {error.strerror}{but}", err=True)
+            echo(f"{name}: the output cannot be written: {error.strerror}{but}", err=True)
             code = ExitCode.REFUSED
         case TeamError():
-            click.echo(plain(f"{name}: {choice.addressed(error.for_person())}"), err=True)
+            echo(plain(f"{name}: {choice.addressed(error.for_person())}"), err=True)
             code = error.exit_code
         case _:
-            code = _confess(error, name)
+            code = _explain_clicks(error)
+            code = _confess(error, name) if code is None else code
     return code
+
+
+def _explain_clicks(error: BaseException) -> int | None:
+    """Explain what click raises; returns the exit code, or `None` where it is not click's."""
+    import click  # noqa: PLC0415 -- loaded already, if it is click's
+
+    match error:
+        case click.exceptions.Exit():
+            return int(error.exit_code)
+        case click.ClickException():
+            vars(error)["message"] = plain(error.message)  # for us to set, if not for subclasses
+            error.show()
+            return ExitCode.USAGE
+        case click.Abort():
+            return INTERRUPTED
+    return None
 
 
 def _give_up_output() -> None:
@@ -218,8 +240,10 @@ def _give_up_output() -> None:
 
 def _confess(error: BaseException, name: str) -> int:
     if os.environ.get(TRACEBACK_VARIABLE):
+        import traceback  # noqa: PLC0415 -- only for whoever mends us
+
         traceback.print_exception(error)
     report = f"please report it with what {TRACEBACK_VARIABLE}=1 {name} … prints"
     what = f"{name}: internal error ({type(error).__name__}: {error}); {report}"
-    click.echo(plain(what), err=True)
+    echo(plain(what), err=True)
     return ExitCode.REFUSED

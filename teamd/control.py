@@ -14,7 +14,8 @@ from teamd.files import directories, files, pidfile
 from teamd.files.safe_open import check_folder
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
+from teamd.message_json import is_moment
+from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

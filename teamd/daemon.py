@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from teamd import credentials
 from teamd.agent.process import TeammateProcess
-from teamd.agent.wakeup import Pulse
 from teamd.errors import StoreError
 from teamd.files import directories, locks, pidfile
 from teamd.files.watch import SLOW_SECONDS
@@ -41,13 +40,14 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         settings: followed by each child that is forked from now on.
         mask: learns the secrets of the settings before each fork.
     """
-    teammate = TeammateProcess(settings.paths, lambda: settings.now, settings.accepted_bytes, mask)
     beat_seconds = settings.heartbeats.beat_seconds  # for good: the watchdogs expect no other
+    teammate = TeammateProcess(
+        settings.paths, lambda: settings.now, settings.accepted_bytes, beat_seconds, mask
+    )
 
     def run(start: ChildStart) -> int:
-        pulse = Pulse(start.heartbeat, every_seconds=beat_seconds)
         return teammate.live(
-            start.name, start.bell, start.slots, pulse, hibernates=start.hibernates
+            start.name, start.bell, start.slots, start.heartbeat, hibernates=start.hibernates
         )
 
     return ChildProgram(

@@ -32,6 +32,12 @@ class TeamError(Exception):
         return str(self)
 
 
+class WrongUsage(TeamError):
+    """Options that do not go together, found before anything was done; told in click's form."""
+
+    exit_code = ExitCode.USAGE
+
+
 class BadName(TeamError):
     """A name that no teammate can have."""
 

@@ -13,9 +13,10 @@ import time
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring as _quote
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import BadName, BadTeamName, NotAMessage
+from teamd.message_json import is_moment, parse_object, parse_plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,10 +44,8 @@ MAX_MESSAGE_BYTES: Final = 1_048_576
 MAX_INBOX_BYTES: Final = 67_108_864
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
-_MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
 # Commands in a sentence. Those that are about the project, not about a team, are left as they are.
-_COMMAND: Final = re.compile(r"`(teamctl|teamd) (?=[a-z])(?!(?:create|delete|demo|init|teams)\b)")
-_END_OF_TIME: Final = 253_402_128_000.0  # year 9999; beyond it no calendar of ours knows a date
+_COMMAND: Final = r"`(teamctl|teamd) (?=[a-z])(?!(?:create|delete|demo|init|teams)\b)"
 
 
 def check_name(name: str) -> str:
@@ -84,13 +83,6 @@ def moment_of(made: str) -> float | None:
     return int(found[1], 16) / 1_000_000 if found else None
 
 
-def is_moment(value: object) -> TypeGuard[float]:
-    """Return whether a value from outside is a time in seconds since the epoch, up to year 9999."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 <= value < _END_OF_TIME
-
-
 def again(name: str, *options: str) -> str:
     """Return the command that starts a teammate again, in backquotes; for the lead that is `chat`.
 
@@ -113,7 +105,7 @@ def addressed(text: str, team: str | None) -> str:
     """
     if team is None:
         return text
-    return _COMMAND.sub(lambda found: f"`{found[1]} --team {team} ", text)
+    return re.sub(_COMMAND, lambda found: f"`{found[1]} --team {team} ", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +183,10 @@ class Message:
             NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object, has no text content
                 or is nested beyond all use.
         """
-        fields = _parse_plain(line)
+        fields = parse_plain(line)
         if fields is not None:
             return cls._of_plain(fields, to)
-        fields = _parse_object(line)
+        fields = parse_object(line)
         content = fields.pop("content", None)
         if not isinstance(content, str):
             raise NotAMessage("it has no text content")
@@ -239,73 +231,6 @@ class Message:
     def summary(self) -> str:
         """A line on what it is about, or nothing."""
         return _text(self.extra.get("summary"))
-
-
-def _parse_plain(line: bytes) -> dict[str, Any] | None:
-    """Return the object of a line in which nothing is to be mended; `None` for any other line.
-
-    Nearly all lines are such, and take a third of the time. No escape spells a NUL or half a pair.
-    """
-    if b"\0" in line or b"\\u" in line:
-        return None
-    try:
-        text = line.decode("utf-8")
-        value, end = _LENIENT.raw_decode(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict) or text[end:] not in _ENDS:
-        return None
-    moment = value.get("timestamp")
-    given = all(map(_is_given, map(value.get, _NAMES))) and isinstance(value.get("content"), str)
-    if not (given and isinstance(moment, float) and is_moment(moment)):
-        return None
-    return value if len(value) <= len(_KNOWN) and _KNOWN.issuperset(value) else None
-
-
-def _is_given(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _parse_object(line: bytes) -> dict[str, Any]:
-    if b"\0" in line:
-        raise NotAMessage("it holds a NUL byte")
-    try:
-        value = _STRICT.decode(line.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise NotAMessage("it is not UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        raise NotAMessage("it is not JSON") from error
-    if not isinstance(value, dict):
-        raise NotAMessage("it is no JSON object")
-    if any(_deeper(found, _MAX_DEPTH) for found in value.values()):
-        raise NotAMessage(f"it is nested deeper than {_MAX_DEPTH}")
-    return value
-
-
-def _deeper(value: object, levels: int) -> bool:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if not isinstance(value, list):
-        return False
-    return levels == 0 or any(_deeper(found, levels - 1) for found in value)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(digits)
-    return number
-
-
-# Python's own reader takes `NaN`, and `1e999` for infinity; no other program could read what
-# would be made of them.
-_STRICT: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
-
-
-_LENIENT: Final = json.JSONDecoder()
-_ENDS: Final = ("\n", "")
-_NAMES: Final = ("id", "type", "from")
-_KNOWN: Final = frozenset({*_NAMES, "to", "content", "timestamp"})
 
 
 def _text(value: object) -> str:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
 
 STAT_FLAGS = 9  # fields of /proc/PID/stat, proc(5)
 STAT_START_TIME = 22  # in clock ticks since boot
+_STAT_USER_TIME = 14  # in clock ticks
+_STAT_SYSTEM_TIME = 15
+_STAT_PAGES = 24  # that are in memory
 _EXITING = 0x4  # PF_EXITING of the kernel's sched.h
 
 
@@ -55,6 +61,17 @@ class Identity:
         fields = _stat(self.pid) if sys.platform == "linux" and self.alive else None
         return fields is not None and bool(int(fields[STAT_FLAGS - 3]) & _EXITING)
 
+    def usage(self) -> tuple[float | None, int | None]:
+        """Return the CPU time and the memory that it has, in seconds and bytes; else `None`s."""
+        if sys.platform != "linux":
+            return _usage_portable(self.pid) if self.alive else (None, None)
+        fields = _stat(self.pid)
+        if fields is None or float(fields[STAT_START_TIME - 3]) != self.started:
+            return None, None
+        ticks = int(fields[_STAT_USER_TIME - 3]) + int(fields[_STAT_SYSTEM_TIME - 3])
+        memory = int(fields[_STAT_PAGES - 3]) * os.sysconf("SC_PAGE_SIZE")
+        return ticks / os.sysconf("SC_CLK_TCK"), memory
+
     def signal(self, number: signal.Signals) -> bool:
         """Signal this very process; returns whether it was still there to be signalled."""
         try:
@@ -67,12 +84,18 @@ class Identity:
             # The descriptor names one process for good, so look only now who it is.
             if not self.alive:
                 return False
-            signal.pidfd_send_signal(fd, number)
+            _send(fd, number)
         except ProcessLookupError:
             return False
         finally:
             os.close(fd)
         return True
+
+
+def _send(pidfd: int, number: signal.Signals) -> None:
+    import signal  # noqa: PLC0415 -- its enums take a while; whoever signals has loaded it
+
+    signal.pidfd_send_signal(pidfd, number)
 
 
 def _kill(pid: int, number: signal.Signals) -> bool:
@@ -108,3 +131,13 @@ def _start_time_portable(pid: int) -> float | None:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
     return None
+
+
+def _usage_portable(pid: int) -> tuple[float | None, int | None]:
+    import psutil  # noqa: PLC0415 -- the same
+
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        return times.user + times.system, process.memory_info().rss
+    return None, None

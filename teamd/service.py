@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
-import psutil
-
-from teamd import programs, secret_environment
+from teamd import secret_environment
 from teamd.errors import DeadlinePassed, ExitCode, StoreError, StrangeFile
 from teamd.files import pidfile
 from teamd.files.safe_open import safe_open
 from teamd.process_id import Identity
-from teamd.team import teams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +38,8 @@ def notify(state: str) -> None:
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
+    import socket  # noqa: PLC0415 -- only where there is one
+
     if address.startswith("@"):
         address = "\0" + address[1:]  # Linux's abstract namespace
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -66,6 +64,8 @@ def start_in_background(paths: TeamPaths, config: Path | None) -> int:
         The exit code to end with: 0 when it is ready, else its own. It says on this process's
         standard error what is wrong.
     """
+    from teamd import programs  # noqa: PLC0415 -- subprocess, only where one is started
+
     reader, writer = os.pipe()
     arguments = ["start", "--foreground", "--ready-fd", str(writer), "--team-dir", str(paths.root)]
     if config is not None:
@@ -140,6 +140,8 @@ def _spared(root: Identity, paths: TeamPaths) -> set[int]:
 
     It ends all the same: its teammates die with it, and their commands with them.
     """
+    from teamd.team import teams  # noqa: PLC0415 -- only where force is needed
+
     with suppress(StoreError):
         return teams.supervisors(paths.home) - {root.pid}
     return _pids_under(root.pid)
@@ -175,6 +177,8 @@ def _descendants(root: Identity, spare: set[int]) -> list[Identity]:
 
 
 def _pids_under(pid: int) -> set[int]:
+    import psutil  # noqa: PLC0415 -- the same
+
     with suppress(psutil.NoSuchProcess):
         return {child.pid for child in psutil.Process(pid).children(recursive=True)}
     return set()

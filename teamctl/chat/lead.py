@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamctl.arguments import REQUEST_SECONDS, team_post, without_secrets
+from teamctl.arguments import REQUEST_SECONDS
+from teamctl.post import team_post
+from teamctl.texts import without_secrets
 from teamd import control
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.states import Status

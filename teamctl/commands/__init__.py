@@ -1,1 +1,56 @@
-"""One file a command; each has its `command`."""
+"""The commands, a file for each or for a noun; one is loaded when it is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from teamd.commandline import Command, Group
+
+# In the order of a day's work. The help is shown without loading any of them.
+COMMANDS: Final = {
+    "help": "Explain a topic, such as limits or roles, or list the topics.",
+    "demo": "Watch a team build and test a small program; no key, no network.",
+    "init": "Write a commented team.toml here.",
+    "trust": "Let a team.toml loosen what agents may do.",
+    "doctor": "Check machine, settings and key, and say how to fix them.",
+    "chat": "Talk to the agent that leads the team.",
+    "spawn": "Start or wake a teammate.",
+    "team": "Show the members of the team and their states.",
+    "send": "Send a message to a teammate.",
+    "broadcast": "Send a message to every teammate.",
+    "inbox": "Read your mail, or look at a teammate's.",
+    "tasks": "Show the task board.",
+    "task": "Add, show, change or claim a task.",
+    "requests": "List the open requests, such as plans.",
+    "approve": "Approve a request, by its id.",
+    "reject": "Reject a request, by its id, with a reason.",
+    "transcript": "Show a teammate's conversation.",
+    "logs": "Show the log of a teammate, or of teamd.",
+    "usage": "Show tokens and cost, and how much of the limits is used.",
+    "resume": "Let a paused teammate go on.",
+    "trace": "Show where a message is, by its id.",
+    "shutdown": "Ask a teammate to end, or all of them.",
+    "teams": "List the teams of this project.",
+    "create": "Create a team, and start its teamd.",
+    "delete": "End a team, and delete its files.",
+    "prune": "Remove old logs, and the files of names that left the team.",
+}
+
+# Files that hold more commands than the one they are named after, which is their `command`.
+SHARED: Final = {
+    "logs": ("transcript",),
+    "requests": ("approve", "reject"),
+    "send": ("broadcast",),
+    "spawn": ("resume", "shutdown"),
+    "teams": ("create", "delete"),
+}
+
+
+def load(name: str) -> Command | Group:
+    """Load a command, one of those above."""
+    home = next((file for file, others in SHARED.items() if name in others), None)
+    module = import_module(f"{__name__}.{home or name}")
+    found: Command | Group = getattr(module, name if home else "command")
+    return found

@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from teamctl import output
-from teamctl.arguments import fresh_option, text_or_stdin
+from teamctl.arguments import fresh_option, timeout_option
 from teamctl.chat.lead import Lead
-from teamctl.wait import timeout_option, wait_for_last_words
-from teamd.cli import Choice, team_options
-from teamd.errors import TeamError
+from teamctl.texts import text_or_stdin
+from teamctl.wait import wait_for_last_words
+from teamd import commandline, terminal
+from teamd.commandline import team_options
+from teamd.errors import TeamError, WrongUsage
 from teamd.messages import LEAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from teamd.cli import Choice
 
-@click.command()
-@click.argument("prompt", required=False)
-@click.option(
+
+@commandline.command(needs_click=True)
+@commandline.argument("prompt", required=False)
+@commandline.option(
     "--model",
     help="Use this model instead of the one in the settings, until the lead is shut down.",
 )
@@ -40,7 +44,7 @@ def command(
     again.
     """
     if as_json and prompt is None:
-        raise click.UsageError("--json is one document: give a PROMPT with it")
+        raise WrongUsage("--json is one document: give a PROMPT with it")
     paths = choice.existing()
     if prompt is not None:
         prompt = text_or_stdin(prompt)
@@ -65,7 +69,7 @@ def _talk(lead: Lead) -> None:
     from teamctl.chat.console import talk  # noqa: PLC0415 -- asyncio, only for a conversation
 
     if sys.stdin.isatty():
-        click.echo("You talk to lead; /help lists what else there is, Ctrl-D leaves.")
+        terminal.echo("You talk to lead; /help lists what else there is, Ctrl-D leaves.")
 
     group = click.get_current_context().find_root().command
 
@@ -75,6 +79,6 @@ def _talk(lead: Lead) -> None:
         except click.ClickException as error:
             error.show()
         except TeamError as error:
-            click.echo(output.plain(lead.paths.addressed(error.for_person())), err=True)
+            terminal.echo(output.plain(lead.paths.addressed(error.for_person())), err=True)
 
     talk(lead, run)

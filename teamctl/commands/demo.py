@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from teamctl import output
 from teamctl.arguments import REQUEST_SECONDS
 from teamctl.demo.onlooker import Onlooker, Teller
 from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
-from teamctl.roster_table import drawn
-from teamd import control
+from teamctl.roster_table import show
+from teamd import commandline, control, terminal
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
@@ -32,16 +30,18 @@ _TESTS: Final = "test_roman.py"
 _LONGEST_REASON: Final = 200
 
 
-@click.command()
-@click.option("--fast", is_flag=True, help="Leave out the pauses that make it easier to follow.")
-@click.option("--keep", is_flag=True, help="Keep the folder, and say where it is.")
-@click.option("--script", "story", type=click.Path(path_type=Path), hidden=True)
+@commandline.command()
+@commandline.option(
+    "--fast", is_flag=True, help="Leave out the pauses that make it easier to follow."
+)
+@commandline.option("--keep", is_flag=True, help="Keep the folder, and say where it is.")
+@commandline.option("--script", "story", type=commandline.Kind("Path", path_type=Path), hidden=True)
 def command(*, fast: bool, keep: bool, story: Path | None) -> int:
     """Watch a coder and a tester build a small program in a temporary folder.
 
     Their words come from a script. Everything else is real, and the demo checks it at the end.
     """
-    click.echo(_INTRO + "\n")
+    terminal.echo(_INTRO + "\n")
     told = Story.read(story)
     teller = Teller()
     try:
@@ -50,9 +50,9 @@ def command(*, fast: bool, keep: bool, story: Path | None) -> int:
                 _Play(stage, told, teller, check).run()
             check()
     except Interrupted as error:
-        click.echo(f"teamctl: {error}; {_end(stage)}", err=True)
+        terminal.echo(f"teamctl: {error}; {_end(stage)}", err=True)
         return error.exit_status
-    click.echo(f"\nAll of it happened, in {time.time() - teller.begun:.1f} s; {_end(stage)}.")
+    terminal.echo(f"\nAll of it happened, in {time.time() - teller.begun:.1f} s; {_end(stage)}.")
     return ExitCode.DONE
 
 
@@ -83,9 +83,9 @@ class _Play:
         """
         self._begin()
         self._work()
-        click.echo("\n$ teamctl team")
-        output.console().print(drawn(self.stage.paths))
-        click.echo("\n$ teamctl inbox")
+        terminal.echo("\n$ teamctl team")
+        show(self.stage.paths)
+        terminal.echo("\n$ teamctl inbox")
         for message in Mailbox(self.stage.paths, LEAD).peek():
             output.show_message(message)
         self._show_run("the program works", "MCMXCIV", _PROGRAM, "1994")
@@ -121,7 +121,7 @@ class _Play:
         ended = self.stage.run(*arguments)
         said = (ended.stdout + ended.stderr).decode("utf-8", "replace").strip()
         last = output.plain(said.rpartition("\n")[2])
-        click.echo(f"\n$ python3 {' '.join(arguments)}\n{last}")
+        terminal.echo(f"\n$ python3 {' '.join(arguments)}\n{last}")
         if ended.status or last != wanted:
             raise self._failure(step, f"exit status {ended.status}, last line {last!r}")
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-import click
-
 from teamctl import output
 from teamctl.doctor import Finding, Level
 from teamctl.doctor.machine import check_machine
 from teamctl.doctor.model import check_model
-from teamd import damaged
+from teamd import commandline, damaged, terminal
 from teamd.board.files import read_all
-from teamd.cli import Choice, team_options
+from teamd.commandline import team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.files import directories, pidfile
 from teamd.sandbox.build import WITHOUT, describe
@@ -29,16 +27,17 @@ from teamd.team.roster import Roster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
 
 _MARKS = {
-    Level.OK: click.style("ok  ", fg="green"),
-    Level.NOTE: click.style("note", fg="yellow"),
-    Level.FAIL: click.style("FAIL", fg="red", bold=True),
+    Level.OK: terminal.style("ok  ", fg="green"),
+    Level.NOTE: terminal.style("note", fg="yellow"),
+    Level.FAIL: terminal.style("FAIL", fg="red", bold=True),
 }
 
 
-@click.command()
+@commandline.command()
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> int:
@@ -52,9 +51,9 @@ def command(choice: Choice, *, as_json: bool) -> int:
         finding = replace(one, what=what, remedy=remedy)
         found.append(finding)
         if not as_json:
-            click.echo(f"{_MARKS[finding.level]}  {output.plain(finding.what)}")
+            terminal.echo(f"{_MARKS[finding.level]}  {output.plain(finding.what)}")
             if finding.remedy:
-                click.echo(f"      {click.style(output.plain(finding.remedy), dim=True)}")
+                terminal.echo(f"      {terminal.style(output.plain(finding.remedy), dim=True)}")
     if as_json:
         output.print_json({"findings": [asdict(finding) for finding in found]})
     failed = any(finding.level is Level.FAIL for finding in found)

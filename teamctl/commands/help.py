@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from teamctl import output
+from teamd import commandline
 from teamd.errors import TeamError
 
 TOPICS: Final = Path(__file__).parents[1] / "topics"  # one Markdown file each
@@ -26,11 +27,10 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
     return [name for name in known if name.startswith(begun)]
 
 
-@click.command()
-@click.argument("topic", required=False, shell_complete=_complete)
+@commandline.command(needs_click=True)
+@commandline.argument("topic", required=False, shell_complete=_complete)
 @output.json_option
-@click.pass_context
-def command(context: click.Context, topic: str | None, *, as_json: bool) -> None:
+def command(topic: str | None, *, as_json: bool) -> None:
     """Explain TOPIC; without one, list the topics.
 
     With the name of a command as TOPIC, show the help of that command.
@@ -40,7 +40,12 @@ def command(context: click.Context, topic: str | None, *, as_json: bool) -> None
     elif topic in topics():
         _show(topic, read_topic(topic), as_json=as_json, markdown=True)
     else:
-        _show(topic, _help_of_command(context, topic), as_json=as_json, markdown=False)
+        _show(
+            topic,
+            _help_of_command(click.get_current_context(), topic),
+            as_json=as_json,
+            markdown=False,
+        )
 
 
 def topics() -> list[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-import click
-
+from teamd import commandline, terminal
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files
 from teamd.files.paths import SETTINGS_FILE
@@ -15,7 +14,7 @@ from teamd.settings.write import init_text
 from teamd.terminal import plain
 
 
-@click.command()
+@commandline.command()
 def command() -> None:
     """Write a team.toml with every setting, explained, into this folder."""
     file = Path.cwd() / SETTINGS_FILE
@@ -26,4 +25,4 @@ def command() -> None:
     with suppress(StoreError):  # nothing in it loosens, so that it counts all the same
         TrustStore().confirm(file, text)
     files.replace(file, text, mode=0o644)
-    click.echo(plain(f"wrote {file}; everything in it is optional"))
+    terminal.echo(plain(f"wrote {file}; everything in it is optional"))

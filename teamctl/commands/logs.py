@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-
-import click
+from typing import TYPE_CHECKING
 
 from teamctl import arguments, output
 from teamctl.render import render_record
 from teamctl.tail import lines
-from teamd.cli import Choice, team_options
-from teamd.errors import TeamError
+from teamd import commandline, terminal
+from teamd.commandline import team_options
+from teamd.errors import TeamError, WrongUsage
 from teamd.messages import TEAMD, USER
 from teamd.team.roster import Roster
 from teamd.terminal import escape_json
 from teamd.transcript.file import decode_lines, parse
 
+if TYPE_CHECKING:
+    from teamd.cli import Choice
+
 _OWN = ("time", "level", "event", "who", "traceback")
 _COLOURS = {"warning": "yellow", "error": "red"}
 
 
-@click.command()
-@click.argument("name", shell_complete=arguments.logs)
-@click.option("--follow", "-f", is_flag=True, help="Keep showing new lines.")
-@click.option(
-    "--lines", "-n", "last", type=click.IntRange(min=0), default=50, show_default=True,
+@commandline.command()
+@commandline.argument("name", shell_complete=arguments.logs)
+@commandline.option("--follow", "-f", is_flag=True, help="Keep showing new lines.")
+@commandline.option(
+    "--lines", "-n", "last", type=commandline.Kind("IntRange", min=0),
+    default=50, show_default=True,
     help="How many lines to show, counted from the end.",
 )  # fmt: skip
-@click.option(
+@commandline.option(
     "--json", "as_json", is_flag=True, help="Print the lines as they are: one JSON object each."
 )
 @team_options
@@ -38,19 +42,19 @@ def command(choice: Choice, name: str, *, follow: bool, last: int, as_json: bool
     name = TEAMD if name.lower() == TEAMD else Roster(paths).read().get(name).name
     for line in lines(paths.log(name), last=last, follow=follow):
         text = line.decode("utf-8", "replace")
-        click.echo(escape_json(text) if as_json else _readable(text))
+        terminal.echo(escape_json(text) if as_json else _readable(text))
 
 
-@click.command()
-@click.argument("name", shell_complete=arguments.teammates)
-@click.option("--follow", "-f", is_flag=True, help="Keep showing new entries.")
-@click.option("--full", is_flag=True, help="Show long tool results in full.")
+@commandline.command()
+@commandline.argument("name", shell_complete=arguments.teammates)
+@commandline.option("--follow", "-f", is_flag=True, help="Keep showing new entries.")
+@commandline.option("--full", is_flag=True, help="Show long tool results in full.")
 @output.json_option
 @team_options
 def transcript(choice: Choice, name: str, *, follow: bool, full: bool, as_json: bool) -> None:
     """Show the conversation of NAME, or with `user` the mail that you have read."""
     if follow and as_json:
-        raise click.UsageError("--follow never ends and --json is one document: take one of them")
+        raise WrongUsage("--follow never ends and --json is one document: take one of them")
     paths = choice.existing()
     name = USER if name.lower() == USER else Roster(paths).read().get(name).name
     path = paths.transcript(name)
@@ -62,7 +66,7 @@ def transcript(choice: Choice, name: str, *, follow: bool, full: bool, as_json: 
         return
     for record in decode_lines(found):
         for line in render_record(record, name, full=full):
-            click.echo(line)
+            terminal.echo(line)
 
 
 def _readable(line: str) -> str:
@@ -73,7 +77,7 @@ def _readable(line: str) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return output.plain(line)
     facts = " ".join(f"{key}={value}" for key, value in entry.items() if key not in _OWN)
-    said = click.style(output.plain(event), fg=_COLOURS.get(level), bold=True)
-    shown = f"{click.style(when, dim=True)} {said}  {output.plain(facts)}"
+    said = terminal.style(output.plain(event), fg=_COLOURS.get(level), bold=True)
+    shown = f"{terminal.style(when, dim=True)} {said}  {output.plain(facts)}"
     trace = entry.get("traceback")
     return shown.rstrip() + (f"\n{output.plain(str(trace))}" if trace else "")

@@ -6,10 +6,9 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from teamctl import output
-from teamd.cli import Choice, team_options
+from teamd import commandline, terminal
+from teamd.commandline import team_options
 from teamd.control import KEPT_SECONDS
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, locks
@@ -20,20 +19,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
 
 _DAY_SECONDS: Final = 86_400.0
 _ROTATED: Final = re.compile(r"\.log\.\d+")
 
 
-@click.command()
-@click.option("--logs", is_flag=True, help="Remove only logs.")
-@click.option("--transcripts", is_flag=True, help="Remove only conversations.")
-@click.option(
-    "--older-than", "days", metavar="DAYS", type=click.FloatRange(min=0), default=0.0,
+@commandline.command()
+@commandline.option("--logs", is_flag=True, help="Remove only logs.")
+@commandline.option("--transcripts", is_flag=True, help="Remove only conversations.")
+@commandline.option(
+    "--older-than", "days", metavar="DAYS", type=commandline.Kind("FloatRange", min=0), default=0.0,
     help="Keep files that changed within this many days.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@commandline.option(
+    "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing."
+)
 @team_options
 def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> None:
     """Remove rotated logs, and the logs, conversations and jobs of names not in the team.
@@ -58,7 +60,7 @@ def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_r
     finally:  # whatever came in between, what is gone is told
         _tell("would remove" if dry_run else "removed", paths, removed)
     if not removed:
-        click.echo("nothing to remove")
+        terminal.echo("nothing to remove")
 
 
 def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]:
@@ -103,8 +105,8 @@ def _is_gone(name: str, members: set[str]) -> bool:
 def _tell(verb: str, paths: TeamPaths, removed: list[tuple[Path, int]]) -> None:
     for path, size in removed:
         shown = output.plain(str(path.relative_to(paths.root)))
-        click.echo(f"{verb} {shown} ({output.count(size)}B)")
+        terminal.echo(f"{verb} {shown} ({output.count(size)}B)")
     if removed:
         total = sum(size for _, size in removed)
         number = "1 file" if len(removed) == 1 else f"{len(removed)} files"
-        click.echo(f"{verb} {number}, {output.count(total)}B in all")
+        terminal.echo(f"{verb} {number}, {output.count(total)}B in all")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import click
+from typing import TYPE_CHECKING
 
-from teamctl import arguments, output
+from teamctl import arguments, output, texts
+from teamctl.post import team_post
+from teamd import commandline, terminal
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.cli import Choice, team_options
+from teamd.commandline import team_options
 from teamd.errors import TeamError
 from teamd.messages import USER
 
+if TYPE_CHECKING:
+    from teamd.cli import Choice
+
 _WORDS = {Kind.PLAN: "plan", Kind.SHUTDOWN: "shutdown", Kind.PERMISSION: "permission"}
 
-_id_argument = click.argument("request_id", metavar="ID", shell_complete=arguments.approvals)
+_id_argument = commandline.argument("request_id", metavar="ID", shell_complete=arguments.approvals)
 
 
-@click.command()
+@commandline.command()
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> None:
@@ -34,16 +39,18 @@ def command(choice: Choice, *, as_json: bool) -> None:
     for approval in found:
         _show(approval)
     if not found:
-        click.echo("no open requests")
+        terminal.echo("no open requests")
     for approval in always:
         what = output.plain("; ".join(map(str, approval.grants)))
-        click.echo(f"{click.style(approval.id, bold=True)} allowed for good: {what}")
+        terminal.echo(f"{terminal.style(approval.id, bold=True)} allowed for good: {what}")
 
 
-@click.command()
+@commandline.command()
 @_id_argument
-@click.option("--feedback", help="What the teammate should keep in mind; - reads standard input.")
-@click.option("--always", is_flag=True, help="Of a permission: for this team, from now on.")
+@commandline.option(
+    "--feedback", help="What the teammate should keep in mind; - reads standard input."
+)
+@commandline.option("--always", is_flag=True, help="Of a permission: for this team, from now on.")
 @team_options
 def approve(choice: Choice, request_id: str, *, feedback: str | None, always: bool) -> None:
     """Approve the request ID, such as a plan or a permission.
@@ -54,9 +61,9 @@ def approve(choice: Choice, request_id: str, *, feedback: str | None, always: bo
     _answer(choice, request_id, approve=True, reason=feedback, always=always)
 
 
-@click.command()
+@commandline.command()
 @_id_argument
-@click.option("--reason", help="Why, and what should change; - reads standard input.")
+@commandline.option("--reason", help="Why, and what should change; - reads standard input.")
 @team_options
 def reject(choice: Choice, request_id: str, *, reason: str | None) -> None:
     """Reject the request ID, such as a plan; take back what you allowed with `approve --always`.
@@ -68,7 +75,7 @@ def reject(choice: Choice, request_id: str, *, reason: str | None) -> None:
 
 
 def _approvals(choice: Choice) -> Approvals:
-    post = arguments.team_post(choice)
+    post = team_post(choice)
     return Approvals(post.paths, post)
 
 
@@ -85,13 +92,13 @@ def _answer(
     what = f"the {_word(approval)} of {output.plain(approval.asker)} ({approval.id})"
     if approval.always and not approve:
         asked.take_back(approval.id)
-        click.echo(output.plain(f"took back {what}: it is asked for again"))
+        terminal.echo(output.plain(f"took back {what}: it is asked for again"))
         return
     if always and approval.type != Kind.PERMISSION:
         raise TeamError(f"--always is for permissions, and {approval.id} is a {_word(approval)}")
-    words = arguments.text_or_stdin(reason or "").strip()
+    words = texts.text_or_stdin(reason or "").strip()
     answered = asked.answer(approval.id, by=USER, approve=approve, reason=words, always=always)
-    click.echo(output.plain(f"{answered.status} {what}"))
+    terminal.echo(output.plain(f"{answered.status} {what}"))
 
 
 def _word(approval: Approval) -> str:
@@ -102,6 +109,6 @@ def _word(approval: Approval) -> str:
 def _show(approval: Approval) -> None:
     who = f"{output.plain(approval.asker)} → {output.plain(approval.to)}"
     about = f"[{output.plain(approval.type)}] {output.ago(approval.asked)} ago"
-    click.echo(f"{click.style(output.plain(approval.id), bold=True)} {who} {about}")
+    terminal.echo(f"{terminal.style(output.plain(approval.id), bold=True)} {who} {about}")
     for line in output.plain(approval.content).splitlines():
-        click.echo(f"  {line}")
+        terminal.echo(f"  {line}")

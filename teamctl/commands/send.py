@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from teamctl import output
-from teamctl.arguments import boxes, team_post, text_or_stdin
-from teamctl.wait import Receipt, timeout_option
-from teamd.cli import Choice, team_options
+from teamctl.arguments import boxes, timeout_option
+from teamctl.post import team_post
+from teamctl.texts import text_or_stdin
+from teamd import commandline, terminal
+from teamd.commandline import team_options
 from teamd.errors import DeadlinePassed, TeamError
-from teamd.files.watch import wait_for
 from teamd.messages import Message, new_id
 
-_sender_option = click.option("--from", "sender", help="The sender  [default: you].")
+if TYPE_CHECKING:
+    from teamd.cli import Choice
+
+_sender_option = commandline.option("--from", "sender", help="The sender  [default: you].")
 
 
-@click.command()
-@click.argument("name", shell_complete=boxes)
-@click.argument("text")
+@commandline.command()
+@commandline.argument("name", shell_complete=boxes)
+@commandline.argument("text")
 @_sender_option
-@click.option("--type", default="message", show_default=True, help="The message's type.")
-@click.option("--id", help="Makes a retry safe: two messages with one id count as one.")
-@click.option("--summary", help="The subject, in a few words.")
-@click.option("--wait", is_flag=True, help="Return once the message is in NAME's conversation.")
+@commandline.option("--type", default="message", show_default=True, help="The message's type.")
+@commandline.option("--id", help="Makes a retry safe: two messages with one id count as one.")
+@commandline.option("--summary", help="The subject, in a few words.")
+@commandline.option(
+    "--wait", is_flag=True, help="Return once the message is in NAME's conversation."
+)
 @timeout_option
 @output.json_option
 @team_options
@@ -46,10 +50,13 @@ def command(
     sent = post.send(message)
     choice.done = f"the message is sent to {sent.to}"
     if not as_json:
-        click.echo(output.plain(f"sent to {sent.to}"))
+        terminal.echo(output.plain(f"sent to {sent.to}"))
     if sent.warning:
         output.warn(sent.warning)
     if wait:
+        from teamctl.wait import Receipt  # noqa: PLC0415 -- only for --wait
+        from teamd.files.watch import wait_for  # noqa: PLC0415 -- the same
+
         there, to = post.at(sent.to)
         receipt = Receipt(there, replace(message, to=to), told=sent.warning)
         if wait_for(there.paths.transcripts, receipt.look, timeout_seconds=timeout) is None:
@@ -59,11 +66,11 @@ def command(
     if as_json:
         output.print_json({"id": message.id, "to": sent.to, "delivered": wait})
     elif wait:
-        click.echo(output.plain(f"delivered to {sent.to}"))
+        terminal.echo(output.plain(f"delivered to {sent.to}"))
 
 
-@click.command()
-@click.argument("text")
+@commandline.command()
+@commandline.argument("text")
 @_sender_option
 @team_options
 def broadcast(choice: Choice, text: str, sender: str | None) -> None:
@@ -78,4 +85,4 @@ def broadcast(choice: Choice, text: str, sender: str | None) -> None:
     choice.done = "the message is sent"
     if not sent:
         raise TeamError("there is nobody to send to; `teamctl team` shows who is in the team")
-    click.echo(f"sent to {', '.join(one.to for one in sent)}")
+    terminal.echo(f"sent to {', '.join(one.to for one in sent)}")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from teamctl import arguments, output
-from teamctl.wait import timeout_option, wait_for_last_words
-from teamd import control
-from teamd.cli import INTERRUPTED, Choice, team_options
-from teamd.errors import ExitCode
+from teamctl import arguments, output, texts
+from teamd import commandline, control, terminal
+from teamd.cli import INTERRUPTED, Choice
+from teamd.commandline import team_options
+from teamd.errors import ExitCode, WrongUsage
 from teamd.files import directories, files
 from teamd.files.safe_open import PRIVATE_FILE
 from teamd.messages import check_name
@@ -24,20 +22,22 @@ if TYPE_CHECKING:
 _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
 
 
-@click.command()
-@click.argument("name", shell_complete=arguments.teammates)
-@click.argument("role")
-@click.argument("prompt")
-@click.option("--model", help="Use this model instead of the one in the settings.")
+@commandline.command()
+@commandline.argument("name", shell_complete=arguments.teammates)
+@commandline.argument("role")
+@commandline.argument("prompt")
+@commandline.option("--model", help="Use this model instead of the one in the settings.")
 @arguments.fresh_option
-@click.option(
+@commandline.option(
     "--plan/--no-plan",
     default=None,
     help="Let it act only after its plan is approved, or without one  [default: as before].",
 )
-@click.option("--wait", is_flag=True, help="Wait until its turn ends, and print its final text.")
-@timeout_option
-@click.option("--save", is_flag=True, help="Also write it into the team's team.toml.")
+@commandline.option(
+    "--wait", is_flag=True, help="Wait until its turn ends, and print its final text."
+)
+@arguments.timeout_option
+@commandline.option("--save", is_flag=True, help="Also write it into the team's team.toml.")
 @output.json_option
 @team_options
 def command(
@@ -50,7 +50,7 @@ def command(
     """
     check_name(facts["name"])
     paths = choice.existing()
-    facts["prompt"] = arguments.text_or_stdin(facts["prompt"])
+    facts["prompt"] = texts.text_or_stdin(facts["prompt"])
     saved = _saved(choice, paths, facts) if save else None
     reply = control.ask(paths, "spawn", facts, timeout_seconds=arguments.REQUEST_SECONDS)
     reply.raise_unless_done()
@@ -64,18 +64,24 @@ def command(
         files.replace(file, content, mode=mode)
     said = None
     if wait:
+        from teamctl.wait import wait_for_last_words  # noqa: PLC0415 -- only for --wait
+
         name = reply.data["member"]["name"]
         said = wait_for_last_words(paths, name, reply.data["message_id"], timeout)
     shown = reply.text if said is None else said
     output.print_either(shown, {**reply.data, "text": said}, as_json=as_json)
 
 
-@click.command()
-@click.argument("name", shell_complete=arguments.teammates)
-@click.option(
-    "--usd", type=click.FloatRange(0, MAX_USD, min_open=True), help="Raise the limits on money."
+@commandline.command()
+@commandline.argument("name", shell_complete=arguments.teammates)
+@commandline.option(
+    "--usd",
+    type=commandline.Kind("FloatRange", 0, MAX_USD, min_open=True),
+    help="Raise the limits on money.",
 )
-@click.option("--tokens", type=click.IntRange(1, MAX_TOKENS), help="Raise the limits on tokens.")
+@commandline.option(
+    "--tokens", type=commandline.Kind("IntRange", 1, MAX_TOKENS), help="Raise the limits on tokens."
+)
 @output.json_option
 @team_options
 def resume(choice: Choice, name: str, *, as_json: bool, **more: float | None) -> None:
@@ -93,10 +99,10 @@ def resume(choice: Choice, name: str, *, as_json: bool, **more: float | None) ->
     output.print_either(reply.text, reply.data, as_json=as_json)
 
 
-@click.command()
-@click.argument("name", required=False, shell_complete=arguments.teammates)
-@click.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
-@click.option("--force", is_flag=True, help="Kill at once, without asking.")
+@commandline.command()
+@commandline.argument("name", required=False, shell_complete=arguments.teammates)
+@commandline.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
+@commandline.option("--force", is_flag=True, help="Kill at once, without asking.")
 @arguments.grace_option(help="How many seconds a teammate has to answer before it is ended.")
 @team_options
 def shutdown(
@@ -109,7 +115,7 @@ def shutdown(
     With --all, one rejection makes it 1; otherwise one deadline makes it 4.
     """
     if (name is None) == (not everybody):
-        raise click.UsageError("name a teammate, or give --all")
+        raise WrongUsage("name a teammate, or give --all")
     whom = {"all": True} if everybody else {"name": name}
     asked = {**whom, "seconds": timeout, "force": force}
     limit = (0.0 if force else timeout) + _MARGIN_SECONDS
@@ -118,7 +124,7 @@ def shutdown(
     except KeyboardInterrupt:
         what = "who does not reject it is shut down, at the deadline at the latest"
         standing = f"teamctl: the request stands: {what}; `teamctl team` shows it"
-        click.echo(choice.addressed(standing), err=True)
+        terminal.echo(choice.addressed(standing), err=True)
         return INTERRUPTED
     choice.done = "the shutdown is done" if reply.exit_code == ExitCode.DONE else ""
     _show_ends(reply)
@@ -152,7 +158,7 @@ def _show_ends(reply: control.ControlReply) -> None:
     """
     members = reply.data.get("members")
     if members is None:
-        click.echo(output.plain(reply.raise_unless_done().text))
+        terminal.echo(output.plain(reply.raise_unless_done().text))
         return
     for member in members:
-        click.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)
+        terminal.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)

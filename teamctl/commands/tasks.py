@@ -1,33 +1,24 @@
-"""The board and its tasks, whether or not teamd runs: `teamctl tasks` and `task`."""
+"""`teamctl tasks`: the board, whether or not teamd runs."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
-from teamctl import arguments, output
-from teamd.board.board import Board, Changed
+from teamctl import output
+from teamd import commandline, terminal
 from teamd.board.files import read_all
-from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
-from teamd.cli import Choice, team_options
-from teamd.messages import LEAD
+from teamd.commandline import team_options
 
 if TYPE_CHECKING:
     from teamd.board.files import Tasks
+    from teamd.cli import Choice
 
 _COLOURS = {"in_progress": "green", "completed": "bright_black", "deleted": "red"}
-_SHOWN = ("description", "role", "created_by")
-
-_id_argument = click.argument("task_id", metavar="ID", shell_complete=arguments.tasks)
-_name_option = partial(click.option, metavar="NAME", shell_complete=arguments.boxes)
-_tasks_option = partial(click.option, multiple=True, metavar="ID", shell_complete=arguments.tasks)
 
 
-@click.command()
-@click.option("--all", "everything", is_flag=True, help="Also show deleted tasks.")
+@commandline.command()
+@commandline.option("--all", "everything", is_flag=True, help="Also show deleted tasks.")
 @output.json_option
 @team_options
 def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
@@ -46,133 +37,18 @@ def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
     elif shown:
         _draw(shown, tasks)
     else:
-        click.echo(choice.addressed('no tasks; `teamctl task add "…"` makes one'))
-
-
-@click.group()
-@team_options
-def task(_: Choice) -> None:
-    """Add, show, change or claim a task; `teamctl tasks` shows the board."""
-
-
-@task.command()
-@click.argument("subject")
-@click.option(
-    "--description", "-d", default="", help="What to do, in full; - reads standard input."
-)
-@_tasks_option("--blocked-by", help="A task to complete first; may be repeated.")
-@click.option("--role", default="", help="Only teammates of this role take it by themselves.")
-@_name_option("--owner", default="", help="Give it to a teammate, which gets mail about it.")
-@output.json_option
-@team_options
-def add(choice: Choice, subject: str, *, description: str, as_json: bool, **facts: Any) -> None:
-    """Put a task on the board and print its id."""
-    made = _board(choice).add(subject, description=arguments.text_or_stdin(description), **facts)
-    output.print_either(f"task {made.id} is made", made.to_json(), as_json=as_json)
-
-
-@task.command()
-@_id_argument
-@output.json_option
-@team_options
-def show(choice: Choice, task_id: str, *, as_json: bool) -> None:
-    """Show everything about a task."""
-    tasks = _board(choice).read()
-    task = tasks.get(task_id)
-    if as_json:
-        output.print_json({**task.to_json(), "blocked": bool(tasks.blockers(task))})
-        return
-    _print_line(task, tasks)
-    facts = task.to_json()
-    for key in _SHOWN:
-        if facts[key]:
-            click.echo(f"{key.replace('_', ' ')}: {output.plain(facts[key])}")
-    for key, moment in (("created", task.created), ("updated", task.updated)):
-        if moment:
-            click.echo(f"{key}: {output.moment(moment)}")
-    for note in task.notes:
-        click.echo(f"note: {output.plain(note)}")
-
-
-@task.command()
-@_id_argument
-@click.option("--subject", help="The subject, in a few words.")
-@click.option("--description", "-d", help="What to do, in full; - reads standard input.")
-@click.option(
-    "--status",
-    type=click.Choice([str(status) for status in TaskStatus]),
-    help="The new status; pending removes the owner, or reopens the task.",
-)
-@_name_option("--owner", help='Give it to a teammate; "" removes the owner.')
-@_tasks_option(
-    "--add-blocked-by", "--blocked-by", "add_blocked_by",
-    help="A task to complete first; may be repeated.",
-)  # fmt: skip
-@_tasks_option(
-    "--remove-blocked-by", help="A task that no longer blocks this one; may be repeated."
-)
-@output.json_option
-@team_options
-def update(choice: Choice, task_id: str, *, as_json: bool, **facts: Any) -> None:
-    """Change a task, also one that a teammate owns."""
-    if facts["description"] is not None:
-        facts["description"] = arguments.text_or_stdin(facts["description"])
-    if facts["status"] is not None:
-        facts["status"] = TaskStatus(facts["status"])
-    change = Change(**facts)
-    if change == Change():
-        raise click.UsageError("say what is to be changed; `--status completed`, for one")
-    board = _board(choice)
-    _print_changed(board.update(task_id, change), board, as_json=as_json)
-
-
-@task.command()
-@_id_argument
-@_name_option("--owner", "--for", "owner", default=LEAD, show_default=True, help="The new owner.")
-@output.json_option
-@team_options
-def claim(choice: Choice, task_id: str, *, owner: str, as_json: bool) -> None:
-    """Claim a free task. Its status is in_progress from then on.
-
-    If several try at the same time, one of them gets it.
-    """
-    board = _board(choice)
-    _print_changed(board.claim(task_id, owner=owner), board, as_json=as_json)
-
-
-def _board(choice: Choice) -> Board:
-    post = arguments.team_post(choice)
-    return Board(post.paths, post, LEAD, durable=post.durable)
+        terminal.echo(choice.addressed('no tasks; `teamctl task add "…"` makes one'))
 
 
 def _draw(shown: list[Task], tasks: Tasks) -> None:
-    table = output.table(("ID", "STATUS", "OWNER", "BLOCKED BY", "SUBJECT"), numbers=("ID",))
-    for task in shown:
-        table.add_row(
+    rows = (
+        (
             task.id,
-            output.cell(task.status, _COLOURS.get(task.status, "")),
-            output.cell(task.owner or "-"),
+            (task.status, _COLOURS.get(task.status, "")),
+            task.owner or "-",
             ", ".join(tasks.blockers(task)) or "-",
-            output.cell(task.subject),
+            task.subject,
         )
-    output.console().print(table)
-
-
-def _print_changed(changed: Changed, board: Board, *, as_json: bool) -> None:
-    if as_json:
-        output.print_json({**changed.task.to_json(), "freed": list(changed.freed)})
-        return
-    tasks = board.read()
-    _print_line(changed.task, tasks)
-    if changed.freed:
-        click.echo(f"not blocked any more: {', '.join(changed.freed)}")
-
-
-def _print_line(task: Task, tasks: Tasks) -> None:
-    facts = [str(task.status)]
-    if task.owner:
-        facts.append(f"owner {output.plain(task.owner)}")
-    if blockers := tasks.blockers(task):
-        facts.append(f"blocked by {', '.join(blockers)}")
-    heading = click.style(f"task {task.id}", bold=True)
-    click.echo(f"{heading} ({'; '.join(facts)}): {output.plain(task.subject)}")
+        for task in shown
+    )
+    output.print_table(("ID", "STATUS", "OWNER", "BLOCKED BY", "SUBJECT"), rows, ("ID",))

@@ -6,22 +6,20 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
 from teamctl import output
-from teamctl.roster_table import drawn, measure
-from teamd.cli import Choice, team_options
-from teamd.files.watch import wait_for
+from teamctl.roster_table import drawn, measure, show
+from teamd import commandline
+from teamd.commandline import team_options
+from teamd.errors import WrongUsage
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
+    from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
 
 
-@click.command()
-@click.option("--watch", "watched", is_flag=True, help="Keep showing it as it changes.")
+@commandline.command()
+@commandline.option("--watch", "watched", is_flag=True, help="Keep showing it as it changes.")
 @output.json_option
 @team_options
 def command(choice: Choice, *, watched: bool, as_json: bool) -> None:
@@ -31,7 +29,7 @@ def command(choice: Choice, *, watched: bool, as_json: bool) -> None:
     inbox. IN and OUT are tokens, COST is in USD; `teamctl usage` shows more.
     """
     if watched and as_json:
-        raise click.UsageError("--watch never ends and --json is one document: take one of them")
+        raise WrongUsage("--watch never ends and --json is one document: take one of them")
     paths = choice.existing()
     if as_json:
         keys, _ = choice.waiting(paths)
@@ -44,23 +42,20 @@ def command(choice: Choice, *, watched: bool, as_json: bool) -> None:
     elif watched:
         _watch(choice, paths)
     else:
-        output.console().print(_drawn(choice, paths))
-
-
-def _drawn(choice: Choice, paths: TeamPaths) -> Group:
-    _, waiting = choice.waiting(paths)
-    return drawn(paths, waiting)
+        show(paths, choice.waiting(paths)[1])
 
 
 def _watch(choice: Choice, paths: TeamPaths) -> None:
     from rich.live import Live  # noqa: PLC0415 -- only where something is drawn
 
+    from teamd.files.watch import wait_for  # noqa: PLC0415 -- the same
+
     console = output.console()
     if not sys.stdout.isatty():
-        raise click.UsageError("--watch needs a terminal; `teamctl team --json` is for programs")
+        raise WrongUsage("--watch needs a terminal; `teamctl team --json` is for programs")
     with Live(console=console, auto_refresh=False, screen=True) as live:
 
         def look() -> None:
-            live.update(_drawn(choice, paths), refresh=True)
+            live.update(drawn(paths, choice.waiting(paths)[1]), refresh=True)
 
         wait_for(paths.root, look, timeout_seconds=math.inf)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-
-import click
 
 from teamctl import output
 from teamctl.arguments import grace_option
-from teamd import control
-from teamd.cli import Choice, team_options
+from teamd import commandline, control, terminal
+from teamd.cli import Choice
+from teamd.commandline import team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.files import pidfile
 from teamd.files.find_team import project
@@ -21,7 +19,7 @@ from teamd.team import teams
 _MARGIN_SECONDS = 10.0  # between the kill and the answer
 
 
-@click.command()
+@commandline.command()
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> None:
@@ -31,7 +29,7 @@ def command(choice: Choice, *, as_json: bool) -> None:
         output.print_json({"teams": [team.to_json() for team in found]})
         return
     if not found:
-        click.echo("no teams here; `teamd start` makes one, `teamctl create NAME` one by name")
+        terminal.echo("no teams here; `teamd start` makes one, `teamctl create NAME` one by name")
         return
     headings = ("TEAM", "TEAMD", "MEMBERS", "STATUS")
     output.print_table(headings, map(_cells, found), ("MEMBERS",))
@@ -43,8 +41,8 @@ def _cells(team: teams.TeamFacts) -> list[str]:
     return [team.name, runs, str(team.members), states or "-"]
 
 
-@click.command()
-@click.argument("name")
+@commandline.command()
+@commandline.argument("name")
 @team_options
 def create(choice: Choice, name: str) -> None:
     """Create the team NAME in .teams/ of this project and start its teamd.
@@ -57,16 +55,22 @@ def create(choice: Choice, name: str) -> None:
     if name.lower() == own.lower():  # also while that one is not there yet: mail goes by names
         raise TeamError(f"the project's own team is called {own!r} already; take another name")
     paths = teams.make(home, name)
+    import asyncio  # noqa: PLC0415 -- 40 ms, only where a teamd is started or stopped
+
     asyncio.run(teams.start(paths))
     pid = pidfile.check(paths).pid
     if waiting := Choice().waiting(paths)[1]:
         output.warn(waiting)
-    click.echo(f"team {name} is there, its teamd (pid {pid}) runs; use `teamctl --team {name} …`")
+    terminal.echo(
+        f"team {name} is there, its teamd (pid {pid}) runs; use `teamctl --team {name} …`"
+    )
 
 
-@click.command()
-@click.argument("name")
-@click.option("--force", is_flag=True, help="Do not ask: end every teammate and delete the team.")
+@commandline.command()
+@commandline.argument("name")
+@commandline.option(
+    "--force", is_flag=True, help="Do not ask: end every teammate and delete the team."
+)
 @grace_option(help="How many seconds the teammates have to answer.")
 @team_options
 def delete(choice: Choice, name: str, *, force: bool, timeout: float) -> None:
@@ -77,9 +81,11 @@ def delete(choice: Choice, name: str, *, force: bool, timeout: float) -> None:
     team = teams.deletable(teams.found(_project(choice), name))
     if not force and teams.must_be_asked(team):
         _ask(team.paths, timeout)
+    import asyncio  # noqa: PLC0415 -- the same
+
     asyncio.run(teams.stop(team.paths))
     teams.remove(team.paths)
-    click.echo(output.plain(f"team {team.name} is deleted"))
+    terminal.echo(output.plain(f"team {team.name} is deleted"))
 
 
 def _project(choice: Choice) -> Path:
@@ -91,4 +97,4 @@ def _ask(paths: TeamPaths, seconds: float) -> None:
     reply = control.ask(paths, "shutdown", asked, timeout_seconds=seconds + _MARGIN_SECONDS)
     if reply.exit_code == ExitCode.REFUSED:
         raise TeamError(f"{reply.text}; the team stays, or --force")
-    click.echo(output.plain(reply.text))
+    terminal.echo(output.plain(reply.text))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import click
+from typing import TYPE_CHECKING
 
 from teamctl import output
-from teamd.cli import Choice, team_options
+from teamd import commandline, terminal
+from teamd.commandline import team_options
 from teamd.mail import trace as tracing
 from teamd.messages import USER
 
+if TYPE_CHECKING:
+    from teamd.cli import Choice
 
-@click.command()
-@click.argument("message_id", metavar="ID")
+
+@commandline.command()
+@commandline.argument("message_id", metavar="ID")
 @output.json_option
 @team_options
 def command(choice: Choice, message_id: str, *, as_json: bool) -> None:
@@ -27,8 +30,8 @@ def command(choice: Choice, message_id: str, *, as_json: bool) -> None:
         output.print_json({"id": ways[0].id, "receivers": [way.to_json() for way in ways]})
         return
     for way in ways:
-        whose = click.style(output.plain(f"{way.id} to {way.to}"), bold=True)
-        click.echo(f"{whose}: {output.plain('; '.join(_steps(way)))}")
+        whose = terminal.style(output.plain(f"{way.id} to {way.to}"), bold=True)
+        terminal.echo(f"{whose}: {output.plain('; '.join(_steps(way)))}")
 
 
 def _steps(way: tracing.Way) -> list[str]:

@@ -6,27 +6,27 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from teamctl import output
+from teamd import commandline, terminal
 from teamd.budget import days
 from teamd.budget.accounts import NOTHING, Account, Reservation
 from teamd.budget.ledger import Ledger
 from teamd.budget.refusals import LIMITS, USD
-from teamd.cli import Choice, team_options
+from teamd.commandline import team_options
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from teamd.budget.accounts import Accounts
+    from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
 
 _PER_DAY: Final = "_per_day"
 _HEADINGS = ("NAME", "CALLS", "IN", "READ", "WRITTEN", "OUT", "COST", "LIMIT", "USED")
 
 
-@click.command()
+@commandline.command()
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> None:
@@ -149,15 +149,15 @@ def _print_notes(uses: Sequence[_Use]) -> None:
     for use in uses:
         for key, by in use.raised.items():
             if by:
-                click.echo(
+                terminal.echo(
                     f"of the limit of {use.name}, `teamctl resume` added {_in_words(key, by)}"
                 )
     total = uses[-1].account
     if total.unpriced_calls:
         hint = '[prices."model-name"] in team.toml tells it for calls to come'
         bound = "and [limits] team_tokens_per_day bounds them without it"
-        click.echo(f"the price of {total.unpriced_calls} calls is not known; {hint}, {bound}")
+        terminal.echo(f"the price of {total.unpriced_calls} calls is not known; {hint}, {bound}")
     if total.assumed_calls:
         why = "were cut off, or their server did not tell what they took"
         most = "they count with the most that they may have taken"
-        click.echo(f"{total.assumed_calls} calls {why}: {most}")
+        terminal.echo(f"{total.assumed_calls} calls {why}: {most}")

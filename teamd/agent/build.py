@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_job, subagent_prompt, system_prompt
+from teamd.agent.instructions import read_project_instructions
 from teamd.agent.loop import Loop
 from teamd.agent.model_stack import ModelStack
 from teamd.agent.turn import run_subagent
@@ -24,7 +24,7 @@ from teamd.sandbox.build import LazyShell, build_shell
 from teamd.sandbox.places import find_places, protected_names
 from teamd.settings import roles, skills
 from teamd.team import teams
-from teamd.tools import Toolbox, ToolError, lead
+from teamd.tools import Toolbox, lead
 from teamd.tools.approval import ReviewPermission, ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
@@ -47,10 +47,6 @@ if TYPE_CHECKING:
     from teamd.settings import Settings
     from teamd.settings.skills import Skill
     from teamd.tools import Tool
-
-FILE_NAME: Final = "AGENTS.md"
-MAX_BYTES: Final = 65_536
-_HEAD: Final = f"\n\n{FILE_NAME} of the workspace, which holds for everybody who works in it:\n\n"
 
 
 def build_loop(env: Environment) -> Loop:
@@ -130,25 +126,6 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
     return replace(opened, system=system)
 
 
-def read_project_instructions(workspace: Workspace) -> str:
-    """Return the text of `AGENTS.md` as it follows the system prompt; nothing where there is none.
-
-    What is no UTF-8 is replaced, what is more than `MAX_BYTES` is cut, and says so. A link that
-    leads out of the workspace is not followed: who may write here must not read elsewhere so.
-    """
-    try:
-        fd = workspace.open(workspace.resolve(FILE_NAME))
-    except (OSError, ToolError):
-        return ""
-    with os.fdopen(fd, "rb") as file:
-        data = file.read(MAX_BYTES + 1)
-        size = os.fstat(fd).st_size
-    text = data[:MAX_BYTES].decode("utf-8-sig", "replace").replace("\0", "\ufffd").strip()
-    if len(data) > MAX_BYTES:
-        text += f"\n[cut here: {FILE_NAME} has {size} bytes; read the rest with read_file]"
-    return f"{_HEAD}{text}" if text else ""
-
-
 @dataclass(frozen=True)
 class _Tools:
     """Makes the tools of one teammate, and runs its subagents."""
@@ -188,7 +165,9 @@ class _Tools:
     def busy(self) -> bool:
         """Return whether something would end with the process that has not ended by itself."""
         # A key that a command tells may have to be unlocked by a person: once a process is enough.
-        return self.env.settings.model.key_command is not None or self._jobs.running
+        return self.env.settings.model.key_command is not None or any(
+            job.runs for job in self._jobs.all()
+        )
 
     def find_skills(self) -> list[Skill]:
         """Return those that it may load; what is wrong with others stands in its log."""

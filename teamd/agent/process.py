@@ -1,43 +1,25 @@
-"""The process of a teammate: what runs in it after the fork, and how it ends."""
+"""The processes of teammates: what they have in common, made before any of them is forked."""
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import gc
-import os
-import signal
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from teamd import credentials, secret_environment, tools
-from teamd.agent.build import build_loop, find_role, reason_to_wake
-from teamd.agent.environment import Environment
-from teamd.agent.throttle import CallSlots
-from teamd.agent.wakeup import SupervisorGone, Wakeup, hibernate
-from teamd.errors import StoreError, TeamError
-from teamd.files.locks import InstanceLock
-from teamd.files.watch import SLOW_SECONDS
-from teamd.journal import Journal
+from teamd import credentials, secret_environment
 from teamd.models.prices import Prices
 from teamd.sandbox.build import WITHOUT, clear_dead, describe, end_strays, remove_cgroups
 from teamd.sandbox.probe import Probe, probe
-from teamd.states import ChildExit
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from teamd.agent.wakeup import Pulse
     from teamd.files.paths import TeamPaths
+    from teamd.heartbeat import Heartbeat
     from teamd.masking import Mask
     from teamd.settings import Settings
     from teamd.settings.roles import Role
-
-# However long it lasts, and however often it is met: no fault of the teammate.
-_FAULTS_OF_THE_MACHINE: Final = (
-    errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EROFS,
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -47,12 +29,14 @@ class TeammateProcess:
     Attributes:
         settings: returns those that are in force when a child is forked.
         granted_bytes: returns how long a message may be by the settings that senders read now.
+        beat_seconds: the time between two heartbeats of a teammate that works.
         mask: knows the secrets that the supervisor was given.
     """
 
     paths: TeamPaths
     settings: Callable[[], Settings]
     granted_bytes: Callable[[], int]
+    beat_seconds: float
     mask: Mask
     _probe: Probe | None = field(default=None, init=False)
     _cleared: bool = field(default=False, init=False)
@@ -89,8 +73,9 @@ class TeammateProcess:
     def load(self) -> None:
         """Load what is slow to load before a fork, so that all children share it.
 
-        The SDK takes two seconds. Where a script answers, it is not loaded, until settings that
-        are read again want it.
+        Until then the supervisor does without the agent's own modules: it serves requests half a
+        second sooner. The SDK takes two seconds. Where a script answers, it is not loaded, until
+        settings that are read again want it.
         """
         self.probe_sandbox()
         model = self.settings().model
@@ -99,6 +84,9 @@ class TeammateProcess:
         wants_sdk = model.script is None and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
+        from teamd import tools  # noqa: PLC0415 -- with the agent's modules
+        from teamd.agent import child  # noqa: F401, PLC0415 -- and all that it needs
+
         tools.warm_up()
         if wants_sdk:
             from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
@@ -125,71 +113,22 @@ class TeammateProcess:
         Raises:
             SettingsError: there is one, and it cannot be understood.
         """
+        from teamd.agent.build import find_role  # noqa: PLC0415 -- see `load`
+
         return find_role(self.paths, self.settings(), role)
 
     def live(
-        self, name: str, bell: int, slots: int, pulse: Pulse, *, hibernates: bool = False
+        self, name: str, bell: int, slots: int, heartbeat: Heartbeat, *, hibernates: bool
     ) -> int:
-        """Be that teammate until told to stop, or until it may hibernate; return the exit code.
+        """Be that teammate; return the exit code. See `child.live`."""
+        from teamd.agent import child  # noqa: PLC0415 -- see `load`
 
-        One that hibernates already loads nothing before there is a reason to wake.
-        """
-        journal = Journal(self.paths.log(name), name, self.mask)
-        try:
-            wakeup = Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
-            env = self._environment(name, wakeup, CallSlots(slots), journal, goes_on=hibernates)
-            if hibernates:
-                hibernate(bell, pulse.vitals, reason_to_wake(env))
-            journal.note("wakes" if hibernates else "begins", pid=os.getpid())
-            return self._live(env, pulse)
-        except SupervisorGone:
-            journal.warn("stops: its supervisor has gone")
-            return ChildExit.STOPPED
-        except StoreError as error:
-            journal.error("a file could not be read or written", error)
-            return ChildExit.IO
-        except TeamError as error:
-            journal.error("refused", error)
-            return ChildExit.SETTINGS
-        except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
-            journal.error("crashed", error)
-            fault = isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_MACHINE
-            return ChildExit.IO if fault else ChildExit.CRASHED
-
-    def _environment(
-        self, name: str, wakeup: Wakeup, slots: CallSlots, journal: Journal, *, goes_on: bool
-    ) -> Environment:
-        # A process of that name that still ends is waited for; there are never two.
-        instance_lock = InstanceLock(self.paths.life(name))
-        return Environment(
-            name=name,
+        common = child.Common(
             paths=self.paths,
             settings=self.settings(),
-            journal=journal,
-            wakeup=wakeup,
-            slots=slots,
-            check=instance_lock.check,
             granted_bytes=self.granted_bytes,
+            beat_seconds=self.beat_seconds,
             probe=self.probe_sandbox(),
             mask=self.mask,
-            goes_on=goes_on,
         )
-
-    def _live(self, env: Environment, pulse: Pulse) -> int:
-        # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        loop.call_soon(pulse.beat)
-        life = loop.create_task(self._run(env))
-        loop.add_signal_handler(signal.SIGTERM, life.cancel)
-        try:
-            loop.run_until_complete(life)
-        except asyncio.CancelledError:
-            env.journal.note("stops")
-            return ChildExit.STOPPED
-        return ChildExit.HIBERNATES
-
-    async def _run(self, env: Environment) -> None:
-        teammate = build_loop(env)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, teammate.interrupt)
-        await teammate.run()
+        return child.live(common, name, bell, slots, heartbeat, hibernates=hibernates)

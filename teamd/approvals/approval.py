@@ -12,16 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import TeamError
-from teamd.messages import (
-    LEAD,
-    PERMISSION_TYPE,
-    PLAN_TYPE,
-    SHUTDOWN_TYPE,
-    TEAMD,
-    USER,
-    Message,
-    is_moment,
-)
+from teamd.message_json import is_moment
+from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, SHUTDOWN_TYPE, TEAMD, USER, Message
 from teamd.permissions.grant import Grant
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import TeamError
-from teamd.messages import Message, is_moment
+from teamd.message_json import is_moment
+from teamd.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -218,7 +218,7 @@ def _take(fd: int, path: Path) -> bool:
     """Take a lock if it is free; returns whether it was."""
     try:
         fcntl.flock(fd, _TAKE)
-    except BlockingIOError:
+    except (BlockingIOError, PermissionError):  # the second of some network file systems
         return False
     except OSError as error:
         raise StoreError(

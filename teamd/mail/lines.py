@@ -5,7 +5,6 @@ That is kept as it came, in a file of rejected lines.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import re
@@ -52,6 +51,8 @@ def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
 
 def digest(fd: int, end: int) -> str:
     """Return the digest of a file up to an offset."""
+    import hashlib  # noqa: PLC0415 -- a fifth of a command that takes no mail
+
     found = hashlib.blake2b(digest_size=16)
     for part in read_raw(fd, 0, end):
         found.update(part)

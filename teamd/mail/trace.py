@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import TeamError
 from teamd.files import files
-from teamd.messages import LEAD, TEAMD, USER, is_moment, moment_of
+from teamd.message_json import is_moment
+from teamd.messages import LEAD, TEAMD, USER, moment_of
 from teamd.transcript.file import Transcript, message_in, parse
 from teamd.transcript.records import Delivered
 

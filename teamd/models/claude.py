@@ -9,7 +9,6 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import anthropic
@@ -22,18 +21,18 @@ from teamd import credentials
 from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.models import Reply, TransientError, UnusableError
-from teamd.models.encoding import PerMessage, encode, encode_body
+from teamd.models.encoding import BREAKPOINT, PerMessage, breakpoints, encode, encode_body
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.tokens import Usage
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from anthropic import AsyncMessageStream
     from anthropic.types import ContentBlock
 
-    from teamd.models import Ask, Block, ChatMessage
+    from teamd.models import Ask, Block
 
 CONNECT_SECONDS: Final = 10.0
 # A model may think for long before its next word, and its server pings meanwhile, but not for ever.
@@ -41,8 +40,6 @@ _PINGS_ONLY: Final = 3  # times the silence that is borne
 _MOST_BYTES: Final = 1 << 24  # of one reply, far beyond any model's; some server may never end it
 _EVENT_BYTES: Final = 64  # what one takes besides its text
 _ENDLESS: Final = f"the model's server sent more than {_MOST_BYTES} bytes as one reply"
-_BREAKPOINT: Final = {"type": "ephemeral"}
-_CACHEABLE: Final = frozenset({"text", "tool_use", "tool_result"})
 _PARTS: Final[Mapping[str, Mapping[str, type]]] = {
     "text": {"text": str},
     "tool_use": {"id": str, "name": str, "input": dict},
@@ -200,29 +197,10 @@ class Claude:
         system: Block = {"type": "text", "text": ask.system}
         messages = list(self._encoded.values(ask.messages))
         if self.cache:
-            system["cache_control"] = _BREAKPOINT
+            system["cache_control"] = BREAKPOINT
             for number, marked in breakpoints(ask.messages).items():
                 messages[number] = encode(marked)
         return encode_body(ask, [system], messages)
-
-
-def breakpoints(messages: Sequence[ChatMessage]) -> dict[int, ChatMessage]:
-    """Return the last two user messages by their places, their ends marked for the prompt cache.
-
-    The end of the last is written to the cache; the one before is what the previous request
-    wrote, and so is found even when more than the 20 blocks that the server looks back lie
-    between. Source: the API's documentation, "Prompt caching".
-    """
-    places = reversed(range(len(messages)))
-    users = (place for place in places if messages[place]["role"] == "user")
-    return {place: _marked(messages[place]) for place in islice(users, 2)}
-
-
-def _marked(message: ChatMessage) -> ChatMessage:
-    *blocks, last = message["content"]
-    if last["type"] in _CACHEABLE:
-        last = {**last, "cache_control": _BREAKPOINT}
-    return {**message, "content": [*blocks, last]}
 
 
 def _size(event: object) -> int:

@@ -7,7 +7,8 @@ time makes a thousand turns cost the square of a thousand.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from teamd.models import Ask, ChatMessage
 
 T = TypeVar("T")
+
+BREAKPOINT: Final = {"type": "ephemeral"}
+_CACHEABLE: Final = frozenset({"text", "tool_use", "tool_result"})
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -77,3 +81,22 @@ def encode_body(ask: Ask, system: list[dict[str, Any]], messages: Sequence[bytes
     frame = {"model": ask.model, "max_tokens": ask.max_tokens, "stream": True}
     head = encode({**frame, "system": system, "tools": ask.tools})
     return b'%s,"messages":[%s]}' % (head.removesuffix(b"}"), b",".join(messages))
+
+
+def breakpoints(messages: Sequence[ChatMessage]) -> dict[int, ChatMessage]:
+    """Return the last two user messages by their places, their ends marked for the prompt cache.
+
+    The end of the last is written to the cache; the one before is what the previous request
+    wrote, and so is found even when more than the 20 blocks that the server looks back lie
+    between. Source: the API's documentation, "Prompt caching".
+    """
+    places = reversed(range(len(messages)))
+    users = (place for place in places if messages[place]["role"] == "user")
+    return {place: _marked(messages[place]) for place in islice(users, 2)}
+
+
+def _marked(message: ChatMessage) -> ChatMessage:
+    *blocks, last = message["content"]
+    if last["type"] in _CACHEABLE:
+        last = {**last, "cache_control": BREAKPOINT}
+    return {**message, "content": [*blocks, last]}

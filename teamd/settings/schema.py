@@ -121,11 +121,9 @@ class Supervision:
     stuck_seconds: float = setting(
         300.0, SECONDS_OR_ZERO, "one at work that hangs for so long is reported to you; 0: never"
     )
-    stuck_restart: bool = setting(
-        False, FLAG, "and it is killed, and started again as after a crash"
-    )
+    stuck_restart: bool = setting(False, FLAG, "and it is killed, and started again")
     hibernate_seconds: float = setting(
-        60.0, SECONDS_OR_ZERO, "an idle one then takes little memory until it is woken; 0: never"
+        60.0, SECONDS_OR_ZERO, "so long idle, a teammate rests in little memory; 0: never"
     )
 
 

@@ -16,6 +16,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.states import ChildExit
 from teamd.supervisor.fork import ChildStart, any_ended, fork
 from teamd.supervisor.lifecycle import TABLE, Action, Event, Life, State, describe_exit
+from teamd.supervisor.lives import Lives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,11 +41,10 @@ _HINDRANCES: Final = 3  # in a row, and somebody is told: it may not pass by its
 _SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
 # What a process does to itself. SIGKILL and SIGTERM come from outside: a person, a full memory.
 _FATAL: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-_ENDING: Final = (State.STOPPING, State.KILLED)
 
 
 @dataclass(slots=True)
-class Children:
+class Children(Lives):
     """The processes of all teammates; nobody is forked before `begin`.
 
     Attributes:
@@ -95,7 +95,7 @@ class Children:
         if then is not None:
             life.when_ended.append(then)
         due = Deadline.after(seconds, clocks.awake)  # asleep, it could not end
-        if not (life.state in _ENDING and life.due is not None and life.due.left < seconds):
+        if not (self.ending(name) and life.due is not None and life.due.left < seconds):
             life.due = due
         self._step(life, Event.UNWANTED)
 
@@ -159,40 +159,9 @@ class Children:
         """Have a teammate break off its turn; its process goes on."""
         self._signal(self._life(name), signal.SIGINT)
 
-    def process(self, name: str) -> Identity | None:
-        """Return the process of a teammate, if it has one."""
-        life = self._lives.get(name)
-        return life.child.identity if life is not None and life.child is not None else None
-
-    def believes(self, name: str, pid: object, started: object) -> bool:
-        """Return whether a report is of a teammate's process, or of the one it hibernated from."""
-        former = self._lives[name].former if name in self._lives else None
-        known = filter(None, (self.process(name), former))
-        return any((one.pid, one.started) == (pid, started) for one in known)
-
-    def state(self, name: str) -> State:
-        """Return the state of a teammate's process."""
-        life = self._lives.get(name)
-        return State.ABSENT if life is None else life.state
-
-    def ending(self, name: str) -> bool:
-        """Return whether a teammate's process is being ended."""
-        return self.state(name) in _ENDING
-
-    def active(self) -> list[str]:
-        """Return the names of those that have a process, or are about to have one again."""
-        return [life.name for life in self._lives.values() if life.state is not State.ABSENT]
-
-    def pids(self) -> set[int]:
-        """Return the pids of all processes."""
-        return {life.child.identity.pid for life in self._lives.values() if life.child is not None}
-
     def _look_within(self, seconds: float) -> None:
         if self._next_look.left > seconds:
             self._next_look = Deadline.after(seconds, clocks.awake)
-
-    def _life(self, name: str) -> Life:
-        return self._lives.setdefault(name, Life(name))
 
     def _end(self, life: Life, process: Identity, code: int) -> None:
         hibernates = code == ChildExit.HIBERNATES

@@ -10,7 +10,8 @@ from teamd.clocks import Deadline
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.mail.spool import BatchLimit
-from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, is_moment
+from teamd.message_json import is_moment
+from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
 from teamd.states import Status
 from teamd.supervisor import handlers
 

@@ -18,7 +18,7 @@ from pydantic import Field
 from teamd.errors import StoreError, StrangeFile
 from teamd.files import directories, files
 from teamd.masking import Mask, MaskedOutput
-from teamd.messages import is_moment
+from teamd.message_json import is_moment
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
 from teamd.tools.output import OutputFile, clip
 
@@ -135,11 +135,6 @@ class Jobs:
             known = f"there are: {', '.join(self._jobs)}" if self._jobs else "there are none"
             raise ToolError(f"no job {job_id!r}; {known}")
         return job
-
-    @property
-    def running(self) -> bool:
-        """Return whether one of them is at work."""
-        return any(job.runs for job in self._jobs.values())
 
     def all(self) -> list[Job]:
         """The teammate's jobs, oldest first; of those that are over, only the last."""

@@ -8,7 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.files import files
-from teamd.messages import Message, is_moment
+from teamd.message_json import is_moment
+from teamd.messages import Message
 from teamd.tokens import Usage
 from teamd.transcript.records import KINDS, Unknown
 

@@ -7,6 +7,9 @@ import subprocess
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version as version_of
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +33,7 @@ class Servers:
 
     def __call__(self, durable: bool) -> Any:
         """Connect to one of them."""
-        import redis  # noqa: PLC0415 -- a peer, not a need
-
+        redis = import_module("redis")  # a peer, not a need
         return redis.Redis(unix_socket_path=str(self.sockets[durable]))
 
 
@@ -39,9 +41,7 @@ class Servers:
 def redis_server() -> Iterator[Servers]:
     """Run both kinds for as long as the block lasts."""
     program = shutil.which("redis-server")
-    try:
-        import redis  # noqa: PLC0415 -- a peer, not a need
-    except ImportError:
+    if find_spec("redis") is None:
         program = None
     if program is None:
         yield Servers({}, "no Redis (redis-server and the package redis), left out")
@@ -55,7 +55,7 @@ def redis_server() -> Iterator[Servers]:
             version = subprocess.run([program, "--version"], capture_output=True, check=True)
             words = version.stdout.decode().split()
             yield Servers(
-                sockets, f"Redis {words[2].removeprefix('v=')}, redis {redis.__version__}"
+                sockets, f"Redis {words[2].removeprefix('v=')}, redis {version_of('redis')}"
             )
         finally:
             for process, data in started:

@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 _PROGRAMS: Final = Path(sys.executable).parent
 _SETTINGS: Final = '[tools]\nsandbox = "off"\n[supervision]\nhibernate_seconds = 0.5\n'
 _TEAMMATE: Final = """
-import os, sys
+import os, socket, sys
 from pathlib import Path
 from teamd.agent.process import TeammateProcess
-from teamd.agent.wakeup import Pulse
 from teamd.files.paths import TeamPaths
 from teamd.heartbeat import Heartbeat
 from teamd.masking import Mask
@@ -47,8 +46,11 @@ paths = TeamPaths(Path(sys.argv[1]))
 settings = LiveSettings(paths, paths.settings)
 bell, _ = os.pipe()
 os.set_blocking(bell, False)
-process = TeammateProcess(paths, lambda: settings.now, settings.accepted_bytes, Mask())
-process.live("fresh", bell, Pulse(Heartbeat(), every_seconds=60))
+process = TeammateProcess(paths, lambda: settings.now, settings.accepted_bytes, 60, Mask())
+slots, grants = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+slots.setblocking(False)
+grants.send(b"0")
+process.live("fresh", bell, slots.fileno(), Heartbeat(), hibernates=False)
 """
 _SDK: Final = """
 from anthropic import Anthropic

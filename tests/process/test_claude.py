@@ -14,7 +14,8 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.masking import MASK, Mask
 from teamd.messages import Message
 from teamd.models import Ask, Reply, TransientError
-from teamd.models.claude import Claude, breakpoints, finds_key
+from teamd.models.claude import Claude, finds_key
+from teamd.models.encoding import breakpoints
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened

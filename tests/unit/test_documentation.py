@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 import click
 import pytest
 
+from teamctl.commands import COMMANDS
 from teamctl.commands.help import read_topic, title_of, topics
-from teamctl.main import COMMANDS
-from teamctl.main import cli as teamctl
-from teamd.__main__ import cli as teamd
+from teamctl.group import cli as teamctl
+from teamd.__main__ import build, program
 from teamd.files.paths import TeamPaths
 from teamd.messages import Message
 from teamd.settings import parse
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGES: Final = documents.pages()
-PROGRAMS: Final = {"teamctl": teamctl, "teamd": teamd}
+PROGRAMS: Final = {"teamctl": teamctl, "teamd": build()}
 LANGUAGES: Final = {"sh", "toml", "json", "markdown", "text", "ini"}
 FOREIGN: Final = {"--jinja", "--enable-auto-tool-choice", "-m"}  # of other programs
 # `chat` at a terminal, the unit file's commands and drop-in, and the campaigns of the test suite.
@@ -194,7 +194,7 @@ def test_readme_is_short_and_names_every_command_and_topic() -> None:
     assert len(text.splitlines()) <= 200
     words = {word for span in documents.inline_code(text) for word in re.split(r"[ |]", span)}
     assert [name for name in COMMANDS if name not in words] == []
-    assert [name for name in teamd.commands if name not in words] == []
+    assert [name for name in program.commands if name not in words] == []
     linked = {target.removeprefix("teamctl/topics/") for target in documents.links(README)}
     assert [name for name in topics() if f"{name}.md" not in linked] == []
 

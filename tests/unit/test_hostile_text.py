@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamctl import output
-from teamctl.main import cli
+from teamctl.group import cli
 from teamctl.roster_table import Row, _cells
 from teamd import terminal
 from teamd.approvals.approval import Approval, Kind
@@ -189,7 +189,7 @@ def test_no_colour_of_the_roster_is_a_link(paths: TeamPaths) -> None:
     document["members"][0]["color"] = "link https://evil.example"
     paths.config.write_text(json.dumps(document))
     member = Roster(paths).read().get("bob")
-    assert _cells(Row(paths, member, None, None))[0].style == ""
+    assert _cells(Row(paths, member, None, None))[0] == ("bob", "")
     assert obeyed(call("team")[0]) == set()
 
 

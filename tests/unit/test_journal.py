@@ -38,9 +38,9 @@ from teamd.agent.process import TeammateProcess
 from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.settings import Settings
-from tests.unit.life import quiet_pulse
-teammate = TeammateProcess(TeamPaths(Path(sys.argv[1])), Settings, lambda: 0, Mask("sk-12345"))
-print(teammate.live("ann", -1, -1, quiet_pulse()))
+from teamd.heartbeat import Heartbeat
+teammate = TeammateProcess(TeamPaths(Path(sys.argv[1])), Settings, lambda: 0, 60, Mask("sk-12345"))
+print(teammate.live("ann", -1, -1, Heartbeat(), hibernates=False))
 """
 
 

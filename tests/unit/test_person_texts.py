@@ -6,8 +6,8 @@ import io
 import sys
 from typing import TYPE_CHECKING
 
-from teamctl.arguments import text_or_stdin
 from teamctl.chat.lead import Lead
+from teamctl.texts import text_or_stdin
 from teamd.cli import Choice
 from teamd.files.paths import TeamPaths
 from teamd.masking import MASK

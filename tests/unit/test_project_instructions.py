@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.build import FILE_NAME, MAX_BYTES, read_project_instructions
+from teamd.agent.instructions import FILE_NAME, MAX_BYTES, read_project_instructions
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -1,0 +1,144 @@
+"""`teamctl task`: one task of the board, whether or not teamd runs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from teamctl import arguments, output, texts
+from teamctl.post import team_post
+from teamd import commandline, terminal
+from teamd.board.board import Board, Changed
+from teamd.board.rules import Change
+from teamd.board.task import Task, TaskStatus
+from teamd.commandline import team_options
+from teamd.errors import WrongUsage
+from teamd.messages import LEAD
+
+if TYPE_CHECKING:
+    from teamd.board.files import Tasks
+    from teamd.cli import Choice
+
+_SHOWN = ("description", "role", "created_by")
+
+_id_argument = commandline.argument("task_id", metavar="ID", shell_complete=arguments.tasks)
+_name_option = partial(commandline.option, metavar="NAME", shell_complete=arguments.boxes)
+_tasks_option = partial(
+    commandline.option, multiple=True, metavar="ID", shell_complete=arguments.tasks
+)
+
+
+@commandline.group()
+@team_options
+def command(_: Choice) -> None:
+    """Add, show, change or claim a task; `teamctl tasks` shows the board."""
+
+
+@command.command()
+@commandline.argument("subject")
+@commandline.option(
+    "--description", "-d", default="", help="What to do, in full; - reads standard input."
+)
+@_tasks_option("--blocked-by", help="A task to complete first; may be repeated.")
+@commandline.option("--role", default="", help="Only teammates of this role take it by themselves.")
+@_name_option("--owner", default="", help="Give it to a teammate, which gets mail about it.")
+@output.json_option
+@team_options
+def add(choice: Choice, subject: str, *, description: str, as_json: bool, **facts: Any) -> None:
+    """Put a task on the board and print its id."""
+    made = _board(choice).add(subject, description=texts.text_or_stdin(description), **facts)
+    output.print_either(f"task {made.id} is made", made.to_json(), as_json=as_json)
+
+
+@command.command()
+@_id_argument
+@output.json_option
+@team_options
+def show(choice: Choice, task_id: str, *, as_json: bool) -> None:
+    """Show everything about a task."""
+    tasks = _board(choice).read()
+    task = tasks.get(task_id)
+    if as_json:
+        output.print_json({**task.to_json(), "blocked": bool(tasks.blockers(task))})
+        return
+    _print_line(task, tasks)
+    facts = task.to_json()
+    for key in _SHOWN:
+        if facts[key]:
+            terminal.echo(f"{key.replace('_', ' ')}: {output.plain(facts[key])}")
+    for key, moment in (("created", task.created), ("updated", task.updated)):
+        if moment:
+            terminal.echo(f"{key}: {output.moment(moment)}")
+    for note in task.notes:
+        terminal.echo(f"note: {output.plain(note)}")
+
+
+@command.command()
+@_id_argument
+@commandline.option("--subject", help="The subject, in a few words.")
+@commandline.option("--description", "-d", help="What to do, in full; - reads standard input.")
+@commandline.option(
+    "--status",
+    type=commandline.Kind("Choice", [str(status) for status in TaskStatus]),
+    help="The new status; pending removes the owner, or reopens the task.",
+)
+@_name_option("--owner", help='Give it to a teammate; "" removes the owner.')
+@_tasks_option(
+    "--add-blocked-by", "--blocked-by", "add_blocked_by",
+    help="A task to complete first; may be repeated.",
+)  # fmt: skip
+@_tasks_option(
+    "--remove-blocked-by", help="A task that no longer blocks this one; may be repeated."
+)
+@output.json_option
+@team_options
+def update(choice: Choice, task_id: str, *, as_json: bool, **facts: Any) -> None:
+    """Change a task, also one that a teammate owns."""
+    if facts["description"] is not None:
+        facts["description"] = texts.text_or_stdin(facts["description"])
+    if facts["status"] is not None:
+        facts["status"] = TaskStatus(facts["status"])
+    change = Change(**facts)
+    if change == Change():
+        raise WrongUsage("say what is to be changed; `--status completed`, for one")
+    board = _board(choice)
+    _print_changed(board.update(task_id, change), board, as_json=as_json)
+
+
+@command.command()
+@_id_argument
+@_name_option("--owner", "--for", "owner", default=LEAD, show_default=True, help="The new owner.")
+@output.json_option
+@team_options
+def claim(choice: Choice, task_id: str, *, owner: str, as_json: bool) -> None:
+    """Claim a free task. Its status is in_progress from then on.
+
+    If several try at the same time, one of them gets it.
+    """
+    board = _board(choice)
+    _print_changed(board.claim(task_id, owner=owner), board, as_json=as_json)
+
+
+def _board(choice: Choice) -> Board:
+    post = team_post(choice)
+    return Board(post.paths, post, LEAD, durable=post.durable)
+
+
+def _print_changed(changed: Changed, board: Board, *, as_json: bool) -> None:
+    if as_json:
+        output.print_json({**changed.task.to_json(), "freed": list(changed.freed)})
+        return
+    tasks = board.read()
+    _print_line(changed.task, tasks)
+    if changed.freed:
+        terminal.echo(f"not blocked any more: {', '.join(changed.freed)}")
+
+
+def _print_line(task: Task, tasks: Tasks) -> None:
+    facts = [str(task.status)]
+    if task.owner:
+        facts.append(f"owner {output.plain(task.owner)}")
+    if blockers := tasks.blockers(task):
+        facts.append(f"blocked by {', '.join(blockers)}")
+    heading = terminal.style(f"task {task.id}", bold=True)
+    terminal.echo(f"{heading} ({'; '.join(facts)}): {output.plain(task.subject)}")

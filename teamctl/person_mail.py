@@ -1,0 +1,80 @@
+"""The person's mail: taken once it has been shown, and kept."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from teamctl import output
+from teamctl.tail import GrowingFile, Identity, identity, not_yet_seen
+from teamd.errors import LockTimeout, TeamError
+from teamd.files import locks
+from teamd.mail.mailbox import MOST_SHOWN
+from teamd.mail.spool import BatchLimit
+from teamd.messages import USER, moment_of
+from teamd.transcript.file import Transcript, decode
+from teamd.transcript.records import Delivered, mail_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from teamd.files.paths import TeamPaths
+    from teamd.mail.mailbox import Mailbox
+    from teamd.messages import Message
+
+    # Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
+    Boxes = Callable[[], Sequence[Mailbox]]
+
+# What is shown, and then taken, at a time: a flood must not fill the memory.
+_BATCH: Final = BatchLimit(messages=MOST_SHOWN, bytes=1 << 24)
+
+
+class Taker:
+    """Shows the person's mail, and takes it once it has been shown."""
+
+    def __init__(self, boxes: Boxes, paths: TeamPaths) -> None:
+        self._boxes = boxes
+        self._turn = paths.reading
+        self._kept = Transcript(paths.transcript(USER))
+        self._growing = GrowingFile(self._kept.path)
+        self._known: set[Identity] = set()
+
+    def read(self, *, as_json: bool) -> int:
+        """Show what has come, and take it; returns how many messages that is."""
+        # What a killed reader had in hand comes alone, and the rest only once that is done with,
+        # as does what is too much at a time: for the one document of --json that is the next
+        # call's.
+        try:
+            with locks.locked(self._turn):
+                count = found = self._read(as_json=as_json)
+                while found and not as_json and any(box.waiting() for box in self._boxes()):
+                    count += (found := self._read(as_json=False))
+                return count
+        except LockTimeout as error:
+            if error.path != self._turn:
+                raise
+            why = "another `teamctl inbox` is showing your mail and has not been read to its end"
+            raise TeamError(f"{why}; end it, or look with --peek") from error
+
+    def _read(self, *, as_json: bool) -> int:
+        batches = [(box, box.take(_BATCH)) for box in self._boxes()]
+        fresh = [self._fresh(batch.messages) for _, batch in batches]
+        output.show_messages([m for messages in fresh for m in messages], as_json=as_json)
+        sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken
+        for (box, batch), messages in zip(batches, fresh, strict=True):
+            if messages:
+                taken = moment_of(batch.id)
+                kept = Delivered(messages=tuple(messages), taken=taken, time=time.time())
+                self._kept.append(kept)
+            elif batch.messages:  # all kept, by one that may have been killed before they were safe
+                self._kept.make_durable()
+            box.done(batch)
+        return sum(map(len, fresh))
+
+    def _fresh(self, messages: Sequence[Message]) -> list[Message]:
+        """Those that were not read before; a repeated send is one message."""
+        if messages:
+            for line in self._growing.lines():
+                self._known.update(map(identity, mail_in(decode(line))))
+        return not_yet_seen(messages, self._known)

@@ -1,0 +1,34 @@
+"""The mail of the team that is meant, and the requests that wait in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teamd.mail.routing import Post
+from teamd.messages import MAX_MESSAGE_BYTES
+
+if TYPE_CHECKING:
+    from teamd.approvals.approval import Approval
+    from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
+
+
+def team_post(choice: Choice) -> Post:
+    """Return the post of the team that is meant, as its settings want mail to be kept."""
+    paths = choice.existing()
+    if choice.without_settings(paths):  # to load them takes longer than to send mail
+        return Post(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES)
+    mail = choice.settings(paths).mail
+    return Post(
+        paths,
+        durable=mail.durability == "disk",
+        max_bytes=mail.max_message_bytes,
+        max_inbox_bytes=mail.max_inbox_bytes,
+    )
+
+
+def open_approvals(team: TeamPaths) -> list[Approval]:
+    """Return the approvals that wait for an answer, to look at them and no more."""
+    from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only where they are looked at
+
+    return Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()

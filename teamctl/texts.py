@@ -1,0 +1,33 @@
+"""Texts that the person gives to a command, without the secrets of its environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from teamd.errors import TeamError
+from teamd.masking import Mask
+from teamd.secret_environment import secrets_in
+
+_MOST_BYTES: Final = 1 << 24  # of standard input, which may have no end
+
+
+def text_or_stdin(argument: str) -> str:
+    """The argument itself, or all of standard input where it is `-`; without known secrets.
+
+    Raises:
+        TeamError: that is far too much.
+    """
+    if argument != "-":
+        return without_secrets(argument)
+    found = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    if len(found) > _MOST_BYTES:
+        what = f"standard input holds more than {_MOST_BYTES} bytes"
+        raise TeamError(f"{what}; put the text into a file and send its path")
+    return without_secrets(found.decode("utf-8", "replace"))
+
+
+def without_secrets(text: str) -> str:
+    """Return a text of the person's without the secrets that its environment holds."""
+    return Mask(*secrets_in(os.environ)).text(text)

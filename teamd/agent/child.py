@@ -1,0 +1,137 @@
+"""The process of a teammate after the fork: how it begins, lives and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from teamd.agent.build import build_loop, reason_to_wake
+from teamd.agent.environment import Environment
+from teamd.agent.throttle import CallSlots
+from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate
+from teamd.errors import StoreError, TeamError
+from teamd.files.locks import InstanceLock
+from teamd.files.watch import SLOW_SECONDS
+from teamd.journal import Journal
+from teamd.states import ChildExit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.files.paths import TeamPaths
+    from teamd.heartbeat import Heartbeat
+    from teamd.masking import Mask
+    from teamd.sandbox.probe import Probe
+    from teamd.settings import Settings
+
+# However long it lasts, and however often it is met: no fault of the teammate.
+_FAULTS_OF_THE_MACHINE: Final = (
+    errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EROFS,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What all teammates have in common, see `TeammateProcess` and `Environment`."""
+
+    paths: TeamPaths
+    settings: Settings
+    granted_bytes: Callable[[], int]
+    beat_seconds: float
+    probe: Probe
+    mask: Mask
+
+
+def live(
+    common: Common,
+    name: str,
+    bell: int,
+    slots: int,
+    heartbeat: Heartbeat,
+    *,
+    hibernates: bool,
+) -> int:
+    """Be a teammate until told to stop, or until it may hibernate; return the exit code.
+
+    Args:
+        common: what all teammates have in common.
+        name: the teammate's.
+        bell: the reading end of the pipe that wakes it.
+        slots: its end of the channel for slots of model calls.
+        heartbeat: shared with the supervisor.
+        hibernates: whether it hibernates already: it loads nothing before there is a reason to
+            wake.
+    """
+    journal = Journal(common.paths.log(name), name, common.mask)
+    pulse = Pulse(heartbeat, every_seconds=common.beat_seconds)
+    try:
+        wakeup = Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
+        env = _environment(common, name, journal, wakeup, CallSlots(slots), goes_on=hibernates)
+        if hibernates:
+            hibernate(bell, heartbeat, reason_to_wake(env))
+        journal.note("wakes" if hibernates else "begins", pid=os.getpid())
+        return _live(env, pulse)
+    except SupervisorGone:
+        journal.warn("stops: its supervisor has gone")
+        return ChildExit.STOPPED
+    except StoreError as error:
+        journal.error("a file could not be read or written", error)
+        return ChildExit.IO
+    except TeamError as error:
+        journal.error("refused", error)
+        return ChildExit.SETTINGS
+    except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
+        journal.error("crashed", error)
+        fault = isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_MACHINE
+        return ChildExit.IO if fault else ChildExit.CRASHED
+
+
+def _environment(
+    common: Common,
+    name: str,
+    journal: Journal,
+    wakeup: Wakeup,
+    slots: CallSlots,
+    *,
+    goes_on: bool,
+) -> Environment:
+    # A process of that name that still ends is waited for; there are never two.
+    instance_lock = InstanceLock(common.paths.life(name))
+    return Environment(
+        name=name,
+        paths=common.paths,
+        settings=common.settings,
+        journal=journal,
+        wakeup=wakeup,
+        slots=slots,
+        check=instance_lock.check,
+        granted_bytes=common.granted_bytes,
+        probe=common.probe,
+        mask=common.mask,
+        goes_on=goes_on,
+    )
+
+
+def _live(env: Environment, pulse: Pulse) -> int:
+    # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.call_soon(pulse.beat)
+    life = loop.create_task(_run(env))
+    loop.add_signal_handler(signal.SIGTERM, life.cancel)
+    try:
+        loop.run_until_complete(life)
+    except asyncio.CancelledError:
+        env.journal.note("stops")
+        return ChildExit.STOPPED
+    return ChildExit.HIBERNATES
+
+
+async def _run(env: Environment) -> None:
+    teammate = build_loop(env)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, teammate.interrupt)
+    await teammate.run()

@@ -1,0 +1,34 @@
+"""The instructions of a project, which hold for everybody who works in it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from teamd.tools import ToolError
+
+if TYPE_CHECKING:
+    from teamd.tools.workspace import Workspace
+
+FILE_NAME: Final = "AGENTS.md"
+MAX_BYTES: Final = 65_536
+_HEAD: Final = f"\n\n{FILE_NAME} of the workspace, which holds for everybody who works in it:\n\n"
+
+
+def read_project_instructions(workspace: Workspace) -> str:
+    """Return the text of `AGENTS.md` as it follows the system prompt; nothing where there is none.
+
+    What is no UTF-8 is replaced, what is more than `MAX_BYTES` is cut, and says so. A link that
+    leads out of the workspace is not followed: who may write here must not read elsewhere so.
+    """
+    try:
+        fd = workspace.open(workspace.resolve(FILE_NAME))
+    except (OSError, ToolError):
+        return ""
+    with os.fdopen(fd, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+        size = os.fstat(fd).st_size
+    text = data[:MAX_BYTES].decode("utf-8-sig", "replace").replace("\0", "\ufffd").strip()
+    if len(data) > MAX_BYTES:
+        text += f"\n[cut here: {FILE_NAME} has {size} bytes; read the rest with read_file]"
+    return f"{_HEAD}{text}" if text else ""

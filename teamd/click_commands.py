@@ -1,0 +1,112 @@
+"""Declared commands as click has them: help, mistakes, completion, and every unusual call."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from teamd.cli import Choice
+from teamd.commandline import TEAM_OPTIONS, Command, Group, Kind, Parameter
+from teamd.errors import WrongUsage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONGEST_SECONDS: Final = 86_400
+
+
+class Seconds(click.ParamType[float]):
+    """A time limit in seconds: finite, and zero only where that means `now`."""
+
+    name = "seconds"
+
+    def __init__(self, *, zero: bool) -> None:
+        self._zero = zero
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds, or fail with a sentence."""
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not 0 <= seconds <= LONGEST_SECONDS or (seconds == 0 and not self._zero):
+            self.fail(f"{value!r} is no time; give up to {LONGEST_SECONDS} seconds", param, ctx)
+        return seconds
+
+
+version_option = click.version_option(
+    package_name="teamd", message="%(prog)s %(version)s", help="Print the version."
+)
+
+
+def to_click(declared: Command) -> click.Command:
+    """Build click's command of one that is declared."""
+    return click.command()(_decorated(declared))
+
+
+def program_to_click(declared: Group, cls: type[click.Group] = click.Group) -> click.Group:
+    """Build click's group of a whole program, which tells its version, too."""
+    return _group(declared, cls, version_option(_decorated(declared.itself)))
+
+
+def group_to_click(declared: Group) -> click.Group:
+    """Build click's group of one that is declared, with the commands below it."""
+    return _group(declared, click.Group, _decorated(declared.itself))
+
+
+def _group(declared: Group, cls: type[click.Group], run: Callable[..., Any]) -> click.Group:
+    made = click.group(cls=cls, **declared.settings)(run)
+    for name, command in declared.commands.items():
+        made.add_command(to_click(command), name)
+    return made
+
+
+def _decorated(declared: Command) -> Callable[..., Any]:
+    run = _telling_usage(declared.run)
+    if declared.for_team:
+        run = _choosing(run)
+    for one in declared.parameters:
+        run = _decorator(one)(run)
+    return run
+
+
+def _decorator(one: Parameter) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    settings = dict(one.settings)
+    if isinstance(kind := settings.get("type"), Kind):
+        made = Seconds if kind.name == Seconds.__name__ else getattr(click, kind.name)
+        settings["type"] = made(*kind.bounds, **kind.named)
+    if one.option:
+        return click.option(*one.names, **settings)
+    return click.argument(*one.names, **settings)
+
+
+def _choosing(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function the `Choice` that the options make, before and behind the command's name."""
+
+    @functools.wraps(run)
+    def with_choice(*args: Any, **kwargs: Any) -> Any:
+        choice = click.get_current_context().ensure_object(Choice)
+        said = {one.name: kwargs.pop(one.name) for one in TEAM_OPTIONS}
+        if not choice.take(said):
+            raise click.UsageError("--team and --team-dir name a team each: take one of them")
+        return run(choice, *args, **kwargs)
+
+    return with_choice
+
+
+def _telling_usage(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Tell a wrong usage in click's form, with the command's usage."""
+
+    @functools.wraps(run)
+    def telling(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return run(*args, **kwargs)
+        except WrongUsage as error:
+            raise click.UsageError(str(error)) from error
+
+    return telling

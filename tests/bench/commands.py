@@ -1,0 +1,176 @@
+"""Commands beside `python -c pass`, and beside those of a supervisor that people know.
+
+`python -m tests.bench.commands [--short] [--rounds N] [--supervisor BIN]`: BIN is a folder that
+holds `supervisord` and `supervisorctl`; otherwise they are looked for in PATH.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.bench.ruler import interleave, machine, ratio, spread
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PROGRAMS: Final = Path(sys.executable).parent
+ROUNDS: Final = 20
+SHORT: Final = 1
+PASS: Final = "python -c pass"
+START: Final = "teamd start, then requests are taken"
+PEER: Final = "supervisorctl status"
+GIT: Final = "git status"
+TEAM: Final = "teamctl team"
+SEND: Final = "teamctl send bob Hello."
+LIMITS: Final = {TEAM: 4.0, START: 12.0}  # times PASS
+LIMIT: Final = 6.0
+MEMBERS: Final = ("alice", "bob", "carol")
+STOP: Final = ("teamd", "stop", "--timeout", "60")  # on a busy machine the SDK is loaded for long
+COMMANDS: Final = (
+    TEAM, "teamctl team --json", SEND, "teamctl inbox", "teamctl inbox bob", "teamctl tasks",
+    "teamctl usage", "teamctl transcript user", "teamctl logs teamd --lines 3", "teamctl requests",
+    "teamctl teams", "teamctl --help", "teamctl help", "teamd status",
+)  # fmt: skip
+
+
+class Bench:
+    """A project folder with a team of three, whose teamd runs, and an empty one beside it.
+
+    Args:
+        root: an empty folder; nobody's settings and bytecode of modules are seen from there.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.folder, self.empty = root / "project", root / "empty"
+        self._environment = {"HOME": str(root), "PATH": f"{PROGRAMS}{os.pathsep}{os.defpath}"}
+        for folder in (self.folder / ".team", self.empty):
+            folder.mkdir(parents=True, mode=0o700)
+        members = [{"name": name, "role": "coder", "status": "shutdown"} for name in MEMBERS]
+        roster = self.folder / ".team" / "config.json"
+        roster.write_text(json.dumps({"team_name": "default", "members": members}))
+
+    def time(self, *argv: str, folder: Path | None = None) -> float:
+        """Run a command that must succeed; returns the milliseconds that it took."""
+        begun = time.perf_counter()
+        done = subprocess.run(
+            argv, cwd=folder or self.folder, env=self._environment, capture_output=True,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        took = time.perf_counter() - begun
+        if done.returncode:
+            raise SystemExit(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr!r}")
+        return 1000 * took
+
+    def time_start(self) -> float:
+        """Start a team's teamd and end it; returns the milliseconds until it was ready."""
+        took = self.time("teamd", "start", folder=self.empty)
+        self.time(*STOP, folder=self.empty)
+        return took
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Have the team's teamd run, and a message and a conversation to show."""
+        self.time("teamd", "start")
+        try:
+            self.time("teamctl", "send", "lead", "Ready.", "--from", "bob")
+            self.time("teamctl", "inbox")
+            yield
+        finally:
+            self.time(*STOP)
+
+    def delivered(self) -> int:
+        """Count the messages in an inbox."""
+        return (self.folder / ".team" / "inbox" / "bob.jsonl").read_bytes().count(b"\n")
+
+
+@contextmanager
+def supervisord(root: Path, programs: Path | None) -> Iterator[list[str] | None]:
+    """Serve three programs with supervisor, if it is installed; yields its status command."""
+    daemon, control = (_find(name, programs) for name in ("supervisord", "supervisorctl"))
+    if daemon is None or control is None:
+        yield None
+        return
+    settings, socket = root / "supervisor.conf", root / "supervisor.sock"
+    sections = (f"[program:{name}]\ncommand=sleep 1000\n" for name in MEMBERS)
+    interface = "supervisor.rpcinterface:make_main_rpcinterface"
+    settings.write_text(
+        f"[supervisord]\nnodaemon=true\nlogfile={root}/log\npidfile={root}/pid\n"
+        f"[unix_http_server]\nfile={socket}\n[supervisorctl]\nserverurl=unix://{socket}\n"
+        f"[rpcinterface:supervisor]\nsupervisor.rpcinterface_factory={interface}\n"
+        + "".join(sections)
+    )
+    with subprocess.Popen([daemon, "-c", settings], cwd=root, stdout=subprocess.DEVNULL) as serving:
+        try:
+            wait_until(socket.exists, what="supervisord serves")
+            asked = [control, "-c", str(settings), "status"]
+            wait_until(
+                lambda: subprocess.run(asked, capture_output=True, check=False).returncode == 0,
+                what="its programs run",
+            )
+            yield asked
+        finally:
+            serving.send_signal(signal.SIGTERM)
+
+
+def _find(name: str, folder: Path | None) -> str | None:
+    return shutil.which(name, path=None if folder is None else str(folder))
+
+
+def main() -> None:
+    """Measure, print the table; fails only where mail was lost."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true", help="at most ten seconds")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--supervisor", type=Path, metavar="BIN")
+    given = parser.parse_args()
+    rounds = SHORT if given.short else given.rounds
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        bench = Bench(root)
+        peer = stack.enter_context(supervisord(root, given.supervisor))
+        stack.enter_context(bench.serving())
+        cases: dict[str, Callable[[], float]] = {
+            PASS: partial(bench.time, str(PROGRAMS / "python"), "-c", "pass"),
+            **{line: partial(bench.time, *line.split()) for line in COMMANDS},
+            START: bench.time_start,
+        }
+        if peer is not None:
+            cases[PEER] = partial(bench.time, *peer)
+        if shutil.which("git"):
+            cases[GIT] = partial(bench.time, "git", "-C", str(Path(__file__).parent), "status")
+        if not given.short:
+            interleave(cases, 1)  # bytecode is written, files are in memory
+        before = bench.delivered()
+        found = interleave(cases, rounds)
+        lost = rounds - (bench.delivered() - before)
+    absent = [name for name in (PEER, GIT) if name not in cases]
+    rows = [(name, figures, _remark(found, name)) for name, figures in found.items()]
+    print(spread("commands", rows, "ms"))
+    if PEER in found:
+        print(f"{PEER} takes {ratio(found, PEER, TEAM):.1f} x {TEAM}; it is to be 3 x at least")
+    print(f"messages lost: {lost}; not installed: {', '.join(absent) or 'nothing'}; {machine()}")
+    sys.exit(1 if lost else 0)
+
+
+def _remark(found: dict[str, list[float]], name: str) -> str:
+    times = f"{ratio(found, name, PASS):.2f} x pass"
+    if name.startswith("team"):
+        times += f", at most {LIMITS.get(name, LIMIT):g}"
+    return times
+
+
+if __name__ == "__main__":
+    main()
