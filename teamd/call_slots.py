@@ -1,7 +1,7 @@
 """The words between a teammate and its supervisor about slots for model calls.
 
-A teammate asks for one slot at a time, is granted one under a number, and gives that back. Each
-word is one datagram of a socket pair that is made before the fork.
+A teammate asks for one slot at a time, is granted one under a number, says when the reply begins,
+and gives the slot back. Each word is one datagram of a socket pair that is made before the fork.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-ASK: Final = b"ask"
+ASK: Final = b"ask"  # and the digest of what the request begins with, where that is cached
+BEGUN: Final = b"begun"  # and the number of the slot
 LONGEST_WORD: Final = 64
 
 

@@ -67,7 +67,7 @@ class ModelStack:
         metered = Metered(
             model, ledger, name, process, free=free, server=server, known=known, settle=settle
         )
-        throttle = Throttle(metered, self._env.slots)
+        throttle = Throttle(metered, self._env.slots, caches=settings.cache and not free)
         attempts, longest, rest = settings.attempts, settings.retry_seconds, settings.rest_seconds
         policy = RetryPolicy(attempts=attempts, longest_seconds=longest, rest_seconds=rest)
         shown = LiveOutput(throttle, paths.partial(name)) if live else throttle

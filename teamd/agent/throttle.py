@@ -6,10 +6,13 @@ import asyncio
 import os
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from teamd.call_slots import ASK, LONGEST_WORD, Returned
+from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, Returned
 from teamd.models import RefusedError
+from teamd.models.encoding import prefix_of
 
 if TYPE_CHECKING:
     from teamd.models import Ask, Model, Reply
@@ -27,13 +30,17 @@ class CallSlots:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._waiting: deque[asyncio.Future[int]] = deque()
+        self._waiting: deque[tuple[str, asyncio.Future[int]]] = deque()
         self._asked = False
 
-    async def take(self) -> int:
-        """Wait for a slot; return its number."""
+    async def take(self, prefix: str = "") -> int:
+        """Wait for a slot; return its number.
+
+        Args:
+            prefix: names what the request begins with, where the server keeps that in a cache.
+        """
         slot: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(slot)
+        self._waiting.append((prefix, slot))
         self._ask()
         try:
             return await slot
@@ -46,11 +53,15 @@ class CallSlots:
         """Give a slot back."""
         self._say(returned.encode())
 
+    def begun(self, number: int) -> None:
+        """Say that a reply begins."""
+        self._say(b"%s %d" % (BEGUN, number))
+
     def _ask(self) -> None:
         if self._waiting and not self._asked:
             self._asked = True
             asyncio.get_running_loop().add_reader(self._fd, self._hear)
-            self._say(ASK)
+            self._say(b"%s %s" % (ASK, self._waiting[0][0].encode()))
 
     def _hear(self) -> None:
         try:
@@ -60,7 +71,7 @@ class CallSlots:
         self._asked = False
         asyncio.get_running_loop().remove_reader(self._fd)
         while self._waiting:
-            slot = self._waiting.popleft()
+            _, slot = self._waiting.popleft()
             if not slot.done():  # nobody waits for those that are: they were cancelled
                 slot.set_result(number)
                 break
@@ -78,18 +89,25 @@ class Throttle:
 
     Where the server refuses for too many calls, the slot's return says so: the supervisor then
     waits for all, and whoever asks again waits for its slot.
+
+    Args:
+        model: is asked.
+        slots: of the teammate.
+        caches: whether the server keeps what requests begin with.
     """
 
-    def __init__(self, model: Model, slots: CallSlots) -> None:
+    def __init__(self, model: Model, slots: CallSlots, *, caches: bool = False) -> None:
         self._model = model
         self._slots = slots
+        self._caches = caches
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer once a slot is free; a failure or cancellation gives it back."""
-        number = await self._slots.take()
+        number = await self._slots.take(prefix_of(ask) if self._caches else "")
         returned = Returned(number=number)
         try:
-            reply = await self._model.reply(ask)
+            begun = partial(self._slots.begun, number)
+            reply = await self._model.reply(replace(ask, begun=begun))
             returned = Returned(number=number, served=True)
         except RefusedError as error:
             seconds = error.retry_after_seconds

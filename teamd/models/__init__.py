@@ -26,6 +26,7 @@ class Ask:
             changed since an earlier request is another object.
         max_tokens: the most that the reply may have.
         heard: gets the text of the reply piece by piece as it comes; what it got is no reply yet.
+        begun: called once the reply begins: by then the server has what is cached of the request.
         aside: whether the reply is said to nobody, such as a summary.
         asker: the teammate whose conversation it is; empty for a subagent's.
     """
@@ -36,6 +37,7 @@ class Ask:
     messages: list[ChatMessage]
     max_tokens: int
     heard: Callable[[str], None] | None = None
+    begun: Callable[[], None] = lambda: None
     aside: bool = False
     asker: str = ""
 

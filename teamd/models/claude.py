@@ -21,7 +21,7 @@ from teamd import credentials
 from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.models import Reply, TransientError, UnusableError
-from teamd.models.encoding import BREAKPOINT, PerMessage, breakpoints, encode, encode_body
+from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body, marked
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.tokens import Usage
 
@@ -92,6 +92,7 @@ class Claude:
         try:
             async with self._stream(client, ask) as stream:
                 begun = True
+                ask.begun()
                 inputs = await self._follow(stream, ask.heard)
                 return _whole(await stream.get_final_message(), inputs)
         # A broken stream shows as an error of the SDK, of its HTTP library, of its JSON parser or
@@ -196,11 +197,13 @@ class Claude:
     def _body(self, ask: Ask) -> bytes:
         system: Block = {"type": "text", "text": ask.system}
         messages = list(self._encoded.values(ask.messages))
-        if self.cache:
-            system["cache_control"] = BREAKPOINT
-            for number, marked in breakpoints(ask.messages).items():
-                messages[number] = encode(marked)
-        return encode_body(ask, [system], messages)
+        if not self.cache:
+            return encode_body(ask, ask.tools, [system], messages)
+        for number, marked_message in breakpoints(ask.messages).items():
+            messages[number] = encode(marked_message)
+        # The tools are the same for many teammates, whose system prompts differ.
+        tools = [*ask.tools[:-1], *map(marked, ask.tools[-1:])]
+        return encode_body(ask, tools, [marked(system)], messages)
 
 
 def _size(event: object) -> int:

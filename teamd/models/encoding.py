@@ -6,6 +6,7 @@ time makes a thousand turns cost the square of a thousand.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from teamd.models import Ask, ChatMessage
+    from teamd.models import Ask, Block, ChatMessage
 
 T = TypeVar("T")
 
-BREAKPOINT: Final = {"type": "ephemeral"}
+_BREAKPOINT: Final = {"type": "ephemeral"}
 _CACHEABLE: Final = frozenset({"text", "tool_use", "tool_result"})
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -70,16 +71,19 @@ def size_of_list(sizes: Sequence[int]) -> int:
     return sum(sizes) + max(len(sizes) - 1, 0) + len("[]")
 
 
-def encode_body(ask: Ask, system: list[dict[str, Any]], messages: Sequence[bytes]) -> bytes:
+def encode_body(
+    ask: Ask, tools: Sequence[Block], system: Sequence[Block], messages: Sequence[bytes]
+) -> bytes:
     """Return the body of a streamed request: no more than all that speak the protocol take.
 
     Args:
         ask: the request.
-        system: its system prompt, as the body holds it.
+        tools: its tools, as the body holds them.
+        system: its system prompt, the same.
         messages: its messages, encoded.
     """
     frame = {"model": ask.model, "max_tokens": ask.max_tokens, "stream": True}
-    head = encode({**frame, "system": system, "tools": ask.tools})
+    head = encode({**frame, "system": system, "tools": tools})
     return b'%s,"messages":[%s]}' % (head.removesuffix(b"}"), b",".join(messages))
 
 
@@ -98,5 +102,15 @@ def breakpoints(messages: Sequence[ChatMessage]) -> dict[int, ChatMessage]:
 def _marked(message: ChatMessage) -> ChatMessage:
     *blocks, last = message["content"]
     if last["type"] in _CACHEABLE:
-        last = {**last, "cache_control": BREAKPOINT}
+        last = marked(last)
     return {**message, "content": [*blocks, last]}
+
+
+def marked(block: Block) -> Block:
+    """Return a block, or a tool, up to whose end the server keeps a request in its cache."""
+    return {**block, "cache_control": _BREAKPOINT}
+
+
+def prefix_of(ask: Ask) -> str:
+    """Return a digest of what many teammates' requests begin with: the model's name, the tools."""
+    return hashlib.sha256(encode([ask.model, ask.tools])).hexdigest()[:16]

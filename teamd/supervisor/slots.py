@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from teamd.call_slots import ASK, LONGEST_WORD, Returned
+from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, Returned
+from teamd.supervisor.warmth import Warmth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,7 @@ class _Channel:
     Attributes:
         held: numbers of the slots that the teammate has.
         asks: whether it stands in the queue.
+        prefix: what its next request begins with; empty where no server keeps that.
         refused: whether its last call was refused: it stands in front, it has waited before.
     """
 
@@ -37,6 +39,7 @@ class _Channel:
     fd: int
     held: set[int] = field(default_factory=set)
     asks: bool = False
+    prefix: str = ""
     refused: bool = False
 
 
@@ -56,6 +59,7 @@ class Slots:
         self._numbers = count()
         self._last = -1
         self._held = 0
+        self._warmth = Warmth()
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when a teammate says something."""
@@ -91,6 +95,8 @@ class Slots:
             self._selector.unregister(channel.fd)
             os.close(channel.fd)
             self._held -= len(channel.held)
+            for number in channel.held:
+                self._warmth.ended(number)
             if channel.asks:
                 self._queue.remove(channel)
             self._grant_free()
@@ -109,13 +115,20 @@ class Slots:
     @property
     def next_due_seconds(self) -> float | None:
         """Return the seconds until slots may be granted again; `None` where nobody waits."""
-        return (self.pause_seconds or None) if self._queue else None
+        if not self._queue or self.pause_seconds:
+            return self.pause_seconds if self._queue else None
+        if self._held >= self._limit.now:
+            return None
+        return min(self._warmth.cold_seconds(channel.prefix) for channel in self._queue)
 
     def _grant_free(self) -> None:
         if self.pause_seconds:
             return
-        while self._queue and self._held < self._limit.now:
-            self._grant(self._queue.popleft())
+        ready = [one for one in self._queue if self._held < self._limit.now]
+        for channel in ready:
+            if self._held < self._limit.now and not self._warmth.cold_seconds(channel.prefix):
+                self._queue.remove(channel)
+                self._grant(channel)
 
     def _heed(self, channel: _Channel) -> None:
         try:
@@ -126,18 +139,21 @@ class Slots:
             self.close(channel.name)
             return
         try:
-            if word == ASK:
-                self._enqueue(channel)
+            kind, _, said = word.partition(b" ")
+            if kind == ASK:
+                self._enqueue(channel, said.decode("ascii"))
+            elif kind == BEGUN:
+                self._warmth.begun(int(said))
             else:
                 self._take_back(channel, Returned.decode(word))
         except ValueError:  # no more of this: it could go on for ever
             self._journal.warn("nonsense about slots", name=channel.name, word=repr(word))
             self.close(channel.name)
 
-    def _enqueue(self, channel: _Channel) -> None:
+    def _enqueue(self, channel: _Channel, prefix: str) -> None:
         if channel.asks:
             return
-        channel.asks = True
+        channel.asks, channel.prefix = True, prefix
         if channel.refused:
             self._queue.appendleft(channel)
         else:
@@ -147,6 +163,7 @@ class Slots:
         if returned.number not in channel.held:
             raise ValueError(f"{channel.name} has no slot {returned.number}")
         channel.held.remove(returned.number)
+        self._warmth.ended(returned.number)
         self._held -= 1
         if returned.served:
             self._limit.served()
@@ -167,5 +184,6 @@ class Slots:
         with suppress(OSError):  # it has ended, or reads nothing: it gets none
             os.write(channel.fd, str(number).encode())
             channel.held.add(number)
+            self._warmth.granted(number, channel.prefix)
             self._held += 1
             self._last = number
