@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from teamd.commandline import TEAM_NAMES, split_team_options
 from teamd.errors import ExitCode, SettingsError, TeamError, WrongUsage
 from teamd.files import find_team
+from teamd.files.paths import trust_folder
 from teamd.terminal import echo, plain
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Choice:
 
         Both are empty where nothing waits, or where the settings cannot be read at all.
         """
-        if self.without_settings(team):
+        if self.without_settings(team) and not _has_trusted():
             return [], ""
         try:
             found = self.read_settings(team)
@@ -126,6 +127,12 @@ class Choice:
             return [], ""
         keys = [one.key for one in found.waiting]
         return keys, team.addressed(found.explain_waiting(self.config))
+
+
+def _has_trusted() -> bool:
+    """Return whether the person has ever trusted a file; one that is gone may be missed."""
+    folder = trust_folder()
+    return folder is not None and folder.exists()
 
 
 def run(name: str, find: Find, build: Build) -> NoReturn:

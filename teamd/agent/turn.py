@@ -85,21 +85,15 @@ async def _run_call(talk: Compaction, call: Block) -> Result:
     name, conversation = call["name"], talk.conversation
     if call["id"] in conversation.begun and not talk.toolbox.repeats(name):
         return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
+    # On the disk before it changes anything: what was asked, and that it was begun.
+    acts = not talk.toolbox.looks(name)
     return await talk.toolbox.run(
         name,
         call["input"],
         key=conversation.key_of(call),
         granted=conversation.opened.tools,
-        begin=partial(_begin, talk, call),
+        begin=partial(conversation.begin_call, call, durable=acts),
     )
-
-
-def _begin(talk: Compaction, call: Block) -> None:
-    """Note what must be known before a call changes anything."""
-    if not talk.toolbox.repeats(call["name"]):
-        talk.conversation.begin_call(call)
-    elif not talk.toolbox.looks(call["name"]):
-        talk.conversation.settle()
 
 
 async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -> str:

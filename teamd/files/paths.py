@@ -30,6 +30,12 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
     return home / ".local" / "state" / "teamd" if home.is_absolute() else None
 
 
+def trust_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return where it stands what a person trusts; `None` where nothing can be kept."""
+    state = state_folder(environment)
+    return None if state is None else state / "trust"
+
+
 class _Place:
     """A path that is the same in every team directory."""
 

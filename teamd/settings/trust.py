@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from teamd.errors import StoreError
 from teamd.files import directories, files
-from teamd.files.paths import state_folder
+from teamd.files.paths import trust_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,8 +80,7 @@ class TrustStore:
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        state = state_folder(environment)
-        self._folder = None if state is None else state / "trust"
+        self._folder = trust_folder(environment)
 
     def find(self, path: Path) -> Confirmed | None:
         """Return what was confirmed of the file of that name, if anything was."""

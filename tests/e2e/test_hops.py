@@ -20,7 +20,7 @@ PRELOAD: Final = Path(__file__).parent / "hops"
 _COMMAND: Final = "teamctl/main:main"
 _SUPERVISOR: Final = "teamd/supervisor/supervisor:Supervisor.run"
 _FORKED: Final = "teamd/supervisor/fork:fork"
-_PROCESS: Final = "teamd/agent/process:TeammateProcess._live"
+_PROCESS: Final = "teamd/agent/child:_live"
 _AGENT: Final = "teamd/agent/loop:Loop.run"
 _SENT: Final = (
     (_COMMAND, "pwrite inbox/ann.jsonl"),

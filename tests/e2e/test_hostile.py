@@ -16,6 +16,8 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
+DAMAGED = '{"batch": "x\n{}\n'  # taken mail that nobody can read
+
 
 @pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&- 1>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
 def test_teamd_starts_whatever_the_shell_has_closed(project: Project, closed: str) -> None:
@@ -171,7 +173,7 @@ def test_one_damaged_file_hides_nobody_and_is_told(project: Project) -> None:
     for name in ("ann", "bob"):
         project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
     project.do("teamd", "stop")
-    project.paths.taken("ann").write_text('{"batch": "x')
+    project.paths.taken("ann").write_text(DAMAGED)
     project.paths.ledger.unlink()
     project.paths.ledger.mkdir()
     shown = project.do("teamctl", "team")
@@ -188,7 +190,7 @@ def test_one_damaged_file_hides_nobody_and_is_told(project: Project) -> None:
     project.paths.ledger.rmdir()
     project.paths.taken("ann").unlink()
     project.start()
-    project.paths.taken("ann").write_text('{"batch": "x')  # while it is at work
+    project.paths.taken("ann").write_text(DAMAGED)  # while it is at work
     project.do("teamctl", "send", "ann", "Look.")
     wait_until(lambda: "ann cannot go on" in project.mail("lead"), timeout_seconds=40)
     project.do("teamctl", "send", "bob", "Are you there?", "--wait")

@@ -47,10 +47,12 @@ class Conversation(ConversationState):
         """Put a whole reply of the model into it, for `settle` to bring to the disk."""
         self.record(records.Replied(content=reply.content, **_facts(reply)), durable=False)
 
-    def begin_call(self, call: Block) -> None:
-        """Note that a tool call of the last reply is begun."""
+    def begin_call(self, call: Block, *, durable: bool = True) -> None:
+        """Note that a tool call of the last reply is begun, see `record`."""
         if call["id"] not in self.begun:
-            self.record(records.CallStarted(tool_use_id=call["id"]))
+            self.record(records.CallStarted(tool_use_id=call["id"]), durable=durable)
+        elif durable:
+            self.settle()
 
     def key_of(self, call: Block) -> str:
         """Return a name for this very call of the last reply.

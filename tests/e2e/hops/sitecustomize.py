@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ def _trace(frame: FrameType, event: str, argument: Any) -> None:
 
 
 def _path(fd: int) -> str:
-    return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 -- of a descriptor
+    with suppress(OSError):  # what a profiler raises ends it
+        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 -- of a descriptor
+    return ""
 
 
 def _note(station: str, frame: FrameType) -> None:

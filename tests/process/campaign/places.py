@@ -45,7 +45,8 @@ def of_teammate(paths: TeamPaths, name: str, pid: int, streams: Streams) -> Plac
     last = records[0] if records else {}
     mine = last.get("time", 0.0) > _begun(pid)
     taken = _content(paths.taken(name))
-    if mine and last.get("record") == "mail" and last["messages"][-1]["id"].encode() in taken:
+    in_hand = taken + _content(paths.inbox(name)) if taken else b""
+    if mine and last.get("record") == "mail" and last["messages"][-1]["id"].encode() in in_hand:
         return Place.DELIVERED
     held = _open_files(pid)
     # With nothing to take it takes nothing; what it writes aside is mail, wherever it came from.

@@ -354,14 +354,12 @@ class Judge:
         }
 
     def _begun(self) -> Iterator[str]:
-        """The commands of all calls that are noted as begun, or may be repeated."""
+        """The commands of all calls that are noted as begun."""
         for records in self._records.values():
             calls: dict[str, Any] = {}
             for record in records:
                 if record.get("record") == "reply":
-                    made = [b for b in record["content"] if b["type"] == "tool_use"]
-                    calls |= {call["id"]: call for call in made}
-                    yield from (f"{c['input']['command']} " for c in made if c["name"] == "again")
+                    calls |= {b["id"]: b for b in record["content"] if b["type"] == "tool_use"}
                 elif record.get("record") == "started" and record["tool_use_id"] in calls:
                     given = calls[record["tool_use_id"]]["input"]
                     yield f"{given.get('command', '')} "

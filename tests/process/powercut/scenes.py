@@ -147,7 +147,7 @@ def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
     scene.do("talk")
     scene.do("put", "bob", "d", sent=("bob", "d"))
     scene.do("talk")
-    scene.kill_at("unlink", "bob.taken", "after")
+    scene.kill_at("ftruncate", "bob.taken", "after")
     scene.do("put", "bob", "e", sent=("bob", "e"))
     scene.do("talk", killed=True)
     scene.do("put", "bob", "f", sent=("bob", "f"))
