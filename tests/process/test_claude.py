@@ -19,7 +19,7 @@ from teamd.models.encoding import breakpoints
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
-from tests.strict.cache import BREAKPOINTS
+from tests.strict.cache import BREAKPOINTS, reckon
 from tests.strict.replies import Answer, decline, say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
 
@@ -177,6 +177,15 @@ def test_a_reply_with_many_calls_is_still_found_in_the_cache() -> None:
         said = {"role": "assistant", "content": first.content}
         second = ask(server.url, ask_of(user(), said, {"role": "user", "content": results}))
     assert second.usage.cache_read_tokens == first.usage.total_input_tokens
+
+
+def test_teammates_share_the_tools_in_the_cache() -> None:
+    """Their system prompts differ, which stand behind the tools."""
+    with StrictServer(by_name({})) as server:
+        first = ask(server.url)
+        other = ask(server.url, ask_of(system="You are 'bob', role: clerk."))
+    assert first.usage.cache_read_tokens == 0
+    assert other.usage.cache_read_tokens == sum(map(reckon, TOOLS))
 
 
 def test_breakpoints_leave_the_conversation_as_it_is() -> None:

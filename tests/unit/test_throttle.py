@@ -141,6 +141,36 @@ def test_no_more_than_so_many_calls_are_under_way(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_the_first_of_those_that_begin_alike_is_waited_for(tmp_path: Path) -> None:
+    """Its request writes the tools to the server's cache, and the others read them there."""
+
+    async def scenario() -> None:
+        async with team(tmp_path, 5) as there:
+            model, calls = Slow(), []
+            said: list[Callable[[], None]] = []
+
+            class Server:
+                def __init__(self, name: str) -> None:
+                    self._part = model.of(name)
+
+                async def reply(self, ask: Ask) -> Reply:
+                    said.append(ask.begun)
+                    return await self._part.reply(ask)
+
+            for name in ("ann", "bob", "cid"):
+                throttle = Throttle(Server(name), there.enter(name), caches=True)
+                calls.append(asyncio.create_task(throttle.reply(ASKED)))
+            await until(lambda: model.order == ["ann"])
+            calls.append(begin(model.of("dan"), there.enter("dan")))  # its server keeps nothing
+            await until(lambda: model.order == ["ann", "dan"])
+            said[0]()
+            await until(lambda: model.inside == 4)
+            model.go.set()
+            await asyncio.gather(*calls)
+
+    run(scenario)
+
+
 def test_one_with_many_conversations_is_one_in_the_queue(tmp_path: Path) -> None:
     """Background subagents of one teammate must not starve the others."""
 
@@ -237,7 +267,7 @@ class _Refusing:
         return reply
 
 
-@pytest.mark.parametrize("word", [b"", b"\xff" * 60, b"0 served ", b"ask ask", b"1 refused nan"])
+@pytest.mark.parametrize("word", [b"", b"\xff" * 60, b"0 served ", b"begun ask", b"1 refused nan"])
 def test_nonsense_of_one_harms_nobody_else(tmp_path: Path, word: bytes) -> None:
     async def scenario() -> None:
         async with team(tmp_path, 1) as there:
