@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from teamd.clocks import Deadline
 from teamd.errors import StoreError
 from teamd.messages import HELD_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
+from teamd.states import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
     from teamd.mail.mailbox import Mailbox
     from teamd.mail.routing import Post
     from teamd.process_id import Identity
-    from teamd.states import Status
     from teamd.team.roster import Roster
 
 _COUNTS: Final = ("turns", "input_tokens", "output_tokens")
+_COUNTS_SECONDS: Final = 1.0  # so old may figures be of one that works on
 
 
 @dataclass(slots=True)
@@ -40,11 +42,15 @@ class Reporter:
     supervisor: Mailbox
     post: Post
     _last: dict[str, object] = field(default_factory=dict)
+    _again: Deadline = field(default_factory=lambda: Deadline.after(0.0))
 
     def report(
         self, status: Status, reason: str | None = None, *, until: float | None = None
     ) -> None:
         """Tell the supervisor how it goes; what it knows already is not said again.
+
+        Nor are mere figures of one that works on, within a second: each report is a round of the
+        supervisor.
 
         Args:
             status: the one that the roster shows.
@@ -55,9 +61,10 @@ class Reporter:
         counts = {key: getattr(self.conversation, key) for key in _COUNTS}
         facts: dict[str, object] = {"status": str(status), "reason": reason, "until": until}
         facts |= counts
-        if facts == self._last:
+        goes_on = status is Status.WORKING and {**self._last, **counts} == facts
+        if facts == self._last or (goes_on and self._again.left > 0):
             return
-        self._last = facts
+        self._last, self._again = facts, Deadline.after(_COUNTS_SECONDS)
         self._send(STATE_TYPE, str(status), {**facts, **asdict(self.process)})
 
     def report_answer(self, request_id: str) -> None:

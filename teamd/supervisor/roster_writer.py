@@ -28,7 +28,9 @@ _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": No
 _MOST_UNTOLD: Final = 100
 _TELL_AGAIN_SECONDS: Final = 5.0
 _WRITE_AGAIN_SECONDS: Final = 1.0
-_REST_SECONDS: Final = 0.01  # after a write: what comes meanwhile is written at once
+# From a change to its write, which waits for the disk: what comes meanwhile is written with it, and
+# a teammate that reports and then asks for a slot has that before.
+_REST_SECONDS: Final = 0.005
 
 
 class RosterWriter:
@@ -50,6 +52,7 @@ class RosterWriter:
         self._seen: object = None
         self._foreign = True  # what stands there was not written here
         self._rest = Deadline.after(0.0)
+        self._new = True  # the changes: no time is set yet for their write
         self.team = self._file = self._roster.update(lambda team: replace(team, name=team_name))
 
     @property
@@ -64,12 +67,14 @@ class RosterWriter:
         return bool(self._changes)
 
     def publish_soon(self) -> None:
-        """Do as `publish`, unless a write was a moment ago: then with what comes until later.
+        """Do as `publish` in a moment, with what comes until then; call it again after that.
 
         Raises:
             StoreError: it cannot be written now; the changes are kept for the next try.
         """
-        if self._rest.left <= 0:
+        if self._changes and self._new:
+            self._new, self._rest = False, Deadline.after(max(_REST_SECONDS, self._rest.left))
+        elif self._rest.left <= 0:
             self.publish()
 
     def change(self, name: str, **values: Any) -> None:
@@ -110,8 +115,7 @@ class RosterWriter:
                 f"{error.path} was damaged ({error.why}): it was written anew, and what stood "
                 f"there is kept in {kept}"
             )
-        self._changes = []
-        self._rest = Deadline.after(_REST_SECONDS)
+        self._changes, self._new = [], True
 
     def refresh(self) -> bool:
         """Read what others have changed, and return whether anything was.
