@@ -244,7 +244,14 @@ class _Tools:
         role = env.roster.read().get(env.name).role
         tools = settings.tools_of(env.name, role)
         shell = partial(
-            build_shell, env.paths, env.name, settings, role, env.probe, goes_on=env.goes_on
+            build_shell,
+            env.paths,
+            env.name,
+            settings,
+            role,
+            env.probe,
+            goes_on=env.goes_on,
+            joins=True,
         )
         return Bash(
             shell=LazyShell(shell),

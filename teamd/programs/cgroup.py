@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,10 +29,15 @@ _PAUSE_SECONDS: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """A group of processes, and how many it may have."""
+    """A group of processes, and how many it may have.
+
+    Attributes:
+        joined: whether this very process is in it, and so is whatever it starts.
+    """
 
     path: Path
     processes: int
+    joined: bool = False
 
     @classmethod
     def make(cls, name: str, processes: int) -> Cgroup | None:
@@ -53,6 +58,18 @@ class Cgroup:
         """Return the group of that name, if there may be one."""
         parent = _parent()
         return None if parent is None else cls(parent / name, 0)
+
+    def join(self) -> Cgroup:
+        """Move this process into it; return the group as it is then.
+
+        To move a process takes the kernel ten milliseconds, in which nobody on the machine can
+        fork. So who starts many moves once, and not each of them.
+        """
+        try:
+            self.add(os.getpid())
+        except OSError:  # it cannot be moved, so what it starts will be
+            return self
+        return replace(self, joined=True)
 
     def add(self, pid: int) -> None:
         """Move a process into it; where it was removed meanwhile, it is made again.

@@ -136,7 +136,7 @@ class Sandboxed(Program):
         """
         first = self._gate.first()
         look = before()
-        if self._cgroup:
+        if self._cgroup and not self._cgroup.joined:
             self._cgroup.add(first)  # takes as long as the mounts, which are made meanwhile
         self._gate.wait()
         look(first)

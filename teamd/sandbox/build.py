@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 WITHOUT: Final = frozenset({"external", "off"})
 _MEBI: Final = 20
+_OWN_PROCESSES: Final = 32  # and threads of a teammate's own, beside its commands
 
 
 @dataclass
@@ -61,10 +62,12 @@ def build_shell(
     probe: Probe,
     *,
     goes_on: bool = False,
+    joins: bool = False,
 ) -> Shell:
     """Build what starts a teammate's commands, and make its home.
 
     Its temporary folder is emptied, unless it goes on where it was, as after it has hibernated.
+    Where there is a control group for its commands, this process joins it if it is the teammate's.
 
     Raises:
         StoreError: its home cannot be made.
@@ -90,7 +93,10 @@ def build_shell(
             "whose hooks run with the person's rights; the person can name another one"
         )
     held = placeholders_of(paths, workspace)
-    cgroup = Cgroup.make(group_name(paths, name), tools.max_processes)
+    most = tools.max_processes + (_OWN_PROCESSES if joins else 0)
+    cgroup = Cgroup.make(group_name(paths, name), most)
+    if cgroup and joins:
+        cgroup = cgroup.join()
     return SandboxedShell(probe.program, policy, held, paths.root, paths.removed, cgroup)
 
 

@@ -81,7 +81,8 @@ class MeantMounts:
         self, argv: Sequence[str], workspace: Path, places: Iterable[Place], own: Sequence[Mount]
     ) -> None:
         inside = f"{workspace}{os.sep}"
-        self._own = own
+        # The nearest above a path is the first that holds it, and of two at one point the later.
+        self._own = sorted(own[::-1], key=lambda one: -len(one.point))
         self._sources = {
             target: source if f"{source}{os.sep}".startswith(inside) else os.path.realpath(source)
             for target, source in _sources(argv).items()
@@ -117,9 +118,10 @@ class MeantMounts:
             target = os.path.dirname(target)  # noqa: PTH120 -- text, many times
         if target not in self._sources:
             return False
-        path = os.path.normpath(f"{self._sources[target]}/{os.path.relpath(mount.point, target)}")
-        covering = (one for one in reversed(self._own) if _holds(one.point, path))
-        nearest = max(covering, key=lambda one: len(one.point), default=None)
+        path = self._sources[target]
+        if target != mount.point:
+            path = os.path.normpath(f"{path}/{os.path.relpath(mount.point, target)}")
+        nearest = next((one for one in self._own if _holds(one.point, path)), None)
         return nearest is None or nearest.at(path) == (mount.device, mount.root)
 
 

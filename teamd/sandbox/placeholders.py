@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import os
 import stat
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from teamd.errors import translate_os_errors
 from teamd.files import directories, files, locks
@@ -92,8 +92,9 @@ class Placeholders:
                 made[str(place.path)] = _describe(place)
             # Noted before they are made: what a kill leaves can be removed.
             self._write(made, [*holders, holder])
-            for place in missing:
-                _make(self.workspace, place)
+            with _Folders(self.workspace) as folders:
+                for place in missing:
+                    _make(folders, place)
         return holder
 
     def release(self, *ended: Holder) -> None:
@@ -105,8 +106,9 @@ class Placeholders:
             left = [holder for holder in holders if holder.id not in ids]
             if not left:
                 _open_up(self.workspace)
-            for path in () if left else made:
-                _remove(self.workspace, Path(path))
+            with _Folders(self.workspace) as folders:
+                for path in () if left else made:
+                    _remove(folders, Path(path))
             self._write(made if left else {}, left)
 
     def left_by_dead(self, team: Path) -> list[Holder]:
@@ -144,12 +146,9 @@ def _describe(place: Place) -> str:
     return "file" if place.wants_file else "folder"
 
 
-def _make(workspace: Path, place: Place) -> None:
-    with (
-        translate_os_errors(place.path),
-        suppress(FileExistsError),
-        _open_parent(workspace, place.path) as folder,
-    ):
+def _make(folders: _Folders, place: Place) -> None:
+    with translate_os_errors(place.path), suppress(FileExistsError):
+        folder = folders.open(place.path.parent)
         if place.wants_file:
             flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             os.close(os.open(place.path.name, flags, 0o400, dir_fd=folder))
@@ -157,20 +156,33 @@ def _make(workspace: Path, place: Place) -> None:
             os.mkdir(place.path.name, dir_fd=folder)
 
 
-@contextmanager
-def _open_parent(workspace: Path, path: Path) -> Iterator[int]:
-    """Open the folder in which something stands; a command may have put a link into the way.
+class _Folders:
+    """The folders of a workspace, opened once; a command may have put a link into the way."""
 
-    Raises:
-        OSError: it cannot be opened, or the way leads through a link.
-    """
-    with ExitStack() as stack:
-        folder = os.open(workspace, FOLDER)
-        stack.callback(os.close, folder)
-        for part in path.relative_to(workspace).parts[:-1]:
-            folder = os.open(part, FOLDER, dir_fd=folder)
-            stack.callback(os.close, folder)
-        yield folder
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        self._opened: dict[Path, int] = {}
+
+    def open(self, folder: Path) -> int:
+        """Return a descriptor of a folder, until the end of the block.
+
+        Raises:
+            OSError: it cannot be opened, or the way leads through a link.
+            ValueError: it is not in the workspace.
+        """
+        if folder not in self._opened:
+            folder.relative_to(self._workspace)
+            above = None if folder == self._workspace else self.open(folder.parent)
+            name = folder if above is None else folder.name
+            self._opened[folder] = os.open(name, FOLDER, dir_fd=above)
+        return self._opened[folder]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._opened.values():
+            os.close(fd)
 
 
 def _open_up(workspace: Path) -> None:
@@ -179,9 +191,10 @@ def _open_up(workspace: Path) -> None:
         workspace.chmod(stat.S_IMODE(workspace.stat().st_mode) | stat.S_IRWXU)
 
 
-def _remove(workspace: Path, path: Path) -> None:
+def _remove(folders: _Folders, path: Path) -> None:
     """Remove a placeholder if that is what stands there: nothing that holds anything goes."""
-    with suppress(OSError), _open_parent(workspace, path) as folder:
+    with suppress(OSError):
+        folder = folders.open(path.parent)
         found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             os.rmdir(path.name, dir_fd=folder)
