@@ -82,7 +82,8 @@ class MeantMounts:
     ) -> None:
         inside = f"{workspace}{os.sep}"
         # The nearest above a path is the first that holds it, and of two at one point the later.
-        self._own = sorted(own[::-1], key=lambda one: -len(one.point))
+        latest = enumerate(own)
+        self._own = [one for _, one in sorted(latest, key=lambda at: (-len(at[1].point), -at[0]))]
         self._sources = {
             target: source if f"{source}{os.sep}".startswith(inside) else os.path.realpath(source)
             for target, source in _sources(argv).items()
