@@ -217,6 +217,19 @@ def test_with_a_damaged_checkpoint_all_is_read(
     assert facts(read(path)) == facts(read_all(path))
 
 
+def test_a_checkpoint_that_ends_anywhere_is_passed_over(path: Path) -> None:
+    """Its writer may be killed, or the power fail, before the last of it is written."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    above, last = b"".join(lines[:3]), lines[3].rstrip()
+    for end in range(len(last)):
+        path.write_bytes(above + last[:end])
+        talk = read(path)
+        assert len(talk._checkpoint) == 0
+        assert [message.content for message in talk.new_mail] == ["work"]
+    path.write_bytes(above + last)
+    assert len(read(path)._checkpoint) == len(last)
+
+
 def test_a_summary_brings_a_checkpoint(path: Path) -> None:
     read(path).summarise("Alice", text="All went well.", reply=None)
     *_, before, last = (json.loads(line)["record"] for line in path.read_bytes().splitlines())
