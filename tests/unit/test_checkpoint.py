@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from teamctl.render import render_record
@@ -114,10 +114,44 @@ happened: st.SearchStrategy[Record] = st.one_of(
     st.builds(records.NoticeSent, id=st.sampled_from(["-2-notice", "-3-notice"])),
 )
 stories = st.lists(happened, max_size=12)
+# Behind these three hardly a field is what it was at first; chance seldom brings all of it about.
+SPENT = Usage(input_tokens=5, output_tokens=3)
+SAID = {"type": "text", "text": "So be it."}
+SENDS = {"type": "tool_use", "id": "a", "name": "send_message", "input": sends}
+ENDED: list[Record] = [
+    records.Opened(
+        format=7, nonce="n", secret="s", system="You.", name="alice", role="tester", team="t",
+        model="m", tools=frozenset({"bash"}), plan=True, spawned_by="lead@other",
+    ),
+    records.Delivered(messages=(message("one", SHUTDOWN_TYPE, "r"),), idle_talk=True),
+    records.Delivered(messages=(message("two", PLAN_ANSWER_TYPE, "s"),), idle_talk=True),
+    records.Replied(content=[SENDS], usage=SPENT, frame="f"),
+    records.CallAnswered(tool_use_id="a", content="sent"),
+    records.TurnEnded(outcome="end_turn", notice="It ended."),
+]  # fmt: skip
+PAUSED: list[Record] = [
+    *ENDED[:-2],
+    records.CallStarted(tool_use_id="a"),
+    records.TurnEnded(outcome=records.PAUSED, text="no key"),
+]
+BUSY: list[Record] = [
+    *ENDED,
+    records.Summarised(text="So far.", restated="You are 'alice'."),
+    records.NewsAdded(about="board", text="News."),
+    records.Replied(content=[SAID], usage=SPENT, frame="f"),
+    records.NoteAdded(text="Go on.", closes=("r",)),
+    records.Replied(content=[SAID, SENDS], usage=SPENT, frame="f", stop_reason="tool_use"),
+    records.MailHeld(senders=("bob",)),
+    records.Delivered(messages=(message("later"),), idle_talk=True),
+    records.NoteAdded(text="And on."),
+]
 
 
 @settings(deadline=None)
 @given(stories, stories)
+@example(ENDED, BUSY)
+@example(PAUSED, ENDED[-2:])
+@example(BUSY, [records.ResultsCleared(through=9), *ENDED])
 def test_from_a_checkpoint_it_is_the_same_in_all_and_goes_on_alike(
     before: list[Record], after: list[Record]
 ) -> None:
