@@ -116,6 +116,11 @@ def talk(paths: TeamPaths) -> None:
     box.done(batch)
 
 
+def sum_up(paths: TeamPaths) -> None:
+    """Have bob's conversation summarised, which leaves a checkpoint."""
+    _bob(paths).summarise("You are 'bob'.", text="So far.", reply=None)
+
+
 def enlist(paths: TeamPaths, status: str = "idle") -> None:
     """Put bob, who works by plan, into the roster, or change what it says of him."""
     bob = Member(name="bob", role="clerk", agent_id="bob@x", status=Status(status), plan=True)
@@ -383,6 +388,7 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         take,
         take_only,
         talk,
+        sum_up,
         enlist,
         reign,
         ask,
