@@ -294,6 +294,6 @@ def _plain(value: Any) -> Any:
         case Message():
             return value.to_json()
         case set() | frozenset():
-            return sorted(value)
+            return sorted(value, key=str)  # a hand in the file may have put in anything
         case _:
             return {one.name: getattr(value, one.name) for one in fields(value) if one.init}

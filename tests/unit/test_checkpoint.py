@@ -331,6 +331,27 @@ def test_a_disk_without_room_for_a_checkpoint_is_no_failure(path: Path) -> None:
     assert facts(read(path)) == facts(read_all(path))
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"record": "mail", "messages": [{"content": "a\0", "from": "eve"}]},
+        {"record": "mail", "messages": [{"content": "a", "timestamp": float("nan")}]},
+        {"record": "note", "text": "\ud800", "closes": [None, "r"]},
+    ],
+)
+def test_odd_things_in_a_transcript_keep_nobody_from_going_on(
+    path: Path, odd: dict[str, Any]
+) -> None:
+    """Whatever a hand or another program has put there."""
+    with path.open("a") as file:
+        file.write(json.dumps(odd) + "\n")
+    talk = read(path)
+    talk.checkpoint()
+    talk.add_note("go on")
+    assert read(path).open_items[-1].note == "go on"
+    assert read(path)._length == read_all(path)._length
+
+
 def test_a_person_is_shown_nothing_of_it(path: Path) -> None:
     for record in Transcript(path).records():
         if isinstance(record, records.Checkpoint):

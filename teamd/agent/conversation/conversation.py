@@ -38,7 +38,7 @@ class Conversation(ConversationState):
         self._transcript = transcript
         self._checkpoint, facts = find_checkpoint(transcript)
         super().__init__(**facts)
-        for record in transcript.records(self._checkpoint.start):
+        for record in transcript.records(self._checkpoint.stop):
             self.apply(record)
         transcript.make_durable()  # the process before may have been killed before it had
 
