@@ -16,6 +16,7 @@ from teamd.messages import TEAMD, USER
 from teamd.team.roster import Roster
 from teamd.terminal import escape_json
 from teamd.transcript.file import decode_lines, parse
+from teamd.transcript.records import Checkpoint
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
@@ -62,7 +63,8 @@ def transcript(choice: Choice, name: str, *, follow: bool, full: bool, as_json: 
         raise TeamError(f"{name} has no conversation yet")
     found = lines(path, last=None, follow=follow)
     if as_json:  # records just as they are, also those of a later version
-        output.print_json({"name": name, "records": [*filter(None, map(parse, found))]})
+        shown = [one for one in map(parse, found) if one and one.get("record") != Checkpoint.kind]
+        output.print_json({"name": name, "records": shown})
         return
     for record in decode_lines(found):
         for line in render_record(record, name, full=full):

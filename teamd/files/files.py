@@ -193,22 +193,6 @@ def read_descriptor(fd: int, offset: int = 0) -> bytes:
     return b"".join(parts)
 
 
-def lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends, however long it is; none where there is none.
-
-    What stands behind the last newline is a line as well.
-    """
-    with opened(path) as fd:
-        if fd is None:
-            return
-        offset, rest = 0, b""
-        while part := os.pread(fd, _CHUNK, offset):
-            offset += len(part)
-            *whole, rest = (rest + part).split(b"\n")
-            yield from whole
-        yield rest
-
-
 def replace(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True) -> None:
     """Give `path` new content at once, see `replace_by_parts`."""
     replace_by_parts(path, (data,), mode=mode, durable=durable)

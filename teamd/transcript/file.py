@@ -7,11 +7,11 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.files import files
+from teamd.files import files, lines
 from teamd.message_json import is_moment
 from teamd.messages import Message
 from teamd.tokens import Usage
-from teamd.transcript.records import KINDS, Unknown
+from teamd.transcript.records import KINDS, Checkpoint, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from teamd.transcript.records import Record
 
 _UNDATED: Final = -1.0  # no moment
+_CHECKPOINT: Final = b'{"record": "%s"' % Checkpoint.kind.encode()
 _BY_NAME: Final = {kind.kind: kind for kind in KINDS}
 
 
@@ -39,7 +40,7 @@ class Transcript:
     check: Callable[[], None] = lambda: None
     _unsafe: int | None = field(default=None, init=False)  # from there on a power cut may take it
 
-    def append(self, *records: Record, durable: bool = True) -> None:
+    def append(self, *records: Record, durable: bool = True) -> range:
         """Add records, all or none.
 
         Args:
@@ -47,17 +48,21 @@ class Transcript:
             durable: whether they, and all before them, are on disk when this returns. Otherwise
                 they are with the next that are, or with `settle`.
 
+        Returns:
+            Where they stand in the file.
+
         Raises:
             StoreError: the file cannot be written; it is as it was when it was last on disk.
         """
-        self.append_lines(b"".join(record.encode() for record in records), durable=durable)
+        return self.append_lines(b"".join(record.encode() for record in records), durable=durable)
 
-    def append_lines(self, lines: bytes, *, durable: bool = True) -> None:
+    def append_lines(self, encoded: bytes, *, durable: bool = True) -> range:
         """Add encoded records, see `append`."""
         self.check()
         durable = durable and self.durable
-        start = files.append_alone(self.path, lines, durable=durable, taken_back_to=self._unsafe)
+        start = files.append_alone(self.path, encoded, durable=durable, taken_back_to=self._unsafe)
         self._unsafe = None if durable or not self.durable else self._first_unsafe(start)
+        return range(start, start + len(encoded))
 
     def settle(self) -> None:
         """Bring to the disk what is not there yet; a power cut cannot take it any more.
@@ -76,9 +81,21 @@ class Transcript:
         if self.durable:
             files.make_durable(self.path)
 
-    def records(self) -> Iterator[Record]:
-        """Yield what was written, oldest first; a line that a killed writer tore is passed over."""
-        yield from decode_lines(files.lines(self.path))
+    def records(self, start: int = 0) -> Iterator[Record]:
+        """Yield what was written, oldest first; a line that a killed writer tore is passed over.
+
+        Args:
+            start: where the line of the first of them begins.
+        """
+        yield from decode_lines(lines.read_lines(self.path, start))
+
+    def checkpoints(self) -> Iterator[tuple[range, Checkpoint]]:
+        """Yield the checkpoints and where they stand, the newest first."""
+        for start in lines.find_lines(self.path, _CHECKPOINT):
+            line = next(lines.read_lines(self.path, start))
+            record = decode(line)
+            if isinstance(record, Checkpoint):
+                yield range(start, start + len(line)), record
 
 
 def parse(line: bytes) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ keys that a later version adds are passed over.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 from teamd.messages import Message
@@ -266,9 +266,19 @@ class NoticeSent(_Record):
     id: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint(_Record):
+    """The fields of a conversation's state: whoever knows their format need not read on above."""
+
+    kind: ClassVar[str] = "checkpoint"
+    format: int = 0
+    state: dict[str, Any] = field(default_factory=dict)
+
+
 Record: TypeAlias = (
     Opened | Delivered | NoteAdded | NewsAdded | TaskBegun | Replied | CallStarted | CallAnswered
-    | ResultsCleared | Summarised | SummaryFailed | TurnEnded | MailHeld | NoticeSent | Unknown
+    | ResultsCleared | Summarised | SummaryFailed | TurnEnded | MailHeld | NoticeSent | Checkpoint
+    | Unknown
 )  # fmt: skip
 KINDS: Final[tuple[type[Record], ...]] = tuple(kind for kind in get_args(Record) if kind.kind)
 
@@ -278,12 +288,12 @@ def mail_in(record: Record | None) -> tuple[Message, ...]:
     return record.messages if isinstance(record, Delivered) else ()
 
 
-def _plain(value: Message | Usage | frozenset[str]) -> Any:
+def _plain(value: Any) -> Any:
     """Return what JSON knows in the place of a value that it does not know."""
     match value:
         case Message():
             return value.to_json()
-        case Usage():
-            return asdict(value)
-        case frozenset():
-            return sorted(value)
+        case set() | frozenset():
+            return sorted(value, key=str)  # a hand in the file may have put in anything
+        case _:
+            return {one.name: getattr(value, one.name) for one in fields(value) if one.init}

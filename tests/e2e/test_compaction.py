@@ -65,6 +65,10 @@ def test_compaction_of_many_times_the_context_through_kills_keeps_who_she_is_and
     shown = cramped.do("teamctl", "transcript", "alice")
     assert "from here on it sees this summary of what was before" in shown
     assert "I have come through" in shown
+    whole = json.loads(cramped.do("teamctl", "transcript", "alice", "--json"))["records"]
+    checkpoints = cramped.records("alice", "checkpoint")
+    assert len(checkpoints) == len(cramped.records("alice", "summary"))
+    assert not any(record in whole for record in checkpoints), "they say nothing new"
     spent = sum(input_tokens(one) for one in asked if one.message is not None)
     assert cramped.member("alice")["input_tokens"] <= spent
 

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.agent.conversation.conversation import Conversation
 from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.spool import BatchLimit, Spool
 from teamd.messages import Message
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Checkpoint, NoteAdded, Summarised, mail_in
 from tests.children import survived
 
 if TYPE_CHECKING:
@@ -113,3 +116,32 @@ def test_a_culprit_is_rejected_once(tmp_path: Path) -> None:
             break
     assert through
     assert left > 5
+
+
+def test_a_checkpoint_knows_no_more_than_is_on_record(tmp_path: Path) -> None:
+    """Else mail whose writer was killed would count as read, and stand nowhere."""
+    seen = set()
+    for left in range(1, 50):
+        path, mail = tmp_path / f"{left}.jsonl", Message(sender="lead", to="bob", content="a")
+        long = NoteAdded(text="x" * 200_000)  # so that the next record brings a checkpoint
+        Transcript(path).append(long, Summarised(text="So far."))
+
+        def deliver(arm: Callable[[], None], path: Path = path, mail: Message = mail) -> None:
+            talk = Conversation(Transcript(path))
+            arm()
+            talk.deliver([mail])
+
+        through = survived(left, deliver)
+        records = list(Transcript(path).records())
+        known = any(mail in mail_in(record) for record in records)
+        again = Conversation(Transcript(path))
+        assert (again.has_seen(mail), mail in again.new_mail, again.summary) == (
+            known,
+            known,
+            "So far.",
+        )
+        seen.add((known, isinstance(records[-1], Checkpoint)))
+        if through:
+            break
+    assert through
+    assert seen == {(False, False), (True, False), (True, True)}

@@ -93,6 +93,10 @@ class Talk:
         self._paused = False
         self.now.open(Opened(system=f"You are 'alice', role: {role}."))
 
+    def checkpoint(self, _: object) -> None:
+        """Have the state written down; the next process reads no record above."""
+        self.now.checkpoint()
+
     def clear(self, kept: int) -> None:
         """Have old results cleared."""
         cleared = self.now.clear(kept=kept, least_bytes=1)
@@ -160,7 +164,9 @@ steps = st.one_of(
     st.tuples(st.just("mail"), st.lists(contents, min_size=1, max_size=2)),
     st.tuples(st.just("answer"), answers),
     st.tuples(st.just("answer"), answers),
-    st.tuples(st.sampled_from(["note", "pause", "open", "restart", "summarise"]), words),
+    st.tuples(
+        st.sampled_from(["note", "pause", "open", "restart", "checkpoint", "summarise"]), words
+    ),
     st.tuples(st.just("clear"), st.integers(0, 4)),
 )
 

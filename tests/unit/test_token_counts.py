@@ -158,6 +158,10 @@ class Story:
         """Be spawned afresh."""
         self.now.talk.open(Opened(system=SYSTEM))
 
+    def checkpoint(self, _: object) -> None:
+        """Have the state written down; the next process reads no record above."""
+        self.now.talk.checkpoint()
+
     def restart(self, _: object) -> None:
         """Be the next process of that name."""
         self.now = Desk(self.folder)
@@ -188,7 +192,7 @@ steps = st.one_of(
     st.tuples(st.just("answer"), answers),
     st.tuples(st.just("clear"), st.integers(0, 3)),
     st.tuples(st.just("summarise"), st.sampled_from(["", "All went well."])),
-    st.tuples(st.sampled_from(["open", "restart"]), st.none()),
+    st.tuples(st.sampled_from(["open", "restart", "checkpoint"]), st.none()),
 )
 
 

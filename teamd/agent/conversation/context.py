@@ -9,7 +9,6 @@ as the one that made them.
 from __future__ import annotations
 
 import hashlib
-from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,9 +132,10 @@ class Context:
         """Return all of it, as the Messages API takes it."""
         return _messages(self._exchanges, self.pending)
 
-    def earlier_messages(self, length: int, pending: Sequence[Block]) -> list[ChatMessage]:
-        """Return what it was with so many exchanges, and these blocks behind them."""
-        return _messages(self._exchanges[:length], list(pending))
+    def earlier_messages(self, length: int, told: int) -> list[ChatMessage]:
+        """Return what it was with so many exchanges, and so many blocks behind them."""
+        behind = self._exchanges[length].told if length < self.length else self.pending
+        return _messages(self._exchanges[:length], behind[:told])
 
     def messages_with(self, text: str, *, skipped: int, texts: bool) -> list[ChatMessage]:
         """Return all of it with a demand at its end, or only the newer part of it.
@@ -236,22 +236,22 @@ class _Count:
 
     Attributes:
         length: how many exchanges of the context were in it.
-        pending: what stood behind them.
+        told: how many blocks stood behind them.
         said: the content of the reply.
     """
 
     frame: str
     tokens: int
     length: int = 0
-    pending: Sequence[Block] = ()
-    said: Sequence[Block] = ()
+    told: int = 0
+    said: list[Block] = field(default_factory=list)
 
 
+@dataclass(slots=True)
 class TokenCounts:
     """The last requests of a conversation whose tokens its records tell."""
 
-    def __init__(self) -> None:
-        self._last: deque[_Count] = deque(maxlen=REMEMBERED)
+    _last: list[_Count] = field(default_factory=list)
 
     def add(self, frame: str, usage: Usage, **seen: Any) -> None:
         """Take note of a request, and of what of the conversation was in it.
@@ -259,19 +259,19 @@ class TokenCounts:
         Without a frame an earlier version or another server made it.
         """
         if frame and usage.total_tokens:
-            self._last.append(_Count(frame=frame, tokens=usage.total_tokens, **seen))
+            count = _Count(frame=frame, tokens=usage.total_tokens, **seen)
+            self._last = [*self._last, count][-REMEMBERED:]
 
     def forget_messages(self) -> None:
         """Keep only the frames, since other messages stand in the place of the earlier ones."""
-        kept = [_Count(frame=count.frame, tokens=count.tokens) for count in self._last]
-        self._last = deque(kept, maxlen=REMEMBERED)
+        self._last = [_Count(frame=count.frame, tokens=count.tokens) for count in self._last]
 
     def requests(self, context: Context) -> list[CountedRequest]:
         """Return what is known of them, the newest first."""
         return [
             CountedRequest(
                 frame=count.frame,
-                messages=context.earlier_messages(count.length, count.pending),
+                messages=context.earlier_messages(count.length, count.told),
                 said=count.said,
                 tokens=count.tokens,
             )

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from teamd.agent.conversation.checkpoint import find_checkpoint, make_checkpoint
 from teamd.agent.conversation.state import ConversationState
+from teamd.errors import NotAMessage, StoreError
 from teamd.transcript import records
 from teamd.transcript.file import decode
 
@@ -24,13 +27,18 @@ if TYPE_CHECKING:
     from teamd.transcript.file import Transcript
 
 
+_LEAST_BYTES: Final = 1 << 17  # read in a few milliseconds
+_TIMES: Final = 4  # what the checkpoint takes; a conversation that only grows needs none
+
+
 class Conversation(ConversationState):
     """The one conversation of one teammate; its state is read from the transcript at first."""
 
     def __init__(self, transcript: Transcript) -> None:
-        super().__init__()
         self._transcript = transcript
-        for record in transcript.records():
+        self._checkpoint, facts = find_checkpoint(transcript)
+        super().__init__(**facts)
+        for record in transcript.records(self._checkpoint.stop):
             self.apply(record)
         transcript.make_durable()  # the process before may have been killed before it had
 
@@ -109,9 +117,23 @@ class Conversation(ConversationState):
             durable: on disk when this returns, with all before it; otherwise with `settle`.
         """
         line = replace(record, time=time.time()).encode()
-        self._transcript.append_lines(line, durable=durable)
+        there = self._transcript.append_lines(line, durable=durable)
         # Applied as it will be read again, without the half surrogate pairs that UTF-8 cannot hold.
         self.apply(decode(line) or records.Unknown())
+        costs = max(len(self._checkpoint), self.context.bytes)
+        behind = there.stop - self._checkpoint.stop
+        if isinstance(record, records.Summarised) or behind > _LEAST_BYTES + _TIMES * costs:
+            self._checkpoint = there  # even if there will be none: the next try is not yet
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Write the state down, so that the next process need not read what stands above.
+
+        It goes to the disk with the next record: whoever finds none reads more, and that is all.
+        """
+        with suppress(StoreError, NotAMessage):  # a disk is full, or odd mail cannot be encoded
+            self._checkpoint = self._transcript.append(make_checkpoint(self), durable=False)
+            self.apply(records.Checkpoint())
 
     def settle(self) -> None:
         """Bring all records to the disk.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.context import Context, TokenCounts
@@ -21,15 +23,24 @@ CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
-class Notice(NamedTuple):
+# What another conversation does not end.
+_LASTING: Final = (
+    "turns", "input_tokens", "output_tokens", "unsent", "told", "counts", "talk", "_seen", "_length"
+)  # fmt: skip
+_UNOPENED: Final = records.Opened()
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
     """A line that somebody is owed; `to` is empty for whom the teammate reports to."""
 
     text: str
     to: str = ""
 
 
+@dataclass
 class ConversationState:
-    """The sum of the records so far.
+    """The sum of the records so far: all of it, as a checkpoint holds it.
 
     Attributes:
         opened: the record that began it.
@@ -45,7 +56,6 @@ class ConversationState:
         turns: replies so far, those of earlier conversations and summaries included.
         input_tokens: of all those replies, cached ones included.
         output_tokens: of all those replies.
-        identity: a line that says whose conversation it is.
         open_items: mail and tasks of the turn at hand, and notes that no reply followed yet.
         summary: the text of the last summary, if any.
         context: what the model sees; others only read it.
@@ -60,17 +70,44 @@ class ConversationState:
         talk: how long it has done nothing but talk to other teammates.
     """
 
-    def __init__(self) -> None:
-        self._seen: set[tuple[str, str, str]] = set()
-        self._length = 0  # also counts what is unknown here: calls and tasks are named by it
-        self.told: set[str] = set()
-        self.turns = 0
-        self.input_tokens = 0
-        self.output_tokens = 0
-        self.counts = TokenCounts()
-        self.unsent: dict[str, Notice] = {}
-        self.talk = Talk()
-        self._open(records.Opened())
+    opened: records.Opened = _UNOPENED
+    owes_reply: bool = False
+    unfollowed: bool = False
+    stop_reason: str = ""
+    said: str = ""
+    paused_about: str | None = None
+    unanswered: list[Block] = field(default_factory=list)
+    begun: set[str] = field(default_factory=set)
+    unsent: dict[str, Notice] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    open_items: list[OpenItem] = field(default_factory=list)
+    summary: str = ""
+    context: Context = field(default_factory=Context)
+    counts: TokenCounts = field(default_factory=TokenCounts)
+    task: str = ""
+    resting: bool = True
+    paused: bool = False
+    new_mail: list[Message] = field(default_factory=list)
+    shutdown_requests: list[str] = field(default_factory=list)
+    closed_requests: set[str] = field(default_factory=set)
+    finished_plans: set[str] = field(default_factory=set)
+    talk: Talk = field(default_factory=Talk)
+    _answered_plans: set[str] = field(default_factory=set)
+    _seen: set[str] = field(default_factory=set)
+    _length: int = 0  # also counts what is unknown here: calls and tasks are named by it
+    _reply_number: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.task:
+            self._begin_task()
+
+    @property
+    def identity(self) -> str:
+        """A line that says whose conversation it is."""
+        return prompts.introduce(self.opened)
 
     def apply(self, record: records.Record) -> None:  # noqa: C901, PLR0912, PLR0915 -- a case a kind
         """Take the next record into account."""
@@ -118,36 +155,19 @@ class ConversationState:
         return _gist(message) in self._seen
 
     def _open(self, opened: records.Opened) -> None:
-        self.opened = opened
-        self.identity = prompts.introduce(opened)
-        self.owes_reply = False
-        self.stop_reason = ""
-        self.said = ""
-        self.paused_about: str | None = None
-        self.open_items: list[OpenItem] = []
-        self.summary = ""
-        self.context = Context()
-        self.counts.forget_messages()
-        self._reply_number = 0
-        self._drop_calls()
-        self.resting = True
-        self.paused = False
-        self.new_mail: list[Message] = []
-        self.shutdown_requests: list[str] = []
-        self.closed_requests: set[str] = set()
-        self.finished_plans: set[str] = set()
-        self._answered_plans: set[str] = set()
         self.talk.end()
         self.talk.rest()
-        self._begin_task()
+        self.counts.forget_messages()
+        kept = {name: getattr(self, name) for name in _LASTING}
+        ConversationState.__init__(self, opened=opened, **kept)
 
     def _begin_task(self) -> None:
         self.task = f"{self.opened.nonce}-{self._length}"
 
     def _drop_calls(self) -> None:
         self.unfollowed = False
-        self.unanswered: list[Block] = []
-        self.begun: set[str] = set()
+        self.unanswered = []
+        self.begun = set()
 
     def _deliver(self, delivered: records.Delivered) -> None:
         self._seen.update(map(_gist, delivered.messages))
@@ -172,7 +192,7 @@ class ConversationState:
 
     def _reply(self, reply: records.Replied) -> None:
         context = self.context
-        self._count(reply, length=context.length, pending=context.pending, said=reply.content)
+        self._count(reply, length=context.length, told=len(context.pending), said=reply.content)
         self.resting = self.paused = False
         self.new_mail = []
         self.talk.act(call["name"] for call in reply.calls)
@@ -252,9 +272,10 @@ class ConversationState:
         self.input_tokens += made.usage.total_input_tokens
 
 
-def _gist(message: Message) -> tuple[str, str, str]:
-    content = hashlib.sha256(message.content.encode(errors="replace")).hexdigest()
-    return message.id, message.sender, content
+def _gist(message: Message) -> str:
+    """Return a digest that tells a message from others; a transcript of years holds many."""
+    told = json.dumps([message.id, message.sender, message.content], ensure_ascii=False)
+    return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:16]
 
 
 def _returnable(content: list[Block]) -> list[Block]:

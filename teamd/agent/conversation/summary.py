@@ -41,7 +41,7 @@ class OpenItem:
         passing: whether a reply settles it, or only the end of the turn does.
     """
 
-    messages: Sequence[Message] = ()
+    messages: tuple[Message, ...] = ()
     note: str = ""
     passing: bool = False
 

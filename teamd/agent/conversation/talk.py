@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 SAME_TEXT_SECONDS: Final = 600.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A text that was sent: to whom, its digest, and when."""
+
+    to: str
+    digest: str
+    moment: float
+
+
 @dataclass(slots=True)
 class Talk:
     """The wakes in which a teammate has only talked.
@@ -32,7 +41,7 @@ class Talk:
     wakes: int = 0
     told: set[str] = field(default_factory=set)
     _is_talk: bool = True  # of the wake at hand: as far as it has come
-    _sent: dict[tuple[str, str], float] = field(default_factory=dict)
+    _sent: list[_Sent] = field(default_factory=list)
 
     def end(self) -> None:
         """Forget it all: something else than talk has happened."""
@@ -61,15 +70,15 @@ class Talk:
             case {"name": SendMessage.name, "input": {"to": str(to), "content": str(content)}}:
                 if not result.startswith(NOT_SENT_AGAIN):
                     late = moment - SAME_TEXT_SECONDS
-                    self._sent = {key: sent for key, sent in self._sent.items() if sent > late}
-                    self._sent[to, _digest(content)] = moment
+                    self._sent = [sent for sent in self._sent if sent.moment > late]
+                    self._sent.append(_Sent(to, _digest(content), moment))
 
     def receivers(self, content: str, now: float) -> Iterator[str]:
         """Yield who has been sent this text in the last ten minutes, as the sender spelt them."""
         wanted = _digest(content)
-        for (to, digest), sent in self._sent.items():
-            if digest == wanted and abs(now - sent) < SAME_TEXT_SECONDS:
-                yield to
+        for sent in self._sent:
+            if sent.digest == wanted and abs(now - sent.moment) < SAME_TEXT_SECONDS:
+                yield sent.to
 
 
 def _digest(content: str) -> str:

@@ -125,6 +125,11 @@ def talk_meanwhile(paths: TeamPaths, content: str) -> None:
     box.done(batch)
 
 
+def sum_up(paths: TeamPaths) -> None:
+    """Have bob's conversation summarised, which leaves a checkpoint."""
+    _bob(paths).summarise("You are 'bob'.", text="So far.", reply=None)
+
+
 def enlist(paths: TeamPaths, status: str = "idle") -> None:
     """Put bob, who works by plan, into the roster, or change what it says of him."""
     bob = Member(name="bob", role="clerk", agent_id="bob@x", status=Status(status), plan=True)
@@ -393,6 +398,7 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         take_only,
         talk,
         talk_meanwhile,
+        sum_up,
         enlist,
         reign,
         ask,

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.agent.conversation.conversation import Conversation
 from teamd.approvals.approval import Verdict
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
@@ -20,7 +21,8 @@ from teamd.mail.routing import Post
 from teamd.messages import LEAD, TEAMD, USER
 from teamd.states import Status
 from teamd.team.roster import Roster
-from teamd.transcript.file import parse
+from teamd.transcript.file import Transcript, parse
+from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -208,22 +210,22 @@ class Judge:
         names = {path.stem.partition(".")[0] for path in self._paths.inboxes.glob("*.jsonl")}
         for name in sorted(names - {TEAMD}):
             kept = USER if name == LEAD and person == LEAD else name
-            for mail in self._fresh(name, self._records.get(kept, [])):
+            for mail in self._fresh(name, kept):
                 yield self._box(name), mail
         for name, records in self._records.items():
             for record in records:
                 for mail in _mail_in(record):
                     yield self._box(name), mail
 
-    def _fresh(self, name: str, kept: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _fresh(self, name: str, kept: str) -> Iterator[dict[str, Any]]:
         """Read as a new process of the owner does: take, keep what is new, be done."""
-        known = {_gist(mail) for record in kept for mail in _mail_in(record)}
+        known = Conversation(Transcript(self._paths.transcript(kept), durable=False))
         box = Mailbox(self._paths, name)
         while (batch := box.take()) != EMPTY:
-            for mail in (message.to_json() for message in batch.messages):
-                if _gist(mail) not in known:
-                    known.add(_gist(mail))
-                    yield mail
+            for message in batch.messages:
+                if not known.has_seen(message):
+                    known.apply(Delivered(messages=(message,)))
+                    yield message.to_json()
             box.done(batch)
 
     @staticmethod
@@ -374,10 +376,6 @@ def _records(transcript: Path) -> Iterator[dict[str, Any]]:
 
 def _mail_in(record: dict[str, Any]) -> list[dict[str, Any]]:
     return record["messages"] if record.get("record") == "mail" else []
-
-
-def _gist(mail: dict[str, Any]) -> tuple[Any, ...]:
-    return mail.get("id"), mail.get("from"), mail.get("content")
 
 
 def _is_repeated(mail: dict[str, Any]) -> bool:

@@ -154,6 +154,20 @@ def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
     scene.do("talk")
 
 
+def a_conversation_goes_on_from_a_checkpoint(scene: Scene) -> None:
+    """A process dies with its summary, and one with mail; each next one reads from there on."""
+    scene.do("create")
+    scene.do("put", "bob", "a", sent=("bob", "a"))
+    scene.do("talk")
+    scene.kill_at("sync", "transcripts/bob")
+    scene.do("sum_up", killed=True)
+    scene.do("sum_up")
+    scene.do("put", "bob", "b", sent=("bob", "b"))
+    scene.kill_at("sync", "transcripts/bob")
+    scene.do("talk", killed=True)
+    scene.do("talk")
+
+
 def the_person_stops_reading(scene: Scene) -> None:
     """Ctrl-C comes once the mail is shown and written down, and not synced."""
     scene.do("create")
@@ -492,6 +506,7 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_call_that_may_be_repeated_is_made,
     a_teammate_dies_with_a_record,
     mail_comes_while_a_teammate_reads,
+    a_conversation_goes_on_from_a_checkpoint,
     the_person_stops_reading,
     a_change_is_repeated,
     an_answer_is_repeated,
