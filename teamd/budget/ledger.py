@@ -1,8 +1,8 @@
 """The ledger `.team/ledger.jsonl`: what model calls may take before, and have taken after.
 
 A process that dies between its two records of a call leaves its reservation open. It counts in full
-like this, and is settled in full once a call does not fit beside it. When the file has grown long
-it is replaced by one with the sums and what is still open.
+like this, and is settled in full once a call does not fit beside it, or the file has grown long:
+then it is replaced by one with the sums and what is still open.
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ class Ledger:
                 # Lost in a power cut, it is settled in full: dearer, and never too little.
                 self._settle(fd, kept, account or kept.in_full())
             if os.fstat(fd).st_size > self.longest_bytes:
+                self._bury(fd)  # each would be a record for ever
                 self._replace()
 
     def standing_refusal(

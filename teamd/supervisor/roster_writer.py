@@ -115,7 +115,7 @@ class RosterWriter:
                 f"{error.path} was damaged ({error.why}): it was written anew, and what stood "
                 f"there is kept in {kept}"
             )
-        self._changes, self._new = [], True
+        self._changes, self._new, self._rest = [], True, Deadline.after(0.0)
 
     def refresh(self) -> bool:
         """Read what others have changed, and return whether anything was.
