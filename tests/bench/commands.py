@@ -93,7 +93,8 @@ class Bench:
 
     def delivered(self) -> int:
         """Count the messages in an inbox."""
-        return (self.folder / ".team" / "inbox" / "bob.jsonl").read_bytes().count(b"\n")
+        inbox = self.folder / ".team" / "inbox" / "bob.jsonl"
+        return inbox.read_bytes().count(b"\n") if inbox.exists() else 0
 
 
 @contextmanager
