@@ -144,9 +144,10 @@ class Metered:
         """
         frame = frame_of(ask, self.server)
         reservation = await self._reserve(ask, frame)
-        account: Account | None = None  # in full: a call that is cut off may have taken anything
+        account: Account | None = NOTHING
         try:
             self.settle()
+            account = None  # in full: a call that is cut off may have taken anything
             reply = await self.model.reply(ask)
             account = _account(reply.usage, self._find_price(ask.model))
         except ModelError as error:

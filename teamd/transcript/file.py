@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.errors import StoreError
 from teamd.files import files, lines
 from teamd.message_json import is_moment
 from teamd.messages import Message
@@ -39,6 +40,7 @@ class Transcript:
     durable: bool = True
     check: Callable[[], None] = lambda: None
     _unsafe: int | None = field(default=None, init=False)  # from there on a power cut may take it
+    _failed: StoreError | None = field(default=None, init=False)  # only the next process goes on
 
     def append(self, *records: Record, durable: bool = True) -> range:
         """Add records, all or none.
@@ -52,15 +54,23 @@ class Transcript:
             Where they stand in the file.
 
         Raises:
-            StoreError: the file cannot be written; it is as it was when it was last on disk.
+            StoreError: the file cannot be written; it is as it was when it was last on disk. Where
+                that took earlier records away, nothing more can be added: another process reads it.
         """
         return self.append_lines(b"".join(record.encode() for record in records), durable=durable)
 
     def append_lines(self, encoded: bytes, *, durable: bool = True) -> range:
         """Add encoded records, see `append`."""
         self.check()
-        durable = durable and self.durable
-        start = files.append_alone(self.path, encoded, durable=durable, taken_back_to=self._unsafe)
+        if self._failed is not None:
+            raise self._failed
+        durable, unsafe = durable and self.durable, self._unsafe
+        try:
+            start = files.append_alone(self.path, encoded, durable=durable, taken_back_to=unsafe)
+        except StoreError as error:
+            if durable and unsafe is not None:  # records are gone that whoever wrote them has seen
+                self._failed = error
+            raise
         self._unsafe = None if durable or not self.durable else self._first_unsafe(start)
         return range(start, start + len(encoded))
 

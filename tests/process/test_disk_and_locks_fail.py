@@ -33,6 +33,22 @@ except StoreError as error:
 """
 
 
+SETTLES = """
+import sys
+from pathlib import Path
+from teamd.errors import StoreError
+from teamd.transcript.file import Transcript
+transcript = Transcript(Path(sys.argv[1]))
+transcript.append_lines(b"unsafe\n", durable=False)
+transcript.append_lines(b"unsafe as well\n", durable=False)
+for attempt in (transcript.settle, lambda: transcript.append_lines(b"later\n", durable=False)):
+    try:
+        attempt()
+    except StoreError as error:
+        print(error)
+"""
+
+
 def strace(argv: list[str], log: Path, *words: str) -> str:
     """Run a program under strace; what it printed. The trace is in the log."""
     call = [*FAST_STRACE, "-qq", "-y", "-o", str(log), *words, "--", *argv]
@@ -67,6 +83,18 @@ def test_what_a_conversation_could_not_keep_is_not_read_from_it_later(tmp_path: 
     argv = script(APPENDS, "append_alone", path)
     words = ("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO")
     assert "Input/output error" in strace(argv, tmp_path / "trace", *words)
+    assert path.read_bytes() == b"old\n"
+
+
+def test_where_the_disk_fails_all_that_it_has_not_kept_is_taken_back_and_nothing_follows(
+    tmp_path: Path,
+) -> None:
+    """Or the next process would find a result whose call was never on record."""
+    path = tmp_path / "jo.jsonl"
+    path.write_bytes(b"old\n")
+    words = ("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1")
+    said = strace(script(SETTLES, path), tmp_path / "trace", *words)
+    assert said.count("Input/output error") == 2
     assert path.read_bytes() == b"old\n"
 
 
