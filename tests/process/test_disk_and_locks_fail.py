@@ -39,9 +39,9 @@ from pathlib import Path
 from teamd.errors import StoreError
 from teamd.transcript.file import Transcript
 transcript = Transcript(Path(sys.argv[1]))
-transcript.append_lines(b"unsafe\n", durable=False)
-transcript.append_lines(b"unsafe as well\n", durable=False)
-for attempt in (transcript.settle, lambda: transcript.append_lines(b"later\n", durable=False)):
+transcript.append_lines(b"unsafe\\n", durable=False)
+transcript.append_lines(b"unsafe as well\\n", durable=False)
+for attempt in (transcript.settle, lambda: transcript.append_lines(b"later\\n", durable=False)):
     try:
         attempt()
     except StoreError as error:
