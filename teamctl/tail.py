@@ -61,7 +61,13 @@ class GrowingFile:
             there = self._path.stat()
         except FileNotFoundError:
             return False
-        return self._fd < 0 or os.fstat(self._fd).st_ino != there.st_ino
+        if self._fd < 0 or os.fstat(self._fd).st_ino != there.st_ino:
+            return True
+        if there.st_size < os.lseek(self._fd, 0, os.SEEK_CUR):
+            # The disk has failed, and what was not on it was taken back.
+            os.lseek(self._fd, 0, os.SEEK_END)
+            self._rest = []
+        return False
 
 
 def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:

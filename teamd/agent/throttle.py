@@ -31,7 +31,8 @@ class CallSlots:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._waiting: deque[tuple[str, asyncio.Future[int]]] = deque()
-        self._asked = False
+        self._asked: str | None = None  # what the request begins with that a slot was asked for
+        self._others: set[int] = set()  # slots that went to another request, as that was cancelled
 
     async def take(self, prefix: str = "") -> int:
         """Wait for a slot; return its number.
@@ -51,28 +52,32 @@ class CallSlots:
 
     def give_back(self, returned: Returned) -> None:
         """Give a slot back."""
+        self._others.discard(returned.number)
         self._say(returned.encode())
 
     def begun(self, number: int) -> None:
-        """Say that a reply begins."""
-        self._say(b"%s %d" % (BEGUN, number))
+        """Say that a reply begins, to a request that begins as that which was asked for."""
+        if number not in self._others:
+            self._say(b"%s %d" % (BEGUN, number))
 
     def _ask(self) -> None:
-        if self._waiting and not self._asked:
-            self._asked = True
+        if self._waiting and self._asked is None:
+            self._asked = self._waiting[0][0]
             asyncio.get_running_loop().add_reader(self._fd, self._hear)
-            self._say(b"%s %s" % (ASK, self._waiting[0][0].encode()))
+            self._say(b"%s %s" % (ASK, self._asked.encode()))
 
     def _hear(self) -> None:
         try:
             number = int(os.read(self._fd, LONGEST_WORD))
         except BlockingIOError:
             return
-        self._asked = False
+        asked, self._asked = self._asked, None
         asyncio.get_running_loop().remove_reader(self._fd)
         while self._waiting:
-            _, slot = self._waiting.popleft()
+            prefix, slot = self._waiting.popleft()
             if not slot.done():  # nobody waits for those that are: they were cancelled
+                if prefix != asked:
+                    self._others.add(number)
                 slot.set_result(number)
                 break
         else:

@@ -72,13 +72,13 @@ class ConcurrencyLimit:
             number: of the call.
             asked_seconds: how long the server asks to wait, if it does.
             last: the number of the last call that was granted.
-            under_way: how many other calls are. As long as there are some, the end of one is the
-                time for the next; where there is none, only the clock tells.
+            under_way: how many other calls are: so many the server takes. The end of one is the
+                time for the next; where there is none, or that was refused, too, the clock tells.
         """
-        self._limit = float(max(1, self.now - 1))
+        self._limit = float(max(1, min(self.now - 1, under_way or self.now)))
         if number > self._last:
             self._step = max(_LEAST_STEP, self._step / 2)
             self._refusals, self._grown, self._last = self._refusals + 1, False, last
-        if asked_seconds is not None or not under_way:
+        if asked_seconds is not None or not under_way or self._refusals > 1:
             seconds = self.policy().seconds(max(0, self._refusals - 1), asked_seconds)
             self._pause = max(self._pause, Deadline.after(seconds), key=lambda one: one.at)

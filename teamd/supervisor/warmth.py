@@ -35,7 +35,7 @@ class Warmth:
         """Take note of a call that may leave now."""
         if prefix:
             self._calls[number] = prefix
-            if not self._is_warm(prefix):
+            if not self._is_warm(prefix) and prefix not in self._warming:
                 self._warming[prefix] = number, Deadline.after(LONGEST_WAIT_SECONDS)
 
     def begun(self, number: int) -> None:

@@ -86,3 +86,18 @@ def test_without_a_word_about_time_the_end_of_another_call_is_the_time() -> None
     slots.refused(2, 30.0, last=8, under_way=6)
     assert slots.now == 6
     assert 29 <= slots.pause_seconds <= 31
+
+
+def test_what_is_under_way_is_the_wall_and_a_second_refusal_waits() -> None:
+    """Or one call that is refused at once, again and again, uses up its attempts in a moment."""
+
+    class Fixed(RetryPolicy):
+        def seconds(self, attempt: int, asked_seconds: float | None) -> float:  # noqa: ARG002
+            return 60.0
+
+    slots = ConcurrencyLimit(lambda: 16, Fixed)
+    slots.refused(1, None, last=1, under_way=1)
+    assert slots.now == 1
+    assert slots.pause_seconds == 0
+    slots.refused(2, None, last=2, under_way=1)
+    assert slots.pause_seconds > 0

@@ -49,6 +49,20 @@ def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_start(log: P
     growing.close()
 
 
+def test_after_lines_that_were_taken_back_the_next_one_is_read_whole(log: Path) -> None:
+    """The disk has failed, and the file is as it was when it was last on it."""
+    growing = GrowingFile(log)
+    log.write_bytes(b"one\ntwo\nthr")
+    assert list(growing.lines()) == [b"one", b"two"]
+    with log.open("r+b") as file:
+        file.truncate(4)
+    assert list(growing.lines()) == []
+    with log.open("ab") as file:
+        file.write(b"four\n")
+    assert list(growing.lines()) == [b"four"]
+    growing.close()
+
+
 @given(texts=st.lists(st.text("ab", max_size=5)), last=st.integers(0, 6))
 def test_the_last_lines_are_the_last(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], last: int

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +168,27 @@ def test_the_first_of_those_that_begin_alike_is_waited_for(tmp_path: Path) -> No
             await until(lambda: model.inside == 4)
             model.go.set()
             await asyncio.gather(*calls)
+
+    run(scenario)
+
+
+def test_a_slot_that_goes_to_another_conversation_says_nothing_of_the_first_ones_prefix() -> None:
+    """Or what is not in the server's cache would be taken to be there."""
+
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with ours, theirs:
+            theirs.setblocking(False)
+            slots = CallSlots(theirs.fileno())
+            first, second = (asyncio.create_task(slots.take(prefix)) for prefix in ("a", "b"))
+            await asyncio.sleep(0)
+            assert ours.recv(64) == b"ask a"
+            first.cancel()
+            ours.send(b"7")
+            assert await second == 7
+            slots.begun(7)
+            slots.give_back(Returned(number=7))
+            assert ours.recv(64) == Returned(number=7).encode()
 
     run(scenario)
 

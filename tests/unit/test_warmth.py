@@ -32,3 +32,15 @@ def test_where_nothing_is_cached_nobody_waits() -> None:
     warmth = Warmth()
     warmth.granted(1, "")
     assert warmth.cold_seconds("") == 0
+
+
+def test_a_server_that_is_slow_to_begin_is_waited_for_once() -> None:
+    warmth = Warmth()
+    warmth.granted(1, "tools")
+    first = warmth.cold_seconds("tools")
+    warmth.granted(2, "tools")  # once the time of the first was over, say
+    assert warmth.cold_seconds("tools") <= first
+    warmth.ended(2)
+    assert 0 < warmth.cold_seconds("tools") <= first
+    warmth.ended(1)
+    assert warmth.cold_seconds("tools") == 0
