@@ -28,14 +28,14 @@ fresh_option = commandline.option(
 )
 timeout_option = commandline.option(
     "--timeout",
-    type=commandline.Kind("Seconds", zero=False),
+    type=commandline.ValueType("Seconds", zero=False),
     callback=lambda _, __, seconds: math.inf if seconds is None else seconds,
     help="How many seconds to wait at most  [default: no limit].",
 )
 grace_option = partial(
     commandline.option,
     "--timeout",
-    type=commandline.Kind("Seconds", zero=True),
+    type=commandline.ValueType("Seconds", zero=True),
     default=10.0,
     show_default=True,
 )

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 STOP_SECONDS: Final = 15.0
-_DESCRIPTOR: Final = commandline.Kind("IntRange", min=0)
+_DESCRIPTOR: Final = commandline.ValueType("IntRange", min=0)
 
 timeout_option = commandline.option(
     "--timeout",
-    type=commandline.Kind("Seconds", zero=False),
+    type=commandline.ValueType("Seconds", zero=False),
     default=STOP_SECONDS,
     show_default=True,
     help="How many seconds to wait before using force.",

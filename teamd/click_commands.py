@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamd.cli import Choice
-from teamd.commandline import TEAM_OPTIONS, Command, Group, Kind, Parameter
+from teamd.commandline import TEAM_OPTIONS, Command, Group, Parameter, ValueType
 from teamd.errors import WrongUsage
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _decorated(declared: Command) -> Callable[..., Any]:
 
 def _decorator(one: Parameter) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     settings = dict(one.settings)
-    if isinstance(kind := settings.get("type"), Kind):
+    if isinstance(kind := settings.get("type"), ValueType):
         made = Seconds if kind.name == Seconds.__name__ else getattr(click, kind.name)
         settings["type"] = made(*kind.bounds, **kind.named)
     if one.option:

@@ -23,7 +23,7 @@ _HARMLESS: Final = frozenset(
 )  # fmt: skip
 
 
-class Kind:
+class ValueType:
     """A type of values that click is to make.
 
     Args:

@@ -35,7 +35,9 @@ _LONGEST_REASON: Final = 200
     "--fast", is_flag=True, help="Leave out the pauses that make it easier to follow."
 )
 @commandline.option("--keep", is_flag=True, help="Keep the folder, and say where it is.")
-@commandline.option("--script", "story", type=commandline.Kind("Path", path_type=Path), hidden=True)
+@commandline.option(
+    "--script", "story", type=commandline.ValueType("Path", path_type=Path), hidden=True
+)
 def command(*, fast: bool, keep: bool, story: Path | None) -> int:
     """Watch a coder and a tester build a small program in a temporary folder.
 

@@ -29,7 +29,7 @@ _COLOURS = {"warning": "yellow", "error": "red"}
 @commandline.argument("name", shell_complete=arguments.logs)
 @commandline.option("--follow", "-f", is_flag=True, help="Keep showing new lines.")
 @commandline.option(
-    "--lines", "-n", "last", type=commandline.Kind("IntRange", min=0),
+    "--lines", "-n", "last", type=commandline.ValueType("IntRange", min=0),
     default=50, show_default=True,
     help="How many lines to show, counted from the end.",
 )  # fmt: skip

@@ -30,7 +30,8 @@ _ROTATED: Final = re.compile(r"\.log\.\d+")
 @commandline.option("--logs", is_flag=True, help="Remove only logs.")
 @commandline.option("--transcripts", is_flag=True, help="Remove only conversations.")
 @commandline.option(
-    "--older-than", "days", metavar="DAYS", type=commandline.Kind("FloatRange", min=0), default=0.0,
+    "--older-than", "days", metavar="DAYS", default=0.0,
+    type=commandline.ValueType("FloatRange", min=0),
     help="Keep files that changed within this many days.",
 )  # fmt: skip
 @commandline.option(

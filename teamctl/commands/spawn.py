@@ -76,11 +76,13 @@ def command(
 @commandline.argument("name", shell_complete=arguments.teammates)
 @commandline.option(
     "--usd",
-    type=commandline.Kind("FloatRange", 0, MAX_USD, min_open=True),
+    type=commandline.ValueType("FloatRange", 0, MAX_USD, min_open=True),
     help="Raise the limits on money.",
 )
 @commandline.option(
-    "--tokens", type=commandline.Kind("IntRange", 1, MAX_TOKENS), help="Raise the limits on tokens."
+    "--tokens",
+    type=commandline.ValueType("IntRange", 1, MAX_TOKENS),
+    help="Raise the limits on tokens.",
 )
 @output.json_option
 @team_options

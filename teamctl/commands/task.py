@@ -79,7 +79,7 @@ def show(choice: Choice, task_id: str, *, as_json: bool) -> None:
 @commandline.option("--description", "-d", help="What to do, in full; - reads standard input.")
 @commandline.option(
     "--status",
-    type=commandline.Kind("Choice", [str(status) for status in TaskStatus]),
+    type=commandline.ValueType("Choice", [str(status) for status in TaskStatus]),
     help="The new status; pending removes the owner, or reopens the task.",
 )
 @_name_option("--owner", help='Give it to a teammate; "" removes the owner.')

@@ -22,7 +22,15 @@ from teamd import terminal
 from teamd.__main__ import program
 from teamd.cli import Choice
 from teamd.click_commands import to_click
-from teamd.commandline import TEAM_NAMES, Command, Kind, argument, command, option, team_options
+from teamd.commandline import (
+    TEAM_NAMES,
+    Command,
+    ValueType,
+    argument,
+    command,
+    option,
+    team_options,
+)
 
 DECLARED = {
     **{name: found for name in COMMANDS if isinstance(found := load(name), Command)},
@@ -97,7 +105,7 @@ def test_values_are_handed_on_as_click_does() -> None:
     @command()
     @argument("first")
     @argument("second", required=False)
-    @option("--most", type=Kind("IntRange", min=1), default=5)
+    @option("--most", type=ValueType("IntRange", min=1), default=5)
     @option("--seconds", callback=lambda _, __, given: math.inf if given is None else given)
     @option("--needed", required=True)
     @team_options

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import signal
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -148,6 +149,15 @@ def test_a_job_cannot_make_a_repository(project: Project) -> None:
     assert {path.name for path in project.folder.iterdir()} == {".team"}
 
 
+def names_in(group: Cgroup) -> set[str]:
+    """The names of the programs in a control group."""
+    names = set[str]()
+    for pid in (group.path / "cgroup.procs").read_text().split():
+        with suppress(OSError):  # it has just ended
+            names.add(Path(f"/proc/{pid}/comm").read_text().strip())
+    return names
+
+
 def test_a_team_that_was_stopped_leaves_no_control_group(project: Project) -> None:
     project.stage.play("ann", use(bash("true"), ("background_run", {"command": "sleep 100"})))
     project.start()
@@ -156,7 +166,7 @@ def test_a_team_that_was_stopped_leaves_no_control_group(project: Project) -> No
     group = Cgroup.find(group_name(project.paths, "ann"))
     if group is None or Cgroup.make(group.path.name, 100) is None:
         pytest.skip("this user may not make control groups")
-    assert Path(group.path, "cgroup.procs").read_text(), "the job is in it"
+    wait_until(lambda: "sleep" in names_in(group), what="the job is in it, as its teammate is")
     project.do("teamd", "stop")
     assert not group.path.exists()
 
