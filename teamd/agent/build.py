@@ -253,8 +253,10 @@ class _Tools:
             goes_on=env.goes_on,
             joins=True,
         )
+        lazy = LazyShell(shell)
+        env.at_end.callback(lazy.close)
         return Bash(
-            shell=LazyShell(shell),
+            shell=lazy,
             timeout_seconds=tools.bash_timeout_seconds,
             output_bytes=tools.output_bytes,
             mask=env.mask,

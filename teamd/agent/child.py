@@ -134,4 +134,5 @@ def _live(env: Environment, pulse: Pulse) -> int:
 async def _run(env: Environment) -> None:
     teammate = build_loop(env)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, teammate.interrupt)
-    await teammate.run()
+    with env.at_end:
+        await teammate.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -43,6 +44,7 @@ class Environment:
         probe: whether this machine can make a sandbox.
         mask: keeps secrets out of what the model reads, and of what is written.
         goes_on: whether its last process ended to hibernate: the temporary files are in use.
+        at_end: what is to be done when the loop ends, however it does.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Environment:
     probe: Probe
     mask: Mask = field(default_factory=Mask)
     goes_on: bool = False
+    at_end: ExitStack = field(default_factory=ExitStack)
 
     @property
     def leads(self) -> bool:

@@ -49,6 +49,11 @@ class LazyShell:
         """Start a command."""
         return self._shell.start(command, output, background=background)
 
+    def close(self) -> None:
+        """Close it, if there was a command."""
+        if "_shell" in vars(self):
+            self._shell.close()
+
     @cached_property
     def _shell(self) -> Shell:
         return self.build()
@@ -158,6 +163,7 @@ def clear_dead(paths: TeamPaths, workspace: Path) -> list[str]:
     dead = placeholders.left_by_dead(paths.root)
     taken = [name for holder in dead for name in repair(root, holder, paths.removed)]
     placeholders.release(*dead)
+    placeholders.tidy()
     return taken
 
 

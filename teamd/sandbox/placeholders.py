@@ -1,9 +1,10 @@
 """Empty files and folders that hold the place of what no command may make, while commands run.
 
 A sandbox can keep a place only where something stands. So whatever protected place is missing gets
-a placeholder for as long as a command of any teammate runs in that workspace, and the last one
-removes them. The file that says who needs them is not in a team directory, since several teams may
-work in one workspace; nor in the workspace, where commands could lock or write it.
+a placeholder for as long as a command of any teammate runs in that workspace, and a moment longer:
+the next command often follows at once. The file that says who needs them is not in a team
+directory, since several teams may work in one workspace; nor in the workspace, where commands could
+lock or write it.
 
 A teammate that is killed leaves its entry. Only its supervisor takes that away, once it has ended
 what the teammate left: a placeholder that is removed too early opens its place.
@@ -11,6 +12,7 @@ what the teammate left: a placeholder that is removed too early opens its place.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
@@ -18,9 +20,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from teamd.errors import translate_os_errors
+from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.safe_open import FOLDER
 from teamd.process_id import Identity
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
 
     from teamd.sandbox.places import Place
+
+_LINGER_SECONDS: Final = 0.2  # between two commands of one reply, or around a quick model's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,7 @@ class Placeholders:
     def hold(
         self, look: Callable[[Container[Path], list[Holder]], tuple[Holder, list[Place]]]
     ) -> Holder:
-        """Look at the places, and keep those that are missing until `release`.
+        """Look at the places, and keep those that are missing, at least until `release`.
 
         Args:
             look: gets the placeholders that stand, and the other commands; returns the entry of
@@ -98,7 +102,7 @@ class Placeholders:
         return holder
 
     def release(self, *ended: Holder) -> None:
-        """Forget commands that have ended; whoever was the last removes the placeholders."""
+        """Forget commands that have ended; their placeholders stay until `tidy`."""
         if not ended:
             return
         ids = {holder.id for holder in ended}
@@ -106,10 +110,19 @@ class Placeholders:
             left = [holder for holder in holders if holder.id not in ids]
             if not left:
                 _open_up(self.workspace)
+            self._write(made, left)
+
+    def tidy(self) -> None:
+        """Remove the placeholders, unless a command runs that needs them."""
+        if not self._file.exists():
+            return
+        with self._locked() as (made, holders):
+            if holders or not made:
+                return
             with _Folders(self.workspace) as folders:
-                for path in () if left else made:
+                for path in made:
                     _remove(folders, Path(path))
-            self._write(made if left else {}, left)
+            self._write({}, [])
 
     def left_by_dead(self, team: Path) -> list[Holder]:
         """Return the entries of a team's teammates whose processes are gone."""
@@ -140,6 +153,35 @@ class Placeholders:
     def _write(self, made: dict[str, str], holders: Iterable[Holder]) -> None:
         content = {"made": made, "holders": [asdict(holder) for holder in holders]}
         files.replace(self._file, json.dumps(content).encode(), durable=False)
+
+
+class Tidying:
+    """Removes the placeholders once no command has followed the last one for a moment.
+
+    To make and remove them takes as long as a small command.
+    """
+
+    def __init__(self, placeholders: Placeholders) -> None:
+        self._placeholders = placeholders
+        self._due: asyncio.TimerHandle | None = None
+
+    def put_off(self) -> None:
+        """Leave them where they are, for a command that begins."""
+        if self._due:
+            self._due.cancel()
+            self._due = None
+
+    def soon(self) -> None:
+        """Remove them in a moment: a command has ended."""
+        self.put_off()
+        self._due = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.now)
+
+    def now(self) -> None:
+        """Remove them if that is still to be done; where it fails, the next command does it."""
+        if self._due:
+            self.put_off()
+            with suppress(StoreError):
+                self._placeholders.tidy()
 
 
 def _describe(place: Place) -> str:

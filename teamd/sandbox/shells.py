@@ -19,7 +19,7 @@ from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.mounts import MeantMounts, read_mounts
 from teamd.sandbox.network import Networks, Visit
-from teamd.sandbox.placeholders import Holder
+from teamd.sandbox.placeholders import Holder, Tidying
 from teamd.sandbox.places import GIT, PlaceState, Standing, find_places, protected_names
 from teamd.sandbox.probe import find_program
 from teamd.sandbox.readable import ReadableCache
@@ -72,6 +72,10 @@ class Shell(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Leave nothing behind of commands that have ended."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ClosedShell:
@@ -82,6 +86,9 @@ class ClosedShell:
     def start(self, _command: str, _output: Sink, *, background: bool = False) -> Command:  # noqa: ARG002 -- see Shell
         """Refuse it."""
         raise NoSandbox(self.why)
+
+    def close(self) -> None:
+        """Nothing is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,9 @@ class OpenShell:
         argv = ["bash", "-c", "--", command]  # "--": a command may begin with a dash
         variables = self.policy.variables(inside=False)
         return Reaped(argv, output=output, cwd=self.policy.workspace, env=variables)
+
+    def close(self) -> None:
+        """Nothing is left."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +126,16 @@ class SandboxedShell:
     cgroup: Cgroup | None = None
     _networks: Networks = field(init=False)
     _readable: ReadableCache = field(init=False)
+    _tidying: Tidying = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_networks", Networks(self.policy.hosts))
         object.__setattr__(self, "_readable", ReadableCache(self.policy))
+        object.__setattr__(self, "_tidying", Tidying(self.placeholders))
+
+    def close(self) -> None:
+        """Remove the placeholders, if no command has done it."""
+        self._tidying.now()
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Sandboxed:
         """Start it; what it put into protected places is taken away at its end."""
@@ -139,6 +155,7 @@ class SandboxedShell:
     ) -> Sandboxed:
         names = list[str]()
         holder = self.placeholders.hold(partial(self._look, names, may_init=may_init))
+        self._tidying.put_off()
         visit = Visit(network) if network else None
         clear = partial(self._clear, holder, visit)
         try:
@@ -218,6 +235,7 @@ class SandboxedShell:
             return repair(self.policy.workspace, holder, self.kept)
         finally:
             self.placeholders.release(holder)
+            self._tidying.soon()
 
 
 def make_home(policy: Policy, name: str, *, goes_on: bool = False) -> None:

@@ -445,11 +445,10 @@ def test_a_new_repository_that_is_closed_is_disarmed_all_the_same(world: World) 
 
 
 def test_what_only_one_of_two_commands_made_is_disarmed_with_the_last(world: World) -> None:
-    box = commands.toolbox(world.workspace, world.folder / "aside", {})
     if os.geteuid() != world.uid:
         return  # the commands run in this very process
 
-    async def both() -> None:
+    async def both(box: Toolbox) -> None:
         wait = "while [ ! -e {} ]; do sleep .01; done; ".format
         swap = f"git init -q; touch made; {wait('second')} mv .git old; cp -r old .git; touch third"
         first = asyncio.create_task(commands.run_all(box, [swap]))
@@ -458,7 +457,8 @@ def test_what_only_one_of_two_commands_made_is_disarmed_with_the_last(world: Wor
         await commands.run_all(box, [f"touch second; {wait('third')} sleep 1; {plant}"])
         await first
 
-    asyncio.run(both())
+    with commands.toolbox(world.workspace, world.folder / "aside", {}) as box:
+        asyncio.run(both(box))
     assert "evil" not in (world.workspace / ".git/config").read_text()
     assert not (world.workspace / ".git/hooks/pre-commit").exists()
 
@@ -670,4 +670,5 @@ def test_a_sandbox_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) ->
     result = asyncio.run(Toolbox([bash]).run("bash", {"command": "true"}))
     assert result.text.startswith("bash could not be started in the workspace: No such file")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+    shell.close()
     assert list(workspace.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from pathlib import Path
@@ -16,9 +17,9 @@ from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
-from teamd.sandbox.build import build_policy, describe
+from teamd.sandbox.build import build_policy, clear_dead, describe, placeholders_of
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
-from teamd.sandbox.placeholders import Holder, Placeholders
+from teamd.sandbox.placeholders import Holder, Placeholders, Tidying
 from teamd.sandbox.places import (
     Place,
     PlaceState,
@@ -30,6 +31,7 @@ from teamd.sandbox.places import (
 from teamd.sandbox.probe import Probe, find_program
 from teamd.sandbox.readable import Readable
 from teamd.settings.schema import Reach, Settings, Teammate, Tools
+from tests.waiting import until
 
 
 def program(folder: Path, name: str = "bwrap") -> Path:
@@ -262,6 +264,7 @@ def test_no_placeholder_is_made_through_a_link(name: str, tmp_path: Path) -> Non
     (outside / "x").touch()
     (outside / "info/attributes").touch()
     held.release(holder("1"))
+    held.tidy()
     assert {path.name for path in outside.rglob("*")} == {"info", "attributes", "x"}
 
 
@@ -279,10 +282,52 @@ def test_the_last_command_removes_the_placeholders_and_nothing_else(tmp_path: Pa
     two = held.hold(look("2"))
     (workspace / ".husky/mine").touch()  # the person's
     held.release(one)
+    held.tidy()
     assert {path.name for path in workspace.iterdir()} == {".idea", ".vscode", ".husky"}
     held.release(two)
+    assert {path.name for path in workspace.iterdir()} == {".idea", ".vscode", ".husky"}
+    held.tidy()
     assert {path.name for path in workspace.iterdir()} == {".idea", ".husky"}
     assert (workspace / ".husky/mine").exists()
+
+
+def test_placeholders_go_a_moment_after_the_last_command(tmp_path: Path) -> None:
+    """Unless another one follows; and at the end of the process, if that comes first."""
+    held = Placeholders(tmp_path, tmp_path / "state")
+    place = Place(tmp_path / ".vscode", PlaceState.MISSING)
+
+    def run(name: str) -> None:
+        one = held.hold(lambda _made, _others: (holder(name), [place]))
+        tidying.put_off()
+        held.release(one)
+        tidying.soon()
+
+    async def live() -> None:
+        run("1")
+        found = place.path.stat().st_ino
+        run("2")
+        assert place.path.stat().st_ino == found
+        await until(lambda: not place.path.exists(), what="no placeholder is left")
+        run("3")
+
+    tidying = Tidying(held)
+    asyncio.run(live())
+    assert place.path.exists()
+    tidying.now()
+    assert not place.path.exists()
+
+
+def test_what_a_killed_teammate_did_not_tidy_its_supervisor_does(tmp_path: Path) -> None:
+    """It may be killed in just the moment after its last command."""
+    paths, workspace = TeamPaths(tmp_path / ".team"), tmp_path / "workspace"
+    workspace.mkdir()
+    paths.create()
+    held = placeholders_of(paths, workspace)
+    place = Place(workspace / ".vscode", PlaceState.MISSING)
+    held.release(held.hold(lambda _made, _others: (holder("1"), [place])))
+    assert place.path.exists()
+    assert clear_dead(paths, workspace) == []
+    assert not place.path.exists()
 
 
 def test_only_what_the_dead_left_is_found(tmp_path: Path) -> None:

@@ -35,6 +35,11 @@ def results(project: Project, name: str) -> list[str]:
     return [result.text for result in project.asked(name, least=1)[-1].asked.last_results]
 
 
+def names(project: Project) -> set[str]:
+    """What stands in the workspace."""
+    return {path.name for path in project.folder.iterdir()}
+
+
 def test_a_teammate_changes_nothing_but_its_workspace(project: Project) -> None:
     outside = project.root / "outside"
     outside.mkdir()
@@ -60,7 +65,7 @@ def test_a_teammate_changes_nothing_but_its_workspace(project: Project) -> None:
     assert [sentence in text for text in written] == [True, True, True]
     assert done == "done"
     assert list(outside.iterdir()) == []
-    assert {path.name for path in project.folder.iterdir()} == {".team", ".git", "made"}
+    wait_until(lambda: names(project) == {".team", ".git", "made"}, what="no placeholder is left")
     assert not (project.paths.root / "planted").exists()
 
 
@@ -131,7 +136,7 @@ def test_a_teammate_that_is_killed_leaves_no_placeholder(project: Project) -> No
     os.kill(project.wait_for("ann", "working")["pid"], signal.SIGKILL)
     project.wait_for("ann", "idle", turns=2)
     assert not (project.folder / ".git/hooks/pre-commit").exists()
-    assert {path.name for path in project.folder.iterdir()} == {".team", ".git", "begun"}
+    wait_until(lambda: names(project) == {".team", ".git", "begun"}, what="no placeholder is left")
     (taken,) = project.log("teamd", "taken out of protected places")
     assert taken["names"] == [".git/hooks/pre-commit"]
 
@@ -146,7 +151,7 @@ def test_a_job_cannot_make_a_repository(project: Project) -> None:
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     project.wait_for("ann", "idle", turns=3)
-    assert {path.name for path in project.folder.iterdir()} == {".team"}
+    wait_until(lambda: names(project) == {".team"}, what="no placeholder is left")
 
 
 def names_in(group: Cgroup) -> set[str]:

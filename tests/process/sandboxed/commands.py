@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from teamd.programs.sandboxed import Bounds
 from teamd.tools import Result, Toolbox
@@ -19,8 +20,12 @@ from teamd.tools.background import BackgroundRun, Jobs, StopBackground
 from teamd.tools.shell import Bash
 from tests.shells import sandboxed_shell
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Toolbox:
+
+@contextmanager
+def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Iterator[Toolbox]:
     """The tool in a sandbox; paths and bounds in the policy are as JSON has them."""
     read: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in policy.items()
@@ -32,9 +37,9 @@ def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Toolbox:
     shell = sandboxed_shell(workspace, aside=aside, **read)
     jobs = Jobs(aside / "jobs", ring=lambda: None)
     bash = Bash(shell=shell, timeout_seconds=60, output_bytes=4000)
-    return Toolbox(
-        [bash, BackgroundRun(jobs, partial(shell.start, background=True)), StopBackground(jobs)]
-    )
+    background = BackgroundRun(jobs, partial(shell.start, background=True))
+    with closing(shell):
+        yield Toolbox([bash, background, StopBackground(jobs)])
 
 
 async def run_all(box: Toolbox, commands: list[str], *, job: str = "") -> list[Result]:
@@ -52,8 +57,8 @@ async def run_all(box: Toolbox, commands: list[str], *, job: str = "") -> list[R
 def main(folder: Path) -> None:
     """Run what standard input says."""
     asked = json.load(sys.stdin)
-    box = toolbox(folder / "workspace", folder / "aside", asked.get("policy", {}))
-    results = asyncio.run(run_all(box, asked["commands"], job=asked.get("job", "")))
+    with toolbox(folder / "workspace", folder / "aside", asked.get("policy", {})) as box:
+        results = asyncio.run(run_all(box, asked["commands"], job=asked.get("job", "")))
     json.dump([result.text for result in results], sys.stdout)
 
 
