@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from operator import itemgetter
 from typing import Any, Final, TypeGuard
 
 from teamd.errors import NotAMessage
@@ -13,6 +14,8 @@ _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep t
 _ENDS: Final = ("\n", "")
 _NAMES: Final = ("id", "type", "from")
 _KNOWN: Final = frozenset({*_NAMES, "to", "content", "timestamp"})
+_TEXTS: Final = [str] * len(_NAMES)
+_names: Final = itemgetter(*_NAMES)
 
 
 def is_moment(value: object) -> TypeGuard[float]:
@@ -26,6 +29,7 @@ def parse_plain(line: bytes) -> dict[str, Any] | None:
     """Return the object of a line in which nothing is to be mended; `None` for any other line.
 
     Nearly all lines are such, and take a third of the time. No escape spells a NUL or half a pair.
+    Every text of a message is there and is one, and its time is a number of seconds.
     """
     if b"\0" in line or b"\\u" in line:
         return None
@@ -34,17 +38,14 @@ def parse_plain(line: bytes) -> dict[str, Any] | None:
         value, end = _LENIENT.raw_decode(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict) or text[end:] not in _ENDS:
+    if type(value) is not dict or text[end:] not in _ENDS or not _KNOWN.issuperset(value):
         return None
-    moment = value.get("timestamp")
-    given = all(map(_is_given, map(value.get, _NAMES))) and isinstance(value.get("content"), str)
-    if not (given and isinstance(moment, float) and is_moment(moment)):
+    try:
+        names, content, moment = _names(value), value["content"], value["timestamp"]
+    except KeyError:
         return None
-    return value if len(value) <= len(_KNOWN) and _KNOWN.issuperset(value) else None
-
-
-def _is_given(value: object) -> bool:
-    return isinstance(value, str) and value != ""
+    given = all(names) and [*map(type, names)] == _TEXTS and type(content) is str
+    return value if given and type(moment) is float and 0 <= moment < _END_OF_TIME else None
 
 
 def parse_object(line: bytes) -> dict[str, Any]:

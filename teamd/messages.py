@@ -43,6 +43,7 @@ FRESH_KEY: Final = "fresh"  # true besides, where that begins a new conversation
 MAX_MESSAGE_BYTES: Final = 1_048_576
 MAX_INBOX_BYTES: Final = 67_108_864
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 # Commands in a sentence. Those that are about the project, not about a team, are left as they are.
 _COMMAND: Final = r"`(teamctl|teamd) (?=[a-z])(?!(?:create|delete|demo|init|teams)\b)"
@@ -183,9 +184,9 @@ class Message:
             NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object, has no text content
                 or is nested beyond all use.
         """
-        fields = parse_plain(line)
-        if fields is not None:
-            return cls._of_plain(fields, to)
+        plain = cls.decode_plain(line, to=to)
+        if plain is not None:
+            return plain
         fields = parse_object(line)
         content = fields.pop("content", None)
         if not isinstance(content, str):
@@ -206,16 +207,22 @@ class Message:
         )
 
     @classmethod
-    def _of_plain(cls, fields: dict[str, Any], to: str) -> Message:
-        fields.pop("to", None)
+    def decode_plain(cls, line: bytes, *, to: str) -> Message | None:
+        """Do what `decode` does, for a line with all that a message has and no more; else `None`.
+
+        That is nearly every one.
+        """
+        fields = parse_plain(line)
+        if fields is None:
+            return None
         return cls(
-            id=fields.pop("id"),
-            type=fields.pop("type"),
-            sender=fields.pop("from"),
+            sender=fields["from"],
             to=to,
-            content=fields.pop("content"),
-            timestamp=fields.pop("timestamp"),
-            extra=MappingProxyType(fields),
+            content=fields["content"],
+            type=fields["type"],
+            id=fields["id"],
+            timestamp=fields["timestamp"],
+            extra=_NOTHING,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -12,13 +12,13 @@ import os
 import stat
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StrangeFile, translate_os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
@@ -58,11 +58,20 @@ def check_folder(folder: Path, remedy: str = "put the folder itself in its place
         StrangeFile: it is, or is in one.
         StoreError: it cannot be looked at.
     """
-    for level in (folder, folder.parent):
-        with translate_os_errors(level):
-            is_link = level.is_symlink()
-        if is_link:
-            raise StrangeFile(level, _LINK, remedy) from OSError(errno.ELOOP, _LINK)
+    name = os.fspath(folder)
+    for level in (name, os.path.dirname(name)):  # noqa: PTH120 -- as text, before every look
+        if _is_link(level):
+            raise StrangeFile(Path(level), _LINK, remedy) from OSError(errno.ELOOP, _LINK)
+
+
+def _is_link(name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(name).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        with translate_os_errors(Path(name)):
+            raise
 
 
 def find_fault(path: Path, found: os.stat_result) -> StrangeFile | None:
@@ -102,10 +111,7 @@ def _check(fd: int, path: Path) -> None:
 
 def _open(path: Path, flags: int) -> int:
     try:
-        if not flags & os.O_CREAT:
-            return os.open(path, flags | _FLAGS)
-        with private_umask():
-            return os.open(path, flags | _FLAGS, PRIVATE_FILE)
+        return _open_or_make(path, flags)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link; a FIFO or a socket
             raise
@@ -113,3 +119,14 @@ def _open(path: Path, flags: int) -> int:
         if strange is None:  # it is another one by now
             raise
         raise strange from error
+
+
+def _open_or_make(path: Path, flags: int) -> int:
+    if not flags & os.O_EXCL:  # most files are there, and need no umask
+        try:
+            return os.open(path, flags & ~os.O_CREAT | _FLAGS)
+        except FileNotFoundError:
+            if not flags & os.O_CREAT:
+                raise
+    with private_umask():
+        return os.open(path, flags | _FLAGS, PRIVATE_FILE)

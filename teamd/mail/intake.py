@@ -61,6 +61,7 @@ class Intake:
     rejected: Path
     durable: bool
     _begun: str = ""  # a batch in the inbox that this reader has begun
+    _digest: lines.Digest | None = None  # of the inbox up to that batch's end
     _truncated: str = ""  # a batch whose marker is gone, for ever
     _named: str = ""  # a batch that another reader has named, and whose name is safe now
 
@@ -93,27 +94,32 @@ class Intake:
         if os.fstat(fd).st_size < position.end:
             return False
         known = position.batch == self._begun
-        return known or lines.digest(fd, position.end) == position.content
+        return known or lines.Digest().up_to(fd, position.end) == position.content
 
     def _current_in_inbox(self, fd: int, before: Position | None) -> Position | None:
         if before is None or not self.stands(fd, before):
             return self._begin(fd, 0)
-        return before if before.at < before.end else self._begin(fd, before.end)
+        if before.at < before.end:
+            return before
+        if before.batch != self._begun:
+            self._digest = None  # of what stood there before another reader came
+        return self._begin(fd, before.end)
 
     def _begin(self, fd: int, start: int) -> Position | None:
         """Begin a batch with all that is in the inbox from `start` on.
 
         It stays there, unless that is a great deal: its first reader has it in a conversation in
-        a moment, and forgets it then.
+        a moment, and forgets it then. Who gets it notes where that is.
         """
         end = os.fstat(fd).st_size
         if end > _MOST_IN_INBOX:
             return self._set_aside(fd, start)
         if self._forget_nothing(fd, start):
             return None
-        content, rejected = lines.digest(fd, end), files.size(self.rejected)
+        if self._digest is None or not start:
+            self._digest = lines.Digest()
+        content, rejected = self._digest.up_to(fd, end), files.size(self.rejected)
         position = Position(batch=new_id(), at=start, rejected=rejected, end=end, content=content)
-        self.spool.move(position)
         self._begun = position.batch
         return position
 

@@ -35,7 +35,8 @@ def read(fd: int, start: int, max_bytes: int = MAX_MESSAGE_BYTES, end: int = 0) 
     one that is far longer comes in pieces, so that nobody can fill the memory with it.
     """
     end = end or os.fstat(fd).st_size
-    with io.FileIO(fd, closefd=False) as raw, io.BufferedReader(raw, 1 << 18) as file:
+    buffer = min(max(end - start, 1 << 10), 1 << 18)
+    with io.FileIO(fd, closefd=False) as raw, io.BufferedReader(raw, buffer) as file:
         file.seek(start)
         while start < end and (line := file.readline(_FAR_LONGER * max_bytes)):
             yield line
@@ -49,14 +50,21 @@ def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
         start += len(part)
 
 
-def digest(fd: int, end: int) -> str:
-    """Return the digest of a file up to an offset."""
-    import hashlib  # noqa: PLC0415 -- a fifth of a command that takes no mail
+class Digest:
+    """The digest of a file from its start to an offset, which can be moved on."""
 
-    found = hashlib.blake2b(digest_size=16)
-    for part in read_raw(fd, 0, end):
-        found.update(part)
-    return found.hexdigest()
+    def __init__(self) -> None:
+        import hashlib  # noqa: PLC0415 -- a fifth of a command that takes no mail
+
+        self._found = hashlib.blake2b(digest_size=16)
+        self._end = 0
+
+    def up_to(self, fd: int, end: int) -> str:
+        """Return it up to an offset that is not before the last one; the file has only grown."""
+        for part in read_raw(fd, self._end, end):
+            self._found.update(part)
+        self._end = end
+        return self._found.hexdigest()
 
 
 def count(path: Path, start: int = 0) -> int:
@@ -98,6 +106,8 @@ def sort(
     line: bytes, *, to: str, max_bytes: int, nameless: str = "", undated: float | None = None
 ) -> Message | str | None:
     """A message, why it is none, or `None` for blank lines and markers, which are neither."""
+    if len(line) <= max_bytes and (plain := Message.decode_plain(line, to=to)):
+        return plain
     if is_nothing(line):
         return None
     if len(line) > max_bytes:

@@ -48,6 +48,23 @@ class Batch:
 EMPTY: Final = Batch("", ())
 
 
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    """What is handed over next.
+
+    Attributes:
+        position: as it is on disk now.
+        before: as it was before this reader was noted in it.
+        limit: how much it is.
+        again: whether this reader had it in hand already.
+    """
+
+    position: Position
+    before: Position
+    limit: BatchLimit
+    again: bool
+
+
 @dataclass(eq=False)
 class Mailbox:
     """The mail of one member.
@@ -122,14 +139,25 @@ class Mailbox:
             raise Unsynced(error.path, error.why, ids=ids) from error
 
     def take(self, limit: BatchLimit = NO_LIMIT) -> Batch:
-        """Take mail; the same again until it is `done`, and what follows only after that."""
+        """Take mail; the same again until it is `done`, and what follows only after that.
+
+        What is read under the lock is decoded without it, so that senders wait for moments only.
+        """
         self.check()
         while True:  # each round gets on; the lock is free in between
             with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
                 position = self._intake.current(fd)
                 if position is None:
                     return EMPTY
-                batch = self._delivery(fd, position, limit)
+                if position.in_inbox and position.holder and not self._has_in_hand(position):
+                    self._intake.move_out(fd, position)  # its first reader has ended
+                    continue
+                handed = self._hand_over(position, limit)
+                raw = self._spool.read(handed.position, handed.limit)
+                if not raw:
+                    batch = self._deliver(fd, handed, self._find(handed))
+            if raw:
+                batch = self._deliver_decoded(handed, self._find(handed, raw))
             if batch.messages:
                 return batch
 
@@ -201,46 +229,67 @@ class Mailbox:
         gone = found is not None and found.in_inbox and not self._intake.stands(fd, found)
         return None if gone else found
 
-    def _delivery(self, fd: int, position: Position, limit: BatchLimit) -> Batch:
-        """Return what is delivered next; empty where there were only lines that are no message."""
-        again = self._in_hand == (position.batch, position.at)
-        if position.in_inbox and position.holder and not again:  # its first reader has ended
-            return self._move_out(fd, position, limit)
-        before = position
+    def _has_in_hand(self, position: Position) -> bool:
+        return self._in_hand == (position.batch, position.at)
+
+    def _hand_over(self, position: Position, limit: BatchLimit) -> _Handed:
+        """Note what this reader has in hand, and that it has, where that is of interest."""
+        before, again = position, self._has_in_hand(position)
         if limit.wary and not again:
             position = position.handed_over(lambda: self._spool.find(position, limit).end)
+        if (limit.wary or position.in_inbox) and not again:
             self._spool.move(position)
         if position.alone:
             limit = replace(limit, messages=1)
-        found = self._spool.find(position, limit)
-        if position.in_inbox and not _stays_known(found):
-            return self._move_out(fd, before, limit)
-        guilty = position.verdict if limit.wary else None
+        return _Handed(position, before, limit, again)
+
+    def _find(self, handed: _Handed, raw: list[bytes] | None = None) -> Found:
+        """Decode what is handed over; a message that crashed its readers is among the refused."""
+        found = self._spool.find(handed.position, handed.limit, raw)
+        guilty = handed.position.verdict if handed.limit.wary else None
         if guilty and found.messages:
             culprit = (found.messages[0].encode(), guilty)
-            found = replace(found, messages=(), refused=(*found.refused, culprit))
-        return self._batch(fd, position, found, again=again)
+            return replace(found, messages=(), refused=(*found.refused, culprit))
+        return found
 
-    def _move_out(self, fd: int, position: Position, limit: BatchLimit) -> Batch:
-        moved = self._intake.move_out(fd, position)
-        return EMPTY if moved is None else self._delivery(fd, moved, limit)
+    def _deliver_decoded(self, handed: _Handed, found: Found) -> Batch:
+        """Deliver what was decoded without the lock; empty where another reader came between."""
+        if found.messages and not found.refused and _stays(handed.position, found):
+            return self._batch(handed.position, found, handed.position.rejected)
+        with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
+            if self._spool.position() == handed.position:
+                return self._deliver(fd, handed, found)
+        return EMPTY
 
-    def _batch(self, fd: int, position: Position, found: Found, *, again: bool) -> Batch:
-        """Return what was found as a delivery; keep what is no message, and tell of it once."""
+    def _deliver(self, fd: int, handed: _Handed, found: Found) -> Batch:
+        """Deliver it; empty where it comes once it is set aside, or was no message.
+
+        What is no message is kept, and told of once.
+        """
+        position = handed.position
+        if not _stays(position, found):
+            self._intake.move_out(fd, handed.before)
+            return EMPTY
         rejected = position.rejected
         if found.refused:
             bad = (line for line, _ in found.refused)
             rejected = lines.reject(bad, self._rejected, at=rejected, durable=self.durable)
-            if not again:
-                for _, why in found.refused:
-                    self.tell(why)
+            for _, why in () if handed.again else found.refused:
+                self.tell(why)
         if not found.messages:
             self._intake.advance(fd, position, found.end, rejected)
             return EMPTY
+        return self._batch(position, found, rejected)
+
+    def _batch(self, position: Position, found: Found, rejected: int) -> Batch:
         self._in_hand = (position.batch, position.at)
         return Batch(position.batch, found.messages, found.end, rejected)
 
 
-def _stays_known(found: Found) -> bool:
-    """Return whether a reader knows all of it again after a power cut, by ids of their own."""
-    return not found.refused and all(message.id_given for message in found.messages)
+def _stays(position: Position, found: Found) -> bool:
+    """Return whether a delivery can stay in the inbox, if it is there.
+
+    It can where a reader knows all of it again after a power cut, by ids of their own.
+    """
+    known = not found.refused and all(message.id_given for message in found.messages)
+    return known or not position.in_inbox

@@ -21,7 +21,7 @@ from teamd.mail.poison import Position
 from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _LONGEST_HEADER: Final = 1 << 12
@@ -91,17 +91,39 @@ class Spool:
             raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
         return found
 
-    def find(self, position: Position, limit: BatchLimit = NO_LIMIT) -> Found:
+    def read(self, position: Position, limit: BatchLimit) -> list[bytes] | None:
+        """Return the lines of the next delivery as they stand, for `find` when the lock is free.
+
+        `None` where the limit does not bound them: what is no message could be without end.
+        """
+        if limit.messages is None or limit.bytes is None:
+            return None
+        found: list[bytes] = []
+        left = limit.bytes
+        for line in self._lines(position):
+            left -= len(line)
+            if found and (left < 0 or len(found) == limit.messages):
+                break
+            found.append(line)
+        return found
+
+    def find(
+        self, position: Position, limit: BatchLimit = NO_LIMIT, raw: Iterable[bytes] | None = None
+    ) -> Found:
         """Read on from a position: one message at least, however long it is.
 
         Only where a great many lines are no message it may be none; then there is more behind.
+
+        Args:
+            position: where.
+            limit: the most that is found.
+            raw: the lines that stand there, where they have been read.
         """
         messages: list[Message] = []
         refused: list[tuple[bytes, str]] = []
         refused_bytes = 0
         end = position.at
-        for at, line in self._lines(position):
-            sorted_as = self._sort(line, at, position)
+        for at, line, sorted_as in self._sorted(position, raw):
             if isinstance(sorted_as, Message):
                 over = limit.bytes is not None and at + len(line) - position.at > limit.bytes
                 if messages and (over or len(messages) == limit.messages):
@@ -119,8 +141,7 @@ class Spool:
 
     def messages(self, position: Position, most: int | None = None) -> Iterator[Message]:
         """The messages from a position on, no more than so many; nothing is said of the rest."""
-        for at, line in islice(self._lines(position), most):
-            found = self._sort(line, at, position)
+        for _, _, found in islice(self._sorted(position), most):
             if isinstance(found, Message):
                 yield found
 
@@ -147,13 +168,28 @@ class Spool:
             fd = safe_open(self.path, os.O_WRONLY | os.O_TRUNC)
             os.close(fd)
 
-    def _lines(self, position: Position) -> Iterator[tuple[int, bytes]]:
+    def _lines(self, position: Position) -> Iterator[bytes]:
         with files.opened(self.inbox if position.in_inbox else self.path) as fd:
             if fd is not None:
-                at, longest = position.at, max(self.max_bytes, MAX_MESSAGE_BYTES)
-                for line in lines.read(fd, at, longest, position.end):
-                    yield at, line
-                    at += len(line)
+                longest = max(self.max_bytes, MAX_MESSAGE_BYTES)
+                yield from lines.read(fd, position.at, longest, position.end)
+
+    def _sorted(
+        self, position: Position, raw: Iterable[bytes] | None = None
+    ) -> Iterator[tuple[int, bytes, Message | str | None]]:
+        """Yield each line from a position on with its offset and what it is, see `lines.sort`."""
+        at, undated = position.at, moment_of(position.batch)
+        for line in self._lines(position) if raw is None else raw:
+            nameless = f"{position.batch}-{at}"
+            longest = self.limit(line)
+            yield (
+                at,
+                line,
+                lines.sort(
+                    line, to=self.owner, max_bytes=longest, nameless=nameless, undated=undated
+                ),
+            )
+            at += len(line)
 
     def limit(self, line: bytes) -> int:
         """Return how long a line may be.
@@ -163,15 +199,6 @@ class Spool:
         if len(line) > self.max_bytes:
             self.max_bytes = max(self.max_bytes, self.granted())
         return self.max_bytes
-
-    def _sort(self, line: bytes, at: int, position: Position) -> Message | str | None:
-        return lines.sort(
-            line,
-            to=self.owner,
-            max_bytes=self.limit(line),
-            nameless=f"{position.batch}-{at}",
-            undated=moment_of(position.batch),
-        )
 
 
 def _has_no_body(start: bytes) -> bool:

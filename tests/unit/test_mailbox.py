@@ -214,6 +214,33 @@ def test_mail_with_ids_waits_for_no_disk(box: Mailbox, paths: TeamPaths) -> None
     assert contents(Mailbox(paths, "bob").take().messages) == ["third"]
 
 
+def test_a_delivery_behind_another_one_is_known_to_the_next_reader(
+    box: Mailbox, paths: TeamPaths
+) -> None:
+    _take_all_but(box, "a", then="b")
+    assert contents(box.take().messages) == ["b"]
+    box.put(mail("c"))
+    assert contents(Mailbox(paths, "bob").take().messages) == ["b"]
+
+
+def test_so_is_one_behind_what_another_reader_took(box: Mailbox, paths: TeamPaths) -> None:
+    """The inbox was emptied between, of which the first one has seen nothing."""
+    other = Mailbox(paths, "bob")
+    _take_all_but(box, "a", then="b")
+    other.done(other.take())
+    _take_all_but(other, "long" * 10, then="y")
+    assert contents(box.take().messages) == ["y"]
+    box.put(mail("z"))
+    assert contents(Mailbox(paths, "bob").take().messages) == ["y"]
+
+
+def _take_all_but(box: Mailbox, first: str, *, then: str) -> None:
+    box.put(mail(first))
+    batch = box.take()
+    box.put(mail(then))
+    box.done(batch)
+
+
 def test_an_inbox_that_is_never_empty_does_not_grow_for_ever(
     box: Mailbox, paths: TeamPaths
 ) -> None:
