@@ -19,8 +19,7 @@ from teamd.board.files import read_all
 from teamd.commandline import team_options
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.files import directories, pidfile
-from teamd.sandbox.build import WITHOUT, describe
-from teamd.sandbox.probe import probe
+from teamd.sandbox.probe import WITHOUT, describe, probe
 from teamd.settings import Settings, roles, skills
 from teamd.team.roster import Roster
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from teamd import credentials, secret_environment
-from teamd.models.prices import Prices
-from teamd.sandbox.build import WITHOUT, clear_dead, describe, end_strays, remove_cgroups
-from teamd.sandbox.probe import Probe, probe
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -18,6 +15,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.heartbeat import Heartbeat
     from teamd.masking import Mask
+    from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
     from teamd.settings.roles import Role
 
@@ -45,6 +43,8 @@ class TeammateProcess:
 
     def probe_sandbox(self) -> Probe:
         """Return whether this machine can make a sandbox, tried once; where none is wanted, yes."""
+        from teamd.sandbox.probe import WITHOUT, Probe, probe  # noqa: PLC0415 -- see `load`
+
         settings = self.settings()
         if settings.tools.sandbox in WITHOUT:
             return Probe()
@@ -54,6 +54,8 @@ class TeammateProcess:
 
     def describe_sandbox(self, name: str, role: str) -> str:
         """Say what stands around the commands of a teammate."""
+        from teamd.sandbox.probe import describe  # noqa: PLC0415 -- see `load`
+
         return describe(self.settings().tools_of(name, role), self.probe_sandbox())
 
     def clear(self) -> list[str]:
@@ -62,20 +64,22 @@ class TeammateProcess:
         Raises:
             StoreError: it cannot be done now.
         """
+        from teamd.sandbox import build  # noqa: PLC0415 -- see `load`
+
         members = Roster(self.paths).read().members
         gone = [one.name for one in members if one.process is None or not one.process.alive]
         if not self._cleared:  # later ones are this process's children, or become them
-            end_strays(self.paths, gone)
+            build.end_strays(self.paths, gone)
             self._cleared = True
-        remove_cgroups(self.paths, gone)
-        return clear_dead(self.paths, self.settings().team.workspace)
+        build.remove_cgroups(self.paths, gone)
+        return build.clear_dead(self.paths, self.settings().team.workspace)
 
     def load(self) -> None:
         """Load what is slow to load before a fork, so that all children share it.
 
-        Until then the supervisor does without the agent's own modules: it serves requests half a
-        second sooner. The SDK takes two seconds. Where a script answers, it is not loaded, until
-        settings that are read again want it.
+        Until then the supervisor does without the agent's own modules and the sandbox: it serves
+        requests half a second sooner. The SDK takes two seconds. Where a script answers, it is not
+        loaded, until settings that are read again want it.
         """
         self.probe_sandbox()
         model = self.settings().model
@@ -90,6 +94,7 @@ class TeammateProcess:
         tools.warm_up()
         if wants_sdk:
             from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
+            from teamd.models.prices import Prices  # noqa: PLC0415
 
             claude.warm_up()
             Prices({})  # reads those that ship

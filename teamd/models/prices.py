@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from teamd.tokens import Usage
 
+_SHIPPED: Final = Path(__file__).with_name("prices.toml")
 PER_TOKENS: Final = 1_000_000
 _READ: Final = Decimal("0.1")  # of the price of input, unless a price says otherwise
 _WRITE: Final = Decimal("1.25")
@@ -103,8 +104,7 @@ def shipped() -> dict[str, dict[str, Any]]:
     """The table that ships, as it stands in its file."""
     import tomllib  # noqa: PLC0415 -- 3 ms, only where prices count
 
-    text = files("teamd.models").joinpath("prices.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads(_SHIPPED.read_text(encoding="utf-8"))
 
 
 def _names(name: str, model: str) -> bool:

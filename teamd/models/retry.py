@@ -6,7 +6,6 @@ time up to a bound that doubles, so that teammates that failed together do not r
 
 from __future__ import annotations
 
-import asyncio
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -64,6 +63,8 @@ class Retrying:
         Raises:
             UnusableError: the last attempt failed too, or a person has to do something.
         """
+        import asyncio  # noqa: PLC0415 -- the supervisor has the policy alone
+
         for attempt in range(self.policy.attempts - 1):
             try:
                 return await self.model.reply(ask)

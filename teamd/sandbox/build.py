@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Final
 from teamd.files.paths import state_folder
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
-from teamd.sandbox import SANDBOXED
 from teamd.sandbox.links import leads_through
 from teamd.sandbox.placeholders import Placeholders
 from teamd.sandbox.places import GIT
 from teamd.sandbox.policy import Policy
-from teamd.sandbox.probe import PROGRAM
+from teamd.sandbox.probe import PROGRAM, WITHOUT
 from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, OpenShell, SandboxedShell, Shell, make_home
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from teamd.sandbox.shells import Command
     from teamd.settings.schema import Settings, Tools
 
-WITHOUT: Final = frozenset({"external", "off"})
 _MEBI: Final = 20
 _OWN_PROCESSES: Final = 32  # and threads of a teammate's own, beside its commands
 
@@ -133,19 +131,6 @@ def build_policy(
             file_bytes=tools.max_file_mb << _MEBI,
         ),
     )
-
-
-def describe(tools: Tools, probe: Probe) -> str:
-    """Say in a line what stands around commands."""
-    if tools.sandbox == "off":
-        return "off: commands run with your rights"
-    if tools.sandbox == "external":
-        return "external: commands run with your rights, in a container as the settings say"
-    if not probe.works:
-        return f"none: {probe.trouble}, so commands are refused; {probe.remedy} mends it"
-    if tools.network:
-        return f"{SANDBOXED}, with network"
-    return f"{SANDBOXED}, {'hosts: ' + ', '.join(tools.hosts) if tools.hosts else 'no network'}"
 
 
 def clear_dead(paths: TeamPaths, workspace: Path) -> list[str]:

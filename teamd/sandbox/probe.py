@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.programs.brief import run_briefly
+from teamd.sandbox import SANDBOXED
 from teamd.sandbox.bubblewrap import build_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from teamd.settings.schema import Tools
+
 PROGRAM: Final = "bwrap"
+WITHOUT: Final = frozenset({"external", "off"})  # settings with which none is tried
 _PROBE_SECONDS: Final = 10.0
 _APPARMOR: Final = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _CLONE: Final = Path("/proc/sys/kernel/unprivileged_userns_clone")
@@ -60,6 +64,19 @@ def probe(untrusted: Iterable[Path] = ()) -> Probe:
         return Probe(program=program)
     reason, remedy = _diagnose(said)
     return Probe(program=program, trouble=f"bubblewrap cannot start: {reason}", remedy=remedy)
+
+
+def describe(tools: Tools, probe: Probe) -> str:
+    """Say in a line what stands around commands."""
+    if tools.sandbox == "off":
+        return "off: commands run with your rights"
+    if tools.sandbox == "external":
+        return "external: commands run with your rights, in a container as the settings say"
+    if not probe.works:
+        return f"none: {probe.trouble}, so commands are refused; {probe.remedy} mends it"
+    if tools.network:
+        return f"{SANDBOXED}, with network"
+    return f"{SANDBOXED}, {'hosts: ' + ', '.join(tools.hosts) if tools.hosts else 'no network'}"
 
 
 def find_program(name: str, untrusted: Iterable[Path] = ()) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from teamd import damaged
@@ -87,10 +87,13 @@ def _call_limit(settings: LiveSettings) -> ConcurrencyLimit:
 
 def _repair(settings: LiveSettings, journal: Journal) -> str:
     """Put damaged files aside; return what the lead is to be told of that, a line each."""
-    prices = Prices(Terms.of(settings.now).prices)
+
+    @cache
+    def prices() -> Prices:  # read where there is damage
+        return Prices(Terms.of(settings.now).prices)
 
     def cost(model: str, usage: Usage) -> Decimal | None:
-        price = prices.find(model)
+        price = prices().find(model)
         return None if price is None else price.cost(usage)
 
     told = []

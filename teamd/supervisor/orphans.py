@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import psutil
-
 from teamd.board.files import Tasks, id_in
 from teamd.board.rules import claimers, gone_from
 from teamd.errors import StoreError
@@ -55,9 +53,13 @@ class OrphanedProcesses:
     """
 
     def __init__(self, journal: Journal, others: Callable[[], set[int]]) -> None:
-        self._me = psutil.Process()
         self._journal = journal
         self._others = others
+
+    @staticmethod
+    def load() -> None:
+        """Load what is slow to load, before there is a child to look for."""
+        import psutil  # noqa: F401, PLC0415 -- see `_all_children`
 
     def end(self, *, spare: set[int], thorough: bool = True) -> None:
         """Reap every child but the spared, and kill those that do not end; theirs come next.
@@ -67,7 +69,7 @@ class OrphanedProcesses:
         one may be left for the next time.
         """
         try:
-            self._end(spare, self._children if thorough else _listed_children)
+            self._end(spare, _all_children if thorough else _listed_children)
         # No descriptors left, say: nobody is killed of whom it is not known whether it is one of
         # the others, and the next time finds them as well.
         except (OSError, StoreError) as error:
@@ -89,8 +91,11 @@ class OrphanedProcesses:
                 os.kill(pid, signal.SIGKILL)  # not reaped yet: nobody else has its pid
             time.sleep(_PAUSE_SECONDS)
 
-    def _children(self) -> list[int]:
-        return [child.pid for child in self._me.children()]
+
+def _all_children() -> list[int]:
+    import psutil  # noqa: PLC0415 -- requests are taken before it is loaded
+
+    return [child.pid for child in psutil.Process().children()]
 
 
 def _listed_children() -> list[int]:

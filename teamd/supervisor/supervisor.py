@@ -98,7 +98,6 @@ class Supervisor:
 
         Those are the teammates of `team.toml` that the roster does not know yet.
         """
-        self._clear()
         self.context.describe_sandbox()
         self.inbox.refuse_leftovers()
         self.context.shutdowns.resume()
@@ -110,6 +109,15 @@ class Supervisor:
         self.context.roster.publish()
         self.tasks.release(self.context.roster.team)
         self._spawn_declared()
+
+    def begin(self) -> None:
+        """Load what is slow to load, and fork whoever waits for it.
+
+        Requests that come meanwhile stand in the inbox.
+        """
+        self.orphans.load()
+        self._clear()
+        self.context.children.begin()
 
     def run(self) -> None:
         """Serve until a signal says to stop and every teammate has ended, or the team is gone."""

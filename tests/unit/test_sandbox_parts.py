@@ -17,7 +17,7 @@ from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
-from teamd.sandbox.build import build_policy, clear_dead, describe, placeholders_of
+from teamd.sandbox.build import build_policy, clear_dead, placeholders_of
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
 from teamd.sandbox.placeholders import Holder, Placeholders, Tidying
 from teamd.sandbox.places import (
@@ -28,7 +28,7 @@ from teamd.sandbox.places import (
     is_protected,
     protected_names,
 )
-from teamd.sandbox.probe import Probe, find_program
+from teamd.sandbox.probe import Probe, describe, find_program
 from teamd.sandbox.readable import Readable
 from teamd.settings.schema import Reach, Settings, Teammate, Tools
 from tests.waiting import until
