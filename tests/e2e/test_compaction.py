@@ -41,7 +41,8 @@ def test_compaction_of_many_times_the_context_through_kills_keeps_who_she_is_and
     cramped.stage.act("alice", steps(count))
     cramped.start()
     cramped.do("teamctl", "spawn", "alice", "stepper", TASK)
-    for turns in range(8, count - 1, 8):
+    kills = range(8, count - 1, 8)
+    for turns in kills:
         wait_until(partial(_has_asked, cramped, turns), timeout_seconds=60)
         with suppress(ProcessLookupError):
             os.kill(cramped.member("alice")["pid"], signal.SIGKILL)
@@ -67,7 +68,8 @@ def test_compaction_of_many_times_the_context_through_kills_keeps_who_she_is_and
     assert "I have come through" in shown
     whole = json.loads(cramped.do("teamctl", "transcript", "alice", "--json"))["records"]
     checkpoints = cramped.records("alice", "checkpoint")
-    assert len(checkpoints) == len(cramped.records("alice", "summary"))
+    without = len(cramped.records("alice", "summary")) - len(checkpoints)
+    assert 0 <= without <= len(kills), "each summary has one, unless a kill came between the two"
     assert not any(record in whole for record in checkpoints), "they say nothing new"
     spent = sum(input_tokens(one) for one in asked if one.message is not None)
     assert cramped.member("alice")["input_tokens"] <= spent
