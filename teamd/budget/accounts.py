@@ -60,8 +60,16 @@ class Account:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Account) -> Account:
-        sums = {key: getattr(self, key) + getattr(other, key) for key in _COUNTS}
-        return Account(**sums, usd=self.usd + other.usd)
+        return Account(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            assumed_calls=self.assumed_calls + other.assumed_calls,
+            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+            usd=self.usd + other.usd,
+        )
 
     def encode(self) -> dict[str, Any]:
         """The account as it stands in the ledger."""

@@ -111,10 +111,12 @@ class Ledger:
             if refusal is not None and self._bury(fd):
                 refusal = self._accounts.refusal(wanted)
             if refusal is None:
+                self._add(fd, {"record": "reserve", **wanted.encode()}, durable=False)
                 # On disk before the call: what a power cut forgot would be spent a second time.
                 # Without a limit it is a note for `usage`, and no call waits for the disk.
-                durable = self._accounts.terms.bound(wanted)
-                self._add(fd, {"record": "reserve", **wanted.encode()}, durable=durable)
+                if self._accounts.terms.bound(wanted):
+                    locks.release(fd)  # all that is kept back at a time goes to the disk at once
+                    self._sync(fd)
             elif not refusal.passing:
                 self._refuse(fd, wanted if refusal.until else replace(wanted, day=""))
             return refusal

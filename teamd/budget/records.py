@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.budget.accounts import Account, Reservation, Terms
 from teamd.budget.refusals import Raise
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from teamd.budget.accounts import Accounts
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=Decimal)  # each reads the records of all
 
 
 def encode(record: dict[str, Any]) -> bytes:
@@ -35,7 +38,7 @@ def apply(accounts: Accounts, line: bytes) -> None:
     with suppress(
         ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError
     ):
-        _apply(accounts, json.loads(line, parse_float=Decimal))
+        _apply(accounts, _DECODER.decode(line.decode()))
 
 
 def summarise(accounts: Accounts, *, kept_days: int) -> Iterator[dict[str, Any]]:
