@@ -66,13 +66,17 @@ def test_compaction_of_many_times_the_context_through_kills_keeps_who_she_is_and
     shown = cramped.do("teamctl", "transcript", "alice")
     assert "from here on it sees this summary of what was before" in shown
     assert "I have come through" in shown
-    whole = json.loads(cramped.do("teamctl", "transcript", "alice", "--json"))["records"]
-    checkpoints = cramped.records("alice", "checkpoint")
-    without = len(cramped.records("alice", "summary")) - len(checkpoints)
-    assert 0 <= without <= len(kills), "each summary has one, unless a kill came between the two"
-    assert not any(record in whole for record in checkpoints), "they say nothing new"
+    _check_checkpoints(cramped, kills=len(kills))
     spent = sum(input_tokens(one) for one in asked if one.message is not None)
     assert cramped.member("alice")["input_tokens"] <= spent
+
+
+def _check_checkpoints(project: Project, *, kills: int) -> None:
+    whole = json.loads(project.do("teamctl", "transcript", "alice", "--json"))["records"]
+    checkpoints = project.records("alice", "checkpoint")
+    without = len(project.records("alice", "summary")) - len(checkpoints)
+    assert 0 <= without <= kills, "each summary has one, unless a kill came between the two"
+    assert not any(record in whole for record in checkpoints), "they say nothing new"
 
 
 def _has_asked(project: Project, times: int) -> bool:
