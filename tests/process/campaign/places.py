@@ -135,8 +135,8 @@ def _is_sent(paths: TeamPaths, records: list[dict[str, Any]]) -> bool:
     """Whether the call that was begun last is a `send_message` that has written its message."""
     call = records[0]["tool_use_id"]
     replies = (record["content"] for record in records if record["record"] == "reply")
-    calls = (block for block in next(replies, []) if block.get("id") == call)
-    given = next(calls, {}).get("input", {})  # a long checkpoint may stand between
+    last: list[dict[str, Any]] = next(replies, [])  # none where a long checkpoint stands between
+    given: dict[str, Any] = next((one["input"] for one in last if one.get("id") == call), {})
     if "to" not in given:
         return False
     return given["content"].encode() in _content(paths.inbox(given["to"]))
