@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from teamd import credentials, secret_environment
+from teamd.copies.record import list_folders
 from teamd.models.prices import Prices
 from teamd.sandbox.build import WITHOUT, clear_dead, describe, end_strays, remove_cgroups
 from teamd.sandbox.probe import Probe, probe
@@ -49,7 +50,7 @@ class TeammateProcess:
         if settings.tools.sandbox in WITHOUT:
             return Probe()
         if self._probe is None or not self._probe.works:
-            self._probe = probe([settings.team.workspace])
+            self._probe = probe([settings.team.workspace, self.paths.work])
         return self._probe
 
     def describe_sandbox(self, name: str, role: str) -> str:
@@ -68,7 +69,8 @@ class TeammateProcess:
             end_strays(self.paths, gone)
             self._cleared = True
         remove_cgroups(self.paths, gone)
-        return clear_dead(self.paths, self.settings().team.workspace)
+        folders = [self.settings().team.workspace, *list_folders(self.paths)]
+        return [taken for folder in folders for taken in clear_dead(self.paths, folder)]
 
     def load(self) -> None:
         """Load what is slow to load before a fork, so that all children share it.
@@ -115,7 +117,7 @@ class TeammateProcess:
         """
         from teamd.agent.build import find_role  # noqa: PLC0415 -- see `load`
 
-        return find_role(self.paths, self.settings(), role)
+        return find_role(self.paths, self.settings().team.workspace, role)
 
     def live(
         self, name: str, bell: int, slots: int, heartbeat: Heartbeat, *, hibernates: bool
