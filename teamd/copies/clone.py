@@ -95,6 +95,12 @@ def remove_copy(paths: TeamPaths, copy: Copy) -> None:
 def clone(paths: TeamPaths, into: Path, head: Head, copy: Copy) -> str:
     """Clone a commit into a folder, with the branch and the identity of a copy.
 
+    Args:
+        paths: the team.
+        into: a folder of `paths.work`; whatever stands there is removed first.
+        head: the commit, which the person's repository has; `at` of a source gives any.
+        copy: whose branch and identity it gets.
+
     Returns:
         What it lacks, in a sentence.
 
@@ -158,7 +164,7 @@ def _describe_changes(head: Head) -> str:
     if not head.changes:
         return ""
     files_of = "1 file" if head.changes == 1 else f"{head.changes} files"
-    return f"{files_of} with uncommitted changes of yours are not in it"
+    return f"your uncommitted changes ({files_of}) are not in it"
 
 
 def _describe_lacks(git: ConfinedGit) -> str:

@@ -115,7 +115,7 @@ def _save(git: ConfinedGit, copy: Copy, state: WorkState) -> str:
 
 def _make_anew(paths: TeamPaths, copy: Copy, source: Source) -> Discarded:
     """Put a copy aside in which git does not work any more, and make another."""
-    head = replace(source.read_head(), commit=copy.base)
+    head = source.at(copy.base)
     aside = paths.work / f".making-{copy.name}"
     clone(paths, aside, head, copy)
     directories.make_private_directory(paths.removed)

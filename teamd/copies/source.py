@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -155,6 +155,15 @@ class Source:
             shallow=shallow,
             changes=len(changed),
         )
+
+    def at(self, commit: str) -> Head:
+        """Return what a clone of a certain commit can be made of.
+
+        Raises:
+            TeamError: as for `read_head`, or it is no commit here.
+        """
+        found = self.do("rev-parse", "--verify", "--quiet", f"{check_object_id(commit)}^{{commit}}")
+        return replace(self.read_head(), commit=found, changes=0)
 
     def _check_folder(self) -> None:
         done = self.run("rev-parse", "--is-inside-work-tree", "--is-bare-repository")

@@ -14,7 +14,6 @@ from teamd.errors import TeamError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from teamd.copies.confined import ConfinedGit
     from teamd.copies.record import Copy
@@ -142,9 +141,9 @@ def fetch_commit(
         raise TeamError(f"objects of the commit {commit} are missing in {git.folder}")
 
 
-def name_files(files: Sequence[str | Path]) -> str:
-    """Return the names of files for a sentence; not too many of them."""
-    shown = ", ".join(map(str, files[:_MOST_NAMED]))
+def name_files(files: Sequence[str]) -> str:
+    """Return the names of files for a sentence; not too many of them, and all on one line."""
+    shown = ", ".join(one if one.isprintable() else repr(one) for one in files[:_MOST_NAMED])
     more = len(files) - _MOST_NAMED
     return f"{shown} and {more} more" if more > 0 else shown
 
