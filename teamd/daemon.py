@@ -98,6 +98,7 @@ def serve(
         journal.note("ready", pid=os.getpid(), team=str(paths.root))
         ready()
         supervisor.context.children.begin()  # requests that come meanwhile stand in the inbox
+        supervisor.context.copies.begin()
         notify("WATCHDOG=1")  # it may have taken seconds
         supervisor.run()
         notify("STOPPING=1")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record
-from teamd.copies.confined import confined_git
+from teamd.copies.confined import confined_git, remove_scratch
 from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, files, locks
@@ -85,11 +85,18 @@ def make_copy(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
         return _make(paths, name, team, folder)
 
 
-def remove_copy(paths: TeamPaths, copy: Copy) -> None:
-    """Remove a copy in which nobody has worked, and what pins its base."""
-    remove_tree(copy.folder)
-    files.remove(record.record_file(paths, copy.name))
-    Source.of(copy.origin.folder, [paths.work]).remove_ref(copy.pin)
+def remove_copy(paths: TeamPaths, name: str, folder: Path) -> None:
+    """Remove a copy in which nobody has worked, or what a kill has left of one.
+
+    Raises:
+        TeamError, OSError: something cannot be removed; the next making does it.
+    """
+    with locks.locked(record.lock_file(paths, name)):
+        for tree in (_aside(paths, name), paths.copy(name)):
+            remove_tree(tree)
+        remove_scratch(paths)
+        files.remove(record.record_file(paths, name))
+        Source.of(folder, [paths.work]).remove_ref(record.pin_of(paths, name))
 
 
 def clone(paths: TeamPaths, into: Path, head: Head, copy: Copy) -> str:
@@ -133,7 +140,7 @@ def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
     head = source.read_head()
     copy = record.new(paths, name, team, head.origin, head.commit)
     source.move_ref(copy.pin, head.commit)
-    aside = paths.work / f".making-{name}"
+    aside = _aside(paths, name)
     try:
         lacks = clone(paths, aside, head, copy)
         record.write(paths, copy)
@@ -146,6 +153,10 @@ def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
         raise
     source.sweep_discarded()
     return Made(copy, "; ".join(filter(None, (_describe_changes(head), lacks))))
+
+
+def _aside(paths: TeamPaths, name: str) -> Path:
+    return paths.work / f".making-{name}"
 
 
 def _check_free(folder: Path) -> None:

@@ -8,6 +8,7 @@ over as far as git can; what it runs all the same, it runs there.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.copies.source import last_words
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories
+from teamd.process_id import Identity
 from teamd.programs.brief import run_to_end
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy
@@ -46,6 +48,7 @@ _SETTINGS: Final = {
     "protocol.allow": "never",
     "status.showUntrackedFiles": "all",
 }
+_SCRATCH: Final = re.compile(r"\.scratch-(\d+)-(\d+)-\w+")
 # Bounds first; `git` is found on the PATH of the sandbox.
 _BEGIN: Final = "ulimit -c 0; ulimit -f 16777216; set -eu; "
 
@@ -127,6 +130,14 @@ def confined_git(
         yield ConfinedGit(folder, (*argv, *lock, *_variables(folder, writable=writable)), scratch)
 
 
+def remove_scratch(paths: TeamPaths) -> None:
+    """Remove the temporary files of git whose caller was killed."""
+    for folder in paths.work.glob(".scratch-*"):
+        named = _SCRATCH.fullmatch(folder.name)
+        if named and not Identity(pid=int(named[1]), started=float(named[2])).alive:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _policy(paths: TeamPaths, folder: Path, origin: Origin, scratch: Path) -> Policy:
     policy = build_policy(paths, "git", Tools(), workspace=folder, origin=origin)
     return replace(policy, home=scratch, temporary=scratch)
@@ -167,8 +178,11 @@ def _check_real(folder: Path) -> None:
 def _scratch(paths: TeamPaths) -> Iterator[Path]:
     """Make a folder for temporary files of git; removed at the end."""
     directories.make_private_directory(paths.work)
+    remove_scratch(paths)
     with translate_os_errors(paths.work):
-        made = Path(tempfile.mkdtemp(prefix=".scratch-", dir=paths.work))
+        me = Identity.own()
+        prefix = f".scratch-{me.pid}-{me.started:.0f}-"
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=paths.work))
     try:
         yield made
     finally:

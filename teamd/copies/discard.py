@@ -116,7 +116,7 @@ def _save(git: ConfinedGit, copy: Copy, state: WorkState) -> str:
 def _make_anew(paths: TeamPaths, copy: Copy, source: Source) -> Discarded:
     """Put a copy aside in which git does not work any more, and make another."""
     head = source.at(copy.base)
-    aside = paths.work / f".making-{copy.name}"
+    aside = paths.work / f".making-{copy.name}"  # removed by whoever makes one there next
     clone(paths, aside, head, copy)
     directories.make_private_directory(paths.removed)
     kept: Path = paths.removed / f"{copy.name}-{now_in_refs()}-{os.urandom(2).hex()}"

@@ -51,7 +51,7 @@ class Copy:
 
     @property
     def pin(self) -> str:
-        """The ref in the person's repository that keeps its base from being collected."""
+        """The ref in the person's repository that leads to its base, see `pin_of`."""
         return f"refs/teamd/base/{self.address}"
 
     @property
@@ -94,9 +94,17 @@ def find(paths: TeamPaths, name: str) -> Copy | None:
 
 def new(paths: TeamPaths, name: str, team: str, origin: Origin, base: str) -> Copy:
     """Return a copy that may still have to be made."""
-    address = name if paths.own_name is None else f"{name}@{paths.own_name}"
-    folder = paths.copy(name)
+    address, folder = _address(paths, name), paths.copy(name)
     return Copy(name=name, team=team, address=address, folder=folder, origin=origin, base=base)
+
+
+def pin_of(paths: TeamPaths, name: str) -> str:
+    """Return the ref in the person's repository that keeps a base from being collected."""
+    return f"refs/teamd/base/{_address(paths, name)}"
+
+
+def _address(paths: TeamPaths, name: str) -> str:
+    return name if paths.own_name is None else f"{name}@{paths.own_name}"
 
 
 def get(paths: TeamPaths, name: str) -> Copy:

@@ -33,7 +33,6 @@ def spawn_with_copy(
 
     Raises:
         TeamError: as for `spawn`, and nothing was begun.
-        OSError: there are no processes left.
     """
     member = context.roster.team.find(wanted.name)
     name = member.name if member else wanted.name
@@ -44,9 +43,12 @@ def spawn_with_copy(
     check(context, name, member, given)
 
     def end(outcome: Outcome) -> None:
+        if outcome.killed:
+            _take_back(context, name)
+        if outcome.error:
+            refuse(TeamError(f"{name} was not spawned: {outcome.error}"))
+            return
         try:
-            if outcome.error:
-                raise TeamError(f"{name} was not spawned: {outcome.error}")  # noqa: TRY301
             begin(given, outcome.lacks)
         except TeamError as error:
             _take_back(context, name)
@@ -71,10 +73,9 @@ def _wants_copy(context: TeamContext, member: Member | None, wanted: SpawnReques
 
 
 def _take_back(context: TeamContext, name: str) -> None:
-    """Remove a copy in which nobody has begun to work."""
-    paths = context.settings.paths
+    """Remove a copy in which nobody has begun to work, or what is left of one."""
+    settings = context.settings
     try:
-        if (made := record.find(paths, name)) is not None:
-            clone.remove_copy(paths, made)
+        clone.remove_copy(settings.paths, name, settings.now.team.workspace)
     except (TeamError, OSError) as error:
         context.journal.error("working copy not removed", error, name=name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.copies.clone import make_copy
@@ -28,10 +29,12 @@ class Outcome:
 
     Attributes:
         error: why there is none; empty where there is one.
+        killed: whether something may be left of it.
         lacks: what is not in it, in a sentence.
     """
 
     error: str = ""
+    killed: bool = False
     lacks: str = ""
 
 
@@ -54,6 +57,9 @@ class CopyMakers:
     paths: TeamPaths
     journal: Journal
     private: Callable[[], Iterable[int]]
+    _begun: bool = False
+    _stopped: bool = False
+    _waiting: list[Callable[[], None]] = field(default_factory=list)
     _makings: dict[str, _Making] = field(default_factory=dict)
 
     def check(self, name: str) -> None:
@@ -66,11 +72,23 @@ class CopyMakers:
             raise TeamError(f"a working copy for {name} is being made; try again in a moment")
 
     def make(self, name: str, team: str, folder: Path, then: Callable[[Outcome], None]) -> None:
-        """Begin to make a copy of a folder; `then` is called when that has ended.
+        """Begin to make a copy of a folder; `then` is called when that has ended."""
+        if not self._begun:
+            self._waiting.append(lambda: self.make(name, team, folder, then))
+            return
+        try:
+            self._fork(name, team, folder, then)
+        except OSError as error:
+            then(Outcome(error=f"no process could be forked: {error.strerror}"))
 
-        Raises:
-            OSError: there are no processes or descriptors left.
-        """
+    def begin(self) -> None:
+        """Make those that were to be made before: a process forked then would hold `ready` back."""
+        self._begun = True
+        waiting, self._waiting = self._waiting, []
+        for make in waiting:
+            make()
+
+    def _fork(self, name: str, team: str, folder: Path, then: Callable[[Outcome], None]) -> None:
         reader, writer = os.pipe()
         others = [one.outcome for one in self._makings.values()]
         try:
@@ -86,18 +104,27 @@ class CopyMakers:
         self.journal.note("working copy begun", name=name, pid=child.identity.pid)
         self._makings[name] = _Making(child, reader, then)
 
-    def reap(self) -> None:
-        """Take note of every maker that has ended."""
+    def reap(self) -> list[Callable[[], None]]:
+        """Take note of every maker that has ended.
+
+        Returns:
+            What goes on now with each; of one that was killed first what it started is to end.
+        """
+        ended: list[Callable[[], None]] = []
         for name, making in list(self._makings.items()):
             if (code := making.child.reap()) is None:
                 continue
             del self._makings[name]
             outcome = _read(making.outcome, code)
+            if outcome.killed and self._stopped:
+                outcome = replace(outcome, error="teamd was stopped; start it, and spawn it again")
             self.journal.note("working copy ended", name=name, error=outcome.error)
-            making.then(outcome)
+            ended.append(partial(making.then, outcome))
+        return ended
 
     def stop(self) -> None:
         """Kill all makers; what they leave half made is removed by the next one."""
+        self._stopped = True
         for making in self._makings.values():
             making.child.signal(signal.SIGKILL)
 
@@ -121,7 +148,8 @@ def _read(outcome: int, code: int) -> Outcome:
     except (ValueError, TypeError):
         why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return Outcome(
-            error=f"no working copy was made: its process {why}; `teamctl logs teamd` may say why"
+            killed=True,
+            error=f"no working copy was made: its process {why}; `teamctl logs teamd` may say why",
         )
     finally:
         os.close(outcome)

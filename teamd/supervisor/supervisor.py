@@ -250,11 +250,13 @@ class Supervisor:
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
         codes = self.context.children.reap()
-        self.context.copies.reap()
+        made = self.context.copies.reap()
         ended = any(code != ChildExit.HIBERNATES for code in codes)
-        if codes:
+        if codes or made:
             spare = self.context.children.pids() | self.context.copies.pids()
             self.orphans.end(spare=spare, thorough=ended)
+        for go_on in made:
+            go_on()
         if ended:
             self.tasks.look_soon()
             self._clear()
