@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record, work
@@ -74,23 +74,24 @@ def discard(paths: TeamPaths, name: str, *, force: bool = False) -> Discarded:
         source = source_of(copy)
         source.sweep_discarded()
         try:
-            state = work.look(paths, copy)
-        except TeamError:
+            return _reset(paths, copy, source, force=force)
+        except TeamError:  # git cannot read it, or what is in it is not fit for a repository
             if not force:
                 raise
             return _make_anew(paths, copy, source)
-        if state.any and not force:
-            raise TeamError(
-                f"{copy.name} has work that nobody merged: {state.describe()}; "
-                f"`teamctl discard {copy.name} --force` discards it, and keeps it for 30 days"
-            )
-        kept = _keep(paths, copy, source, state) if state.any else ""
-        try:
-            with confined_git(paths, copy.folder, copy.origin, writable=True) as git:
-                git.do(_RESET, copy.branch, copy.base)
-        except TeamError:
-            return replace(_make_anew(paths, copy, source), kept=kept)
-        return Discarded(base=copy.base, kept=kept)
+
+
+def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Discarded:
+    state = work.look(paths, copy)
+    if state.any and not force:
+        raise TeamError(
+            f"{copy.name} has work that nobody merged: {state.describe()}; "
+            f"`teamctl discard {copy.name} --force` discards it, and keeps it for 30 days"
+        )
+    kept = _keep(paths, copy, source, state) if state.any else ""
+    with confined_git(paths, copy.folder, copy.origin, writable=True) as git:
+        git.do(_RESET, copy.branch, copy.base)
+    return Discarded(base=copy.base, kept=kept)
 
 
 def _keep(paths: TeamPaths, copy: Copy, source: Source, state: WorkState) -> str:

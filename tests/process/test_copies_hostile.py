@@ -265,7 +265,7 @@ def test_what_is_planted_in_a_copy_runs_in_no_command_of_the_person(
     git(scene.source, "merge-base", "--is-ancestor", before, "HEAD")
     assert git(scene.source, "symbolic-ref", "HEAD") == "refs/heads/main"
     state = work.look(scene.paths, record.get(scene.paths, "alice"))
-    assert not state.uncommitted, "after a discard the copy is whole again"
+    assert not state.uncommitted, refused
     assert state.ahead == 0
 
 
