@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.terminal import Terminal
 from tests.repositories import commit, git, make_repository
 from tests.strict.replies import say, use
 
@@ -165,3 +167,54 @@ def test_a_teammate_whose_copy_is_gone_does_not_go_on_in_the_shared_folder(
     assert "has no working copy" in project.paths.log("alice").read_text()
     project.do("teamctl", "spawn", "alice", "coder", "Go on.", "--wait")
     assert (project.paths.copy("alice") / "a.txt").exists()
+
+
+def test_a_difference_is_paged_and_coloured_as_the_person_s_git_does_it(
+    project: Project, repository: Path
+) -> None:
+    """And what is hostile in it is shown, and not obeyed by the terminal."""
+    project.environment["TERM"] = "xterm"
+    project.start()
+    project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree", "--wait")
+    copy = project.paths.copy("alice")
+    (copy / "a.txt").write_text("\x1b]0;title\x07bad\n")
+    git(copy, "config", "core.pager", f"touch {project.root}/ran; cat")
+    git(repository, "config", "core.pager", "sed 's/^/paged: /'")
+    with closing(Terminal(project, "teamctl", "diff", "alice")) as terminal:
+        terminal.sees(r"paged: +\x1b]0;title\x07bad")
+        assert terminal.process.wait(30) == 0
+        assert b"\x1b[32m" in terminal.raw
+        assert b"\x1b]0;" not in terminal.raw
+    git(repository, "config", "color.ui", "false")
+    git(repository, "config", "core.pager", "cat")
+    with closing(Terminal(project, "teamctl", "diff", "alice")) as terminal:
+        terminal.sees(r"+\x1b]0;title\x07bad")
+        assert terminal.process.wait(30) == 0
+        assert b"\x1b[32m" not in terminal.raw
+    assert not (project.root / "ran").exists()
+    assert "\x1b]0;title" in project.do("teamctl", "diff", "alice"), "a patch is as it is"
+    document = json.loads(project.do("teamctl", "diff", "alice", "--json"))
+    assert document["diff"].startswith("diff --git a/a.txt b/a.txt")
+
+
+def test_commands_of_a_copy_s_repository_run_in_no_command_of_the_person(
+    project: Project, repository: Path
+) -> None:
+    project.start()
+    project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree", "--wait")
+    copy, mark = project.paths.copy("alice"), project.root / "ran"
+    for name in ("core.fsmonitor", "core.pager", "diff.external", "filter.x.clean", "alias.status"):
+        git(copy, "config", name, f"touch {mark}; cat")
+    (copy / ".gitattributes").write_text("* filter=x diff=x\n")
+    for name in ("post-checkout", "reference-transaction", "post-index-change", "pre-commit"):
+        (copy / ".git/hooks" / name).write_text(f"#!/bin/sh\ntouch {mark}\n")
+        (copy / ".git/hooks" / name).chmod(0o755)
+    (copy / "a.txt").write_text("changed\n")
+    for words in (("team",), ("team", "--json"), ("diff", "alice"), ("merge", "alice")):
+        project.run("teamctl", *words)
+    project.run("teamctl", "discard", "alice", "--force")
+    project.run("teamctl", "shutdown", "alice")
+    project.do("teamctl", "spawn", "alice", "coder", "Go on.", "--wait")
+    assert not mark.exists()
+    git(copy, "status", check=False)
+    assert mark.exists(), "the plants are alive"
