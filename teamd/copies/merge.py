@@ -68,10 +68,7 @@ def merge(paths: TeamPaths, name: str, *, squash: bool = False, message: str = "
             if not state.ahead:
                 return Merged(branch=branch, commit=before, merged=0)
             work.fetch_commit(git, source, state.tip, [copy.base, before])
-        said = message or f"Merge branch '{copy.branch}'"
-        done = _squash(source, state.tip, message) if squash else _merge(source, state.tip, said)
-        if done.status != 0:
-            raise TeamError(_give_up(source, copy, branch, before, done))
+        _do_merge(source, copy, (branch, before), state.tip, squash=squash, message=message)
         source.move_ref(copy.pin, state.tip)
         record.with_base(paths, copy, state.tip)
         commit = source.do("rev-parse", "HEAD")
@@ -113,6 +110,26 @@ def _check_work(copy: Copy, state: WorkState) -> None:
         )
 
 
+def _do_merge(
+    source: Source, copy: Copy, at: tuple[str, str], commit: str, *, squash: bool, message: str
+) -> None:
+    """Merge a commit into the person's branch, which is at another one.
+
+    Raises:
+        TeamError: that failed, and all is as it was; the sentence says why.
+    """
+    said = message or f"Merge branch '{copy.branch}'"
+    try:
+        done = _squash(source, commit, message) if squash else _merge(source, commit, said)
+    except BaseException:  # an interrupt of the person's, say
+        _restore(source)
+        raise
+    if done.status != 0:
+        conflicts = _conflicts(source)
+        _restore(source)
+        raise TeamError(_explain(copy, at, done, conflicts))
+
+
 def _merge(source: Source, commit: str, message: str) -> Captured:
     return source.run("merge", "--no-ff", "--no-edit", "-m", message, commit, quiet=False)
 
@@ -125,19 +142,25 @@ def _squash(source: Source, commit: str, message: str) -> Captured:
     return source.run("commit", "--quiet", *said, quiet=False)
 
 
-def _give_up(source: Source, copy: Copy, branch: str, before: str, done: Captured) -> str:
-    """Leave all as it was before a merge that failed; return what to say of it."""
+def _conflicts(source: Source) -> list[str]:
     listed = source.run("diff", "--name-only", "--diff-filter=U", "-z")
-    conflicts = [one for one in os.fsdecode(listed.stdout).split("\0") if one]
+    return [one for one in os.fsdecode(listed.stdout).split("\0") if one]
+
+
+def _restore(source: Source) -> None:
+    """Leave all as it was before a merge; a commit that somebody made meanwhile stays."""
     if source.run("merge", "--abort").status != 0:
-        source.run("reset", "--quiet", "--merge", before)
+        source.run("reset", "--quiet", "--merge", "HEAD")
     for name in ("SQUASH_MSG", "MERGE_MSG"):
         (source.folder / source.do("rev-parse", "--git-path", name)).unlink(missing_ok=True)
+
+
+def _explain(copy: Copy, at: tuple[str, str], done: Captured, conflicts: list[str]) -> str:
+    branch, before = at
     if not conflicts:
-        said = (
-            last_words(done) if done.stderr.strip() else " ".join(os.fsdecode(done.stdout).split())
-        )
-        return f"{copy.name}'s work was not merged, and nothing has changed: {said}"
+        said = last_words(done) if done.stderr.strip() else os.fsdecode(done.stdout)
+        why = " ".join(said.split())
+        return f"{copy.name}'s work was not merged, and nothing has changed: {why}"
     told = f"git merge {before[:_SHORT]}, resolve the conflicts, commit"
     return (
         f"{copy.name}'s work conflicts with {branch} in {work.name_files(conflicts)}, and nothing "

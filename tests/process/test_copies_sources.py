@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +19,7 @@ from teamd.copies.source import Source
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from tests.repositories import commit, git, make_repository
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -310,3 +314,39 @@ def test_a_copy_that_git_cannot_read_is_made_anew_by_force(paths: TeamPaths) -> 
     kept = discard(paths, "alice", force=True).kept
     assert (paths.removed / kept / "new.txt").read_text() == "new\n"
     assert not work.look(paths, copy).any
+
+
+def test_a_merge_that_was_killed_before_it_was_noted_is_noted_by_the_next(
+    paths: TeamPaths,
+) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    work_in(copy)
+    merge(paths, "alice")
+    head = git(paths.home, "rev-parse", "HEAD")
+    record.write(paths, copy)  # as before it
+    assert merge(paths, "alice").commit == head
+    assert work.look(paths, record.get(paths, "alice")).ahead == 0
+
+
+def test_a_merge_that_the_person_interrupts_changes_nothing(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    work_in(make(paths).copy)
+    hook, begun = paths.home / ".git/hooks/commit-msg", paths.home.parent / "begun"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
+    hook.chmod(0o755)
+    before = git(paths.home, "rev-parse", "HEAD")
+    program = "import sys; from teamd.copies.merge import merge; "
+    program += "from teamd.files.paths import TeamPaths; from pathlib import Path; "
+    program += "merge(TeamPaths(Path(sys.argv[1])), 'alice')"
+    argv = [sys.executable, "-c", program, str(paths.root)]
+    with subprocess.Popen(argv, start_new_session=True, stderr=subprocess.DEVNULL) as merging:
+        wait_until(begun.exists, what="the hook runs")
+        os.killpg(merging.pid, signal.SIGINT)
+        assert merging.wait(30) != 0
+    assert git(paths.home, "rev-parse", "HEAD") == before
+    assert git(paths.home, "status", "--porcelain") == ""
+    assert not (paths.home / ".git/MERGE_HEAD").exists()
+    hook.unlink()
+    assert merge(paths, "alice").merged == 1
