@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from teamd.copies.source import Source
     from teamd.files.paths import TeamPaths
 
-LOOK_SECONDS: Final = 20.0
+LOOK_SECONDS: Final = 60.0
 _MOST_NAMED: Final = 5
 _FACTS: Final = 4
 # Arguments: the branch, the base. A line each, then the files.

@@ -128,8 +128,11 @@ def _is_empty(folder: Path) -> bool:
 def _hide(policy: Policy, readable: Readable) -> Iterator[str]:
     """Yield an empty folder in the place of each hidden one that is within reach."""
     reach = (f"{policy.workspace}{os.sep}", *readable.reach)
-    for folder in set(policy.hidden).difference(policy.around):
-        if f"{folder}{os.sep}".startswith(reach) and folder.is_dir():
+    around = tuple(f"{folder}{os.sep}" for folder in policy.around)  # nothing of it is shown
+    for folder in policy.hidden:  # in this order: a team's own comes before that of all teams
+        path = f"{folder}{os.sep}"
+        shown = folder.is_relative_to(policy.workspace) or not path.startswith(around)
+        if shown and path.startswith(reach) and folder.is_dir():
             yield from ("--tmpfs", str(folder), "--remount-ro", str(folder))
 
 

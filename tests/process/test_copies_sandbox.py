@@ -145,6 +145,13 @@ def test_nor_where_the_folder_around_the_project_may_be_read(scene: Scene) -> No
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root writes there")
 def test_nor_where_the_project_lies_in_a_folder_of_the_system(system_scene: Scene) -> None:
     check_reach(system_scene)
+    red = TeamPaths(system_scene.source / ".teams/red")
+    red.create()
+    copy = clone.make_copy(red, "alice", "red", system_scene.source).copy
+    of_red = Scene(red, copy, copy)
+    assert of_red.run("alice", f"ls -A {red.home} {red.root.parent}; cat a.txt") == [
+        f"{red.home}:\n.git\n.teams\n\n{red.root.parent}:\nred\none"
+    ]
 
 
 def test_protected_places_are_so_in_a_copy(scene: Scene) -> None:
