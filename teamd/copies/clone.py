@@ -96,7 +96,7 @@ def remove_copy(paths: TeamPaths, name: str, folder: Path) -> None:
             remove_tree(tree)
         remove_scratch(paths)
         files.remove(record.record_file(paths, name))
-        Source.of(folder, [paths.work]).remove_ref(record.pin_of(paths, name))
+        Source.of(folder, [paths.work]).unpin(record.address_of(paths, name))
 
 
 def clone(paths: TeamPaths, into: Path, head: Head, copy: Copy) -> str:
@@ -139,7 +139,7 @@ def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
     source = Source.of(folder, [paths.work])
     head = source.read_head()
     copy = record.new(paths, name, team, head.origin, head.commit)
-    source.move_ref(copy.pin, head.commit)
+    source.pin(copy.address, head.commit)
     aside = _aside(paths, name)
     try:
         lacks = clone(paths, aside, head, copy)
@@ -148,7 +148,7 @@ def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
             aside.rename(copy.folder)
             directories.sync_directory(paths.work)
     except BaseException:
-        source.remove_ref(copy.pin)
+        source.unpin(copy.address)
         files.remove(record.record_file(paths, name))
         raise
     source.sweep_discarded()

@@ -69,7 +69,7 @@ def merge(paths: TeamPaths, name: str, *, squash: bool = False, message: str = "
                 return Merged(branch=branch, commit=before, merged=0)
             work.fetch_commit(git, source, state.tip, [copy.base, before])
         _do_merge(source, copy, (branch, before), state.tip, squash=squash, message=message)
-        source.move_ref(copy.pin, state.tip)
+        source.pin(copy.address, state.tip)
         record.with_base(paths, copy, state.tip)
         commit = source.do("rev-parse", "HEAD")
         return Merged(branch=branch, commit=commit, merged=state.ahead)

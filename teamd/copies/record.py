@@ -50,11 +50,6 @@ class Copy:
         return f"{self.name}@{self.team}"
 
     @property
-    def pin(self) -> str:
-        """The ref in the person's repository that leads to its base, see `pin_of`."""
-        return f"refs/teamd/base/{self.address}"
-
-    @property
     def discarded(self) -> str:
         """The folder of refs in the person's repository to what was discarded of it."""
         return f"refs/teamd/discarded/{self.address}"
@@ -94,16 +89,12 @@ def find(paths: TeamPaths, name: str) -> Copy | None:
 
 def new(paths: TeamPaths, name: str, team: str, origin: Origin, base: str) -> Copy:
     """Return a copy that may still have to be made."""
-    address, folder = _address(paths, name), paths.copy(name)
+    address, folder = address_of(paths, name), paths.copy(name)
     return Copy(name=name, team=team, address=address, folder=folder, origin=origin, base=base)
 
 
-def pin_of(paths: TeamPaths, name: str) -> str:
-    """Return the ref in the person's repository that keeps a base from being collected."""
-    return f"refs/teamd/base/{_address(paths, name)}"
-
-
-def _address(paths: TeamPaths, name: str) -> str:
+def address_of(paths: TeamPaths, name: str) -> str:
+    """Return a teammate's name in the names of refs."""
     return name if paths.own_name is None else f"{name}@{paths.own_name}"
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from teamd.copies.record import Copy
     from teamd.programs import Captured
 
+_BASES: Final = "refs/teamd/base"
 DISCARDED: Final = "refs/teamd/discarded"
 _KEPT_DAYS: Final = 30
 _TIME: Final = "%Y%m%dT%H%M%SZ"
@@ -209,6 +210,21 @@ class Source:
     def remove_ref(self, ref: str) -> None:
         """Remove a ref, if it is there."""
         self.run("update-ref", "-d", ref)
+
+    def pin(self, address: str, commit: str) -> None:
+        """Keep the base of a teammate's copy from being collected."""
+        self.move_ref(self._pin_of(address), commit)
+
+    def unpin(self, address: str) -> None:
+        """Let it go."""
+        self.remove_ref(self._pin_of(address))
+
+    def _pin_of(self, address: str) -> str:
+        """Return the ref of a base; working trees of one repository may each have such a team."""
+        here = self.ask("rev-parse", "--git-dir")
+        linked = here != self.ask("rev-parse", "--git-common-dir")
+        tree = re.sub(r"[^A-Za-z0-9]", "-", Path(here).name)
+        return f"{_BASES}/{address}" + (f"+{tree}" if linked else "")
 
     def sweep_discarded(self) -> None:
         """Remove the refs to what was discarded more than 30 days ago."""

@@ -151,7 +151,13 @@ def test_a_working_tree_of_git_worktree_will_do(paths: TeamPaths, tmp_path: Path
     shutil.rmtree(paths.home)
     git(other, "worktree", "add", "-q", "-b", "side", str(paths.home))
     paths.create()
-    work_in(make(paths).copy)
+    copy = make(paths).copy
+    elsewhere = TeamPaths(other / ".team")
+    elsewhere.create()
+    make(elsewhere)
+    listed = git(other, "for-each-ref", "--format=%(refname)", "refs/teamd").split()
+    assert listed == ["refs/teamd/base/alice", "refs/teamd/base/alice+project"]
+    work_in(copy)
     assert merge(paths, "alice").branch == "side"
     assert (paths.home / "a.txt").read_text() == "by alice\n"
 
