@@ -22,9 +22,15 @@ if TYPE_CHECKING:
 
 
 REQUEST_SECONDS: Final = 30.0  # until the supervisor has answered
+COPY_SECONDS: Final = 600.0  # the same, where it makes a working copy first
 
 fresh_option = commandline.option(
     "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."
+)
+copy_option = commandline.option(
+    "--worktree/--no-worktree",
+    default=None,
+    help="Let it work in a copy of its own, or in the shared folder  [default: as before].",
 )
 timeout_option = commandline.option(
     "--timeout",

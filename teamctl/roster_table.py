@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
-from teamd.errors import StoreError
+from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files, pidfile
 from teamd.mail import lines
 from teamd.sandbox import SANDBOXED
@@ -40,6 +40,7 @@ class Row:
         waiting: the request of its own that waits for an answer, if one does.
 
     Attributes:
+        copy: its working copy as `--json` shows it; `None` where it has none.
         trouble: why its mail cannot be counted.
     """
 
@@ -52,6 +53,7 @@ class Row:
         process = member.process
         self.alive = process is not None and process.alive
         self.cpu_seconds, self.memory_bytes = process.usage() if process else (None, None)
+        self.copy = _look_at_copy(paths, member) if member.worktree else None
         self.queued, self.rejected, self.trouble = _count_mail(paths, member)
 
     def to_json(self) -> dict[str, Any]:
@@ -67,6 +69,7 @@ class Row:
             "rejected": self.rejected,
             "trouble": self.trouble,
             "waiting_request": self.waiting,
+            "worktree": self.copy,
             "usd": None if self.account is None else output.known_usd(self.account),
         }
 
@@ -152,6 +155,8 @@ def _notes(paths: TeamPaths, row: Row, team: Team) -> Iterator[Cell]:
     member = row.member
     if member.reason:
         yield f"{member.name}: {' '.join(member.reason.split())}", ""
+    if row.copy:
+        yield f"{member.name}: {_describe_copy(row.copy)}", ""
     if row.trouble:
         yield f"{member.name}: {row.trouble}", "red"
     if row.rejected:
@@ -159,6 +164,25 @@ def _notes(paths: TeamPaths, row: Row, team: Team) -> Iterator[Cell]:
         yield f"{member.name}: {rejected}", ""
     if member.sandbox not in (None, team.sandbox):
         yield f"{member.name}: sandbox {member.sandbox}", "yellow"
+
+
+def _look_at_copy(paths: TeamPaths, member: Member) -> dict[str, Any]:
+    from teamd.copies import record, work  # noqa: PLC0415 -- only where there is one
+
+    try:
+        return work.to_json(paths, record.get(paths, member.name))
+    except TeamError as error:
+        gone = {"path": str(paths.copy(member.name)), "branch": None}
+        return {**gone, "ahead": None, "uncommitted": None, "trouble": str(error)}
+
+
+def _describe_copy(copy: dict[str, Any]) -> str:
+    if copy["ahead"] is None:
+        return str(copy["trouble"])
+    ahead, files = copy["ahead"], copy["uncommitted"]
+    commits = f"{ahead} commit{'' if ahead == 1 else 's'} ahead"
+    where = f"branch {copy['branch']}" if copy["branch"] else "on no branch"
+    return f"{where}, {commits}, {files} uncommitted file{'' if files == 1 else 's'}"
 
 
 class _RosterTable:

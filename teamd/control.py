@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
-from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError, translate_os_errors
+from teamd.errors import (
+    DeadlinePassed,
+    ExitCode,
+    NotAMessage,
+    NoTeamd,
+    TeamError,
+    translate_os_errors,
+)
 from teamd.files import directories, files, pidfile
 from teamd.files.safe_open import check_folder
 from teamd.files.watch import wait_for
@@ -216,8 +223,13 @@ def collect(paths: TeamPaths, request_id: str) -> ControlReply | None:
     file = _reply_file(paths, request_id)
     content = files.read(file)
     if content is None:
-        pidfile.check(paths)
-        return None
+        try:
+            pidfile.check(paths)
+        except NoTeamd:
+            if (content := files.read(file)) is None:  # or it has replied just before it ended
+                raise
+        else:
+            return None
     files.remove(file)
     return ControlReply.decode(content)
 

@@ -28,6 +28,9 @@ COMMANDS: Final = {
     "reject": "Reject a request, by its id, with a reason.",
     "transcript": "Show a teammate's conversation.",
     "logs": "Show the log of a teammate, or of teamd.",
+    "diff": "Show what a teammate did in its working copy.",
+    "merge": "Merge what a teammate committed into your branch.",
+    "discard": "Reset a teammate's working copy to its base.",
     "usage": "Show tokens and cost, and how much of the limits is used.",
     "resume": "Let a paused teammate go on.",
     "trace": "Show where a message is, by its id.",
@@ -40,6 +43,7 @@ COMMANDS: Final = {
 
 # Files that hold more commands than the one they are named after, which is their `command`.
 SHARED: Final = {
+    "diff": ("merge", "discard"),
     "logs": ("transcript",),
     "requests": ("approve", "reject"),
     "send": ("broadcast",),

@@ -33,6 +33,7 @@ _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answe
     default=None,
     help="Let it act only after its plan is approved, or without one  [default: as before].",
 )
+@arguments.copy_option
 @commandline.option(
     "--wait", is_flag=True, help="Wait until its turn ends, and print its final text."
 )
@@ -52,7 +53,8 @@ def command(
     paths = choice.existing()
     facts["prompt"] = texts.text_or_stdin(facts["prompt"])
     saved = _saved(choice, paths, facts) if save else None
-    reply = control.ask(paths, "spawn", facts, timeout_seconds=arguments.REQUEST_SECONDS)
+    seconds = arguments.COPY_SECONDS if facts["worktree"] else arguments.REQUEST_SECONDS
+    reply = control.ask(paths, "spawn", facts, timeout_seconds=seconds)
     reply.raise_unless_done()
     choice.done = reply.text
     if reply.data["warning"]:
@@ -145,7 +147,7 @@ def _saved(choice: Choice, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Pat
 
     file = paths.own_settings if choice.config is None else choice.settings_file(paths)
     declared = {key: facts[key] for key in ("name", "role", "prompt", "model")}
-    teammate = Teammate(**declared, plan=facts["plan"] or False)
+    teammate = Teammate(**declared, plan=facts["plan"] or False, worktree=facts["worktree"])
     old = read_file(file) or b""
     new = with_teammate(old, teammate, path=file)
     TrustStore().extend(file, old, new)

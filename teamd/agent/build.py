@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from teamd.agent.environment import Environment
     from teamd.files.paths import TeamPaths
     from teamd.sandbox.places import Place
-    from teamd.settings import Settings
     from teamd.settings.skills import Skill
     from teamd.tools import Tool
 
@@ -80,13 +79,13 @@ def reason_to_wake(env: Environment) -> Callable[[], bool]:
     return lambda: env.mailbox.waiting() or claim()
 
 
-def find_role(paths: TeamPaths, settings: Settings, role: str) -> roles.Role | None:
+def find_role(paths: TeamPaths, project: Path, role: str) -> roles.Role | None:
     """Return what the file of a role says, if there is one.
 
     Raises:
         SettingsError: there is one, and it cannot be understood.
     """
-    return roles.find(role, roles.folders(paths.agents, settings.team.workspace))
+    return roles.find(role, roles.folders(paths.agents, project))
 
 
 def _model_name(env: Environment, of_role: str | None) -> str:
@@ -107,7 +106,7 @@ def _board(env: Environment) -> Board:
 def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
     team = env.roster.read()
     member = team.get(env.name)
-    role = find_role(env.paths, env.settings, member.role) or roles.Role()
+    role = find_role(env.paths, env.project, member.role) or roles.Role()
     opened = Opened(
         name=member.name,
         role=member.role,
@@ -119,7 +118,12 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
     )
     folder, above = env.settings.team.workspace, env.post.above(env.name)
     prompt = system_prompt(
-        opened, workspace=folder, above=above, instructions=role.instructions, skills=found
+        opened,
+        workspace=folder,
+        shared=env.origin is None,
+        above=above,
+        instructions=role.instructions,
+        skills=found,
     )
     workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
     system = env.mask.text(prompt + read_project_instructions(workspace))
@@ -171,8 +175,8 @@ class _Tools:
 
     def find_skills(self) -> list[Skill]:
         """Return those that it may load; what is wrong with others stands in its log."""
-        workspace = self.env.settings.team.workspace
-        found, mistakes = skills.find(skills.folders(self.env.paths.skills, workspace))
+        folders = skills.folders(self.env.paths.skills, self.env.project)
+        found, mistakes = skills.find(folders)
         for mistake in mistakes:
             self.env.journal.error("no skill", mistake)
         return found
@@ -252,6 +256,7 @@ class _Tools:
             env.probe,
             goes_on=env.goes_on,
             joins=True,
+            origin=env.origin,
         )
         lazy = LazyShell(shell)
         env.at_end.callback(lazy.close)

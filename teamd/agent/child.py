@@ -13,15 +13,18 @@ from teamd.agent.build import build_loop, reason_to_wake
 from teamd.agent.environment import Environment
 from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate
+from teamd.copies import record as copies
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
 from teamd.states import ChildExit
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.copies.record import Copy
     from teamd.files.paths import TeamPaths
     from teamd.heartbeat import Heartbeat
     from teamd.masking import Mask
@@ -101,10 +104,13 @@ def _environment(
 ) -> Environment:
     # A process of that name that still ends is waited for; there are never two.
     instance_lock = InstanceLock(common.paths.life(name))
+    copy = _copy_of(common.paths, name)
+    settings = common.settings
     return Environment(
         name=name,
         paths=common.paths,
-        settings=common.settings,
+        settings=settings if copy is None else settings.in_folder(copy.folder),
+        origin=None if copy is None else copy.origin,
         journal=journal,
         wakeup=wakeup,
         slots=slots,
@@ -114,6 +120,16 @@ def _environment(
         mask=common.mask,
         goes_on=goes_on,
     )
+
+
+def _copy_of(paths: TeamPaths, name: str) -> Copy | None:
+    """Return the working copy of a teammate, unless it works in the shared folder.
+
+    Raises:
+        TeamError: its copy is gone: it must not go on in the shared folder.
+    """
+    member = Roster(paths).read().find(name)
+    return copies.get(paths, name) if member is not None and member.worktree else None
 
 
 def _live(env: Environment, pulse: Pulse) -> int:

@@ -24,11 +24,13 @@ from teamd.transcript.file import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from teamd.agent.throttle import CallSlots
     from teamd.agent.wakeup import Wakeup
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
+    from teamd.sandbox.policy import Origin
     from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
 
@@ -43,6 +45,7 @@ class Environment:
         granted_bytes: how long a message may be by the settings that senders read now.
         probe: whether this machine can make a sandbox.
         mask: keeps secrets out of what the model reads, and of what is written.
+        origin: what its workspace is a copy of; `None` for one that works in the shared folder.
         goes_on: whether its last process ended to hibernate: the temporary files are in use.
         at_end: what is to be done when the loop ends, however it does.
     """
@@ -57,6 +60,7 @@ class Environment:
     granted_bytes: Callable[[], int]
     probe: Probe
     mask: Mask = field(default_factory=Mask)
+    origin: Origin | None = None
     goes_on: bool = False
     at_end: ExitStack = field(default_factory=ExitStack)
 
@@ -64,6 +68,11 @@ class Environment:
     def leads(self) -> bool:
         """True for the agent that leads: by who it is, not by what anybody asks."""
         return self.name == LEAD
+
+    @property
+    def project(self) -> Path:
+        """The person's folder, where roles and skills are."""
+        return self.settings.team.workspace if self.origin is None else self.origin.folder
 
     @property
     def durable(self) -> bool:

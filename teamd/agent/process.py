@@ -49,7 +49,7 @@ class TeammateProcess:
         if settings.tools.sandbox in WITHOUT:
             return Probe()
         if self._probe is None or not self._probe.works:
-            self._probe = probe([settings.team.workspace])
+            self._probe = probe([settings.team.workspace, self.paths.work])
         return self._probe
 
     def describe_sandbox(self, name: str, role: str) -> str:
@@ -64,7 +64,8 @@ class TeammateProcess:
         Raises:
             StoreError: it cannot be done now.
         """
-        from teamd.sandbox import build  # noqa: PLC0415 -- see `load`
+        from teamd.copies.record import list_folders  # noqa: PLC0415 -- see `load`
+        from teamd.sandbox import build  # noqa: PLC0415
 
         members = Roster(self.paths).read().members
         gone = [one.name for one in members if one.process is None or not one.process.alive]
@@ -72,7 +73,8 @@ class TeammateProcess:
             build.end_strays(self.paths, gone)
             self._cleared = True
         build.remove_cgroups(self.paths, gone)
-        return build.clear_dead(self.paths, self.settings().team.workspace)
+        folders = [self.settings().team.workspace, *list_folders(self.paths)]
+        return [taken for folder in folders for taken in build.clear_dead(self.paths, folder)]
 
     def load(self) -> None:
         """Load what is slow to load before a fork, so that all children share it.
@@ -120,7 +122,7 @@ class TeammateProcess:
         """
         from teamd.agent.build import find_role  # noqa: PLC0415 -- see `load`
 
-        return find_role(self.paths, self.settings(), role)
+        return find_role(self.paths, self.settings().team.workspace, role)
 
     def live(
         self, name: str, bell: int, slots: int, heartbeat: Heartbeat, *, hibernates: bool

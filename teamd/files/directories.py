@@ -9,6 +9,7 @@ import os
 import stat
 import time
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError, StrangeFile, translate_os_errors
@@ -140,9 +141,14 @@ def _fault(path: Path) -> StrangeFile | None:
 
 
 def aside(paths: TeamPaths) -> list[Path]:
-    """Files that were written aside so long ago that whoever wrote them is gone."""
+    """Files that were written aside so long ago that whoever wrote them is gone.
+
+    Working copies may hold a hundred thousand files, none of which was written so.
+    """
     with translate_os_errors(paths.root):
-        return list(older(paths.root.rglob(_ASIDE), seconds=_ABANDONED_SECONDS))
+        folders = (one for one in paths.root.glob("*/") if one != paths.work)
+        found = chain(paths.root.glob(_ASIDE), *(one.rglob(_ASIDE) for one in folders))
+        return list(older(found, seconds=_ABANDONED_SECONDS))
 
 
 def older(found: Iterable[Path], *, seconds: float) -> Iterator[Path]:

@@ -78,6 +78,7 @@ class TeamPaths:
     logs = _Place("logs")  # the folder of the logs
     homes = _Place("homes")  # the folder of the homes that teammates' commands have
     removed = _Place("removed")  # what commands put into protected places
+    work = _Place("work")  # the folder of teammates' working copies, each beside its record
     last_words = _Place("logs/teamd.stderr")  # what Python prints when all else fails
 
     @property
@@ -188,6 +189,10 @@ class TeamPaths:
     def temporary(self, name: str) -> Path:
         """The folder for temporary files of `name`'s commands."""
         return self.homes / name / "tmp"
+
+    def copy(self, name: str) -> Path:
+        """The working copy of `name`."""
+        return self.work / name
 
     def log(self, name: str) -> Path:
         """The log of a teammate, or of `teamd`."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import signal
 import socket
 import subprocess
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from teamd.programs import JOIN
+from teamd.programs import JOIN, Captured
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _LISTEN_SECONDS: Final = 10.0
 
@@ -42,6 +45,65 @@ def run_briefly(
     except (OSError, subprocess.TimeoutExpired) as error:
         return -1, str(error)
     return ended.returncode, ended.stdout.decode(errors="replace")
+
+
+def run_to_end(
+    argv: Sequence[str],
+    *,
+    timeout_seconds: float,
+    cwd: Path = Path("/"),
+    env: Mapping[str, str],
+    words: bytes = b"",
+    stdin: int | None = None,
+    stdout: int = subprocess.PIPE,
+) -> Captured:
+    """Run a program, and wait for its end; for whoever has no loop.
+
+    Args:
+        argv: the program and its arguments.
+        timeout_seconds: after which it is killed.
+        cwd: where it works.
+        env: its complete environment.
+        words: its standard input, unless `stdin` is given.
+        stdin: a descriptor.
+        stdout: a descriptor; otherwise what it writes is returned.
+
+    Raises:
+        TimeoutError: it was killed.
+        OSError: it could not be started.
+    """
+    given: dict[str, Any] = {"input": words} if stdin is None else {"stdin": stdin}
+    try:
+        ended = subprocess.run(
+            argv,
+            **given,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=timeout_seconds,
+            env=env,
+            cwd=cwd,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"{argv[0]} did not end within {timeout_seconds:g} s") from None
+    return Captured(status=ended.returncode, stdout=ended.stdout or b"", stderr=ended.stderr)
+
+
+def feed(command: str, chunks: Iterable[bytes], *, env: Mapping[str, str]) -> None:
+    """Give a pager, a command for the shell, what it is to show; wait until it was left.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager's own, while it runs
+    try:
+        with subprocess.Popen(["/bin/sh", "-c", command], stdin=subprocess.PIPE, env=env) as pager:
+            assert pager.stdin is not None  # noqa: S101 -- as asked for
+            with suppress(BrokenPipeError), pager.stdin:
+                for chunk in chunks:
+                    pager.stdin.write(chunk)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def listen_in_namespace(pid: int, port: int) -> socket.socket:

@@ -73,7 +73,7 @@ def build_arguments(
         *_temporary(policy),
         *("--bind", str(policy.home), HOME),
         *_mount_readable(readable),
-        *("--bind", str(policy.workspace), str(policy.workspace)),
+        *_mount_workspace(policy, readable),
         *_protect(places),
         *_hide(policy, readable),
         *_hide_sockets(readable),
@@ -92,6 +92,18 @@ def _temporary(policy: Policy) -> Iterator[str]:
 def _mount_readable(readable: Readable) -> Iterator[str]:
     for place in readable.folders:
         yield from ("--ro-bind-try", place, place)
+
+
+def _mount_workspace(policy: Policy, readable: Readable) -> Iterator[str]:
+    """Yield the workspace; a hidden folder around it that is within reach shows nothing else."""
+    hidden = [str(one) for one in policy.around if f"{one}{os.sep}".startswith(readable.reach)]
+    for folder in hidden:
+        yield from ("--tmpfs", folder)
+    yield from ("--bind", str(policy.workspace), str(policy.workspace))
+    for objects in policy.borrowed:
+        yield from ("--ro-bind", str(objects), str(objects))
+    for folder in hidden:
+        yield from ("--remount-ro", folder)
 
 
 def _protect(places: Iterable[Place]) -> Iterator[str]:
@@ -116,8 +128,11 @@ def _is_empty(folder: Path) -> bool:
 def _hide(policy: Policy, readable: Readable) -> Iterator[str]:
     """Yield an empty folder in the place of each hidden one that is within reach."""
     reach = (f"{policy.workspace}{os.sep}", *readable.reach)
-    for folder in policy.hidden:
-        if f"{folder}{os.sep}".startswith(reach) and folder.is_dir():
+    around = tuple(f"{folder}{os.sep}" for folder in policy.around)  # nothing of it is shown
+    for folder in policy.hidden:  # in this order: a team's own comes before that of all teams
+        path = f"{folder}{os.sep}"
+        shown = folder.is_relative_to(policy.workspace) or not path.startswith(around)
+        if shown and path.startswith(reach) and folder.is_dir():
             yield from ("--tmpfs", str(folder), "--remount-ro", str(folder))
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
     from teamd.programs import Sink
+    from teamd.sandbox.policy import Origin
     from teamd.sandbox.probe import Probe
     from teamd.sandbox.shells import Command
     from teamd.settings.schema import Settings, Tools
@@ -66,18 +67,20 @@ def build_shell(
     *,
     goes_on: bool = False,
     joins: bool = False,
+    origin: Origin | None = None,
 ) -> Shell:
     """Build what starts a teammate's commands, and make its home.
 
     Its temporary folder is emptied, unless it goes on where it was, as after it has hibernated.
     Where there is a control group for its commands, this process joins it if it is the teammate's.
+    With an origin the workspace is a copy of that, and nothing else of it is within reach.
 
     Raises:
         StoreError: its home cannot be made.
     """
     tools, workspace = settings.tools_of(name, role), settings.team.workspace
     allowed = settings.places_allowed_to(name)
-    policy = build_policy(paths, name, tools, workspace=workspace, allowed=allowed)
+    policy = build_policy(paths, name, tools, workspace=workspace, allowed=allowed, origin=origin)
     make_home(policy, name, goes_on=goes_on)
     if tools.sandbox in WITHOUT:
         return OpenShell(policy)
@@ -104,11 +107,19 @@ def build_shell(
 
 
 def build_policy(
-    paths: TeamPaths, name: str, tools: Tools, *, workspace: Path, allowed: Iterable[str] = ()
+    paths: TeamPaths,
+    name: str,
+    tools: Tools,
+    *,
+    workspace: Path,
+    allowed: Iterable[str] = (),
+    origin: Origin | None = None,
 ) -> Policy:
     """Return the rights of a teammate's commands."""
     root = Path(os.path.realpath(workspace))
-    hidden = tuple(Path(os.path.realpath(place)) for place in paths.off_limits(workspace))
+    source = [] if origin is None else [origin.folder, *paths.off_limits(origin.folder)]
+    closed = dict.fromkeys([*source, *paths.off_limits(workspace)])
+    hidden = tuple(Path(os.path.realpath(place)) for place in closed)
     return Policy(
         workspace=root,
         home=paths.home_of(name),
@@ -130,6 +141,7 @@ def build_policy(
             memory_bytes=tools.max_memory_mb << _MEBI,
             file_bytes=tools.max_file_mb << _MEBI,
         ),
+        origin=origin,
     )
 
 

@@ -72,15 +72,19 @@ class MeantMounts:
 
     Args:
         argv: bubblewrap and its options.
-        workspace: where links may come and go; no path that is mounted in it leads through one.
+        folders: where links may come and go; no path that is mounted in them leads through one.
         places: what stays as it is.
         own: what is mounted for this process.
     """
 
     def __init__(
-        self, argv: Sequence[str], workspace: Path, places: Iterable[Place], own: Sequence[Mount]
+        self,
+        argv: Sequence[str],
+        folders: Iterable[Path],
+        places: Iterable[Place],
+        own: Sequence[Mount],
     ) -> None:
-        inside = f"{workspace}{os.sep}"
+        inside = tuple(f"{folder}{os.sep}" for folder in folders)
         # The nearest above a path is the first that holds it, and of two at one point the later.
         latest = enumerate(own)
         self._own = [one for _, one in sorted(latest, key=lambda at: (-len(at[1].point), -at[0]))]

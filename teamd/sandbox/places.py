@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 GIT: Final = ".git"
 # Git passes over an empty folder wherever it is, but for those whose content it reads itself.
-_FILES: Final = ("/.git/info/attributes", "/.git/config.worktree")
+_FILES: Final = (
+    "/.git/info/attributes", "/.git/config.worktree", "/.git/objects/info/alternates",
+)  # fmt: skip
 _OF_REPOSITORY: Final = (
     "hooks", "config", "config.worktree", "info/attributes", "modules",
     "worktrees",  # lead git to settings elsewhere
+    "objects/info/alternates",  # to objects elsewhere; copies of the folder read all that is there
 )  # fmt: skip
 # What tells agents what to do; a team may be there to write it.
 INSTRUCTIONS: Final = ("AGENTS.md", "CLAUDE.md", "team.toml")

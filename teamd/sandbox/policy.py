@@ -24,6 +24,19 @@ TEMPORARY: Final = "/tmp"  # noqa: S108 -- the sandbox's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The repository of the person's that a workspace is a copy of.
+
+    Attributes:
+        folder: its working tree, of which nothing is shown.
+        objects: its objects, which the copy borrows and only reads.
+    """
+
+    folder: Path
+    objects: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The rights of one teammate's commands.
 
@@ -39,6 +52,7 @@ class Policy:
         hosts: otherwise the names that they reach, through the proxy.
         environment: what they get of the person's environment.
         bounds: of what runs at a time.
+        origin: what the workspace is a copy of, if it is one.
     """
 
     workspace: Path
@@ -52,11 +66,23 @@ class Policy:
     hosts: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     bounds: Bounds
+    origin: Origin | None = None
 
     @property
     def own(self) -> tuple[Path, ...]:
         """The folders in which commands of this team change what they like."""
         return (self.workspace, self.home, self.temporary, *self.hidden)
+
+    @property
+    def around(self) -> tuple[Path, ...]:
+        """The hidden folders that the workspace lies in, outermost first."""
+        found = {one for one in self.hidden if one in self.workspace.parents}
+        return tuple(sorted(found, key=lambda one: len(one.parts)))
+
+    @property
+    def borrowed(self) -> tuple[Path, ...]:
+        """The folders that the workspace's repository reads, wherever they lie."""
+        return () if self.origin is None else (self.origin.objects,)
 
     @property
     def path(self) -> list[Path]:

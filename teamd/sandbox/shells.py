@@ -186,7 +186,8 @@ class SandboxedShell:
         self, argv: Sequence[str], places: Sequence[Place], visit: Visit | None
     ) -> Callable[[int], None]:
         """Return what sees that the sandbox is what it is meant to be, and enters its network."""
-        meant = MeantMounts(argv, self.policy.workspace, places, read_mounts("self"))
+        folders = (self.policy.workspace, *self.policy.borrowed)
+        meant = MeantMounts(argv, folders, places, read_mounts("self"))
 
         def enter(first: int) -> None:
             meant.check(read_mounts(first))

@@ -38,6 +38,9 @@ class TeamSettings:
     workspace: Path = setting(  # noqa: RUF009 -- it makes a field
         Path(), kinds.FOLDER, "the folder where tools work, relative to this file", loosens=outside
     )
+    worktree: bool = setting(
+        False, FLAG, "each teammate has a working copy of its own", loosens=switched_off
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +237,7 @@ class Teammate(Reach):
     plan: bool = setting(
         False, FLAG, "it acts only on a plan that you approved", loosens=switched_off
     )
+    worktree: bool | None = setting(None, FLAG, "a working copy of its own", loosens=switched_off)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +296,16 @@ class Settings:
             and fnmatchcase(name.lower(), rule.teammate.lower())
             and fnmatchcase("write_file", rule.tool)
         ]
+
+    def gives_copy(self, name: str) -> bool:
+        """Return whether a teammate works in a copy of its own."""
+        said = (one.worktree for one in self.teammates if one.name.lower() == name.lower())
+        own = next(said, None)
+        return self.team.worktree if own is None else own
+
+    def in_folder(self, workspace: Path) -> Settings:
+        """Return the settings of a teammate that works in another folder."""
+        return replace(self, team=replace(self.team, workspace=workspace))
 
     def tools_of(self, name: str, role: str) -> Tools:
         """Return what the tools of one teammate may take: the team's, the role's, its own."""

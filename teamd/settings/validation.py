@@ -26,8 +26,6 @@ TOOLS: Final = (
 )  # fmt: skip
 COMMAND_TOOLS: Final = ("bash", "background_run")
 PATH_TOOLS: Final = ("read_file", "write_file", "edit_file")
-# Promised, and refused until they are there: a limit that is ignored is worse than none.
-NOT_BUILT: Final = frozenset({"teammate.worktree"})
 
 
 class Validation:
@@ -192,8 +190,6 @@ def _any_of(tools: Collection[str], pattern: str) -> bool:
 def _unknown(key: str, known: Collection[str], section: str = "") -> str:
     """The sentence about a key that cannot stand in this section, or at the top."""
     dotted = f"{section}.{bare(key)}" if section else bare(key)
-    if dotted in NOT_BUILT:
-        return f"{dotted} is not built yet; leave it out"
     others = [f"{name}.{key}" for name, shape in SECTIONS.items() if key in keys_of(shape)]
     meant = " or ".join(others) or _nearest(key, known)
     hint = f"did you mean {meant}?" if meant else f"there are: {', '.join(known)}"

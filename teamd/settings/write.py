@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,7 +87,13 @@ def init_text() -> str:
     ]
     sections.append(PRICES + _commented(PriceSettings, EXAMPLE))
     sections += [ROLES + _commented(Reach, TESTER), RULES]
-    return "\n".join([HEAD, *sections, TEAMMATES + _commented(Teammate, ALICE, but=Reach) + BOB])
+    return "\n".join(
+        [
+            HEAD,
+            *sections,
+            TEAMMATES + _commented(Teammate, replace(ALICE, worktree=False), but=Reach) + BOB,
+        ]
+    )
 
 
 def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:

@@ -22,6 +22,7 @@ from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans
 from teamd.supervisor.children import Children
 from teamd.supervisor.concurrency_limit import ConcurrencyLimit
+from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
@@ -66,7 +67,10 @@ def build_supervisor(
     slots = Slots(_call_limit(settings), journal)
     children = Children(program, settings, settings.heartbeats, roster, journal, slots, private)
     shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
-    context = TeamContext(settings, post, ledger, roster, children, shutdowns, program, journal)
+    copies = CopyMakers(paths, journal, children.descriptors)
+    context = TeamContext(
+        settings, post, ledger, roster, children, shutdowns, program, journal, copies
+    )
     patience = orphans.BOARD_PATIENCE_SECONDS
     store = Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience)
     tasks = orphans.OrphanedTasks(store, board, journal)

@@ -150,6 +150,11 @@ class Children(Lives):
         self._next_look = Deadline.after(min(left, default=math.inf), clocks.awake)
         self._look_within(_LONGEST_LOOK_SECONDS)
 
+    def descriptors(self) -> list[int]:
+        """Return the descriptors that no forked process may keep."""
+        bells = (life.child.bell for life in self._lives.values() if life.child is not None)
+        return [*self.private, *bells, *self.slots.descriptors]
+
     def next_due_seconds(self) -> float:
         """Return the seconds until `do_due` or `check_heartbeats` has something to do."""
         dues = (life.due.left for life in self._lives.values() if life.due is not None)
@@ -232,7 +237,6 @@ class Children(Lives):
             life.state, life.due = State.WAITING, Deadline.after(0.0)
             self.roster.awaited(life.name)
             return
-        bells = [other.child.bell for other in self._lives.values() if other.child is not None]
         name = life.name
         life.due = None
         self.program.load()  # settings that were read again may want more
@@ -249,7 +253,7 @@ class Children(Lives):
                 )
                 life.child = fork(
                     lambda bell: self.program.run(start(bell=bell)),
-                    close=(*self.private, *bells, *self.slots.descriptors),
+                    close=self.descriptors(),
                 )
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from teamd.files import files
 from teamd.messages import LEAD
+from teamd.supervisor.copied import spawn_with_copy
 from teamd.supervisor.pricing import warn_of_price
 from teamd.supervisor.spawn import SpawnRequest, spawn
 
 if TYPE_CHECKING:
+    from teamd.errors import TeamError
     from teamd.files.paths import TeamPaths
     from teamd.settings import Teammate
     from teamd.supervisor.team_context import TeamContext
@@ -30,13 +32,29 @@ def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
     member = context.roster.team.find(wanted.name)
     message_id = _prompt_id(context.settings.paths, wanted)
     if member is None:
-        spawned = spawn(context, wanted, message_id)
-        if warning := warn_of_price(context, spawned):  # no command is there to print it
-            context.roster.tell_lead(warning, to=context.roster.team.person)
+        spawn_with_copy(
+            context,
+            wanted,
+            begin=lambda given, lacks: _begin(context, given, message_id, lacks),
+            refuse=lambda error: _refuse(context, wanted.name, error),
+        )
     elif _was_told_nothing(context, member.name):
         prompt = wanted.message(member.name, message_id, LEAD)
         context.post.mailbox(member.name).put(prompt)
     return member is None
+
+
+def _begin(context: TeamContext, wanted: SpawnRequest, message_id: str, lacks: str) -> None:
+    spawned = spawn(context, wanted, message_id)
+    about_copy = f"in the working copy of {spawned.name}, {lacks}" if lacks else ""
+    # No command is there to print it.
+    if warning := "; ".join(filter(None, (warn_of_price(context, spawned), about_copy))):
+        context.roster.tell_lead(warning, to=context.roster.team.person)
+
+
+def _refuse(context: TeamContext, name: str, error: TeamError) -> None:
+    context.journal.error("not spawned", error, name=name)
+    context.roster.tell_lead(f"{name} was not spawned: {error}", to=context.roster.team.person)
 
 
 def _request(teammate: Teammate) -> SpawnRequest:
@@ -46,6 +64,7 @@ def _request(teammate: Teammate) -> SpawnRequest:
         prompt=teammate.prompt,
         model=teammate.model,
         plan=teammate.plan,
+        worktree=teammate.worktree,
     )
 
 

@@ -14,6 +14,7 @@ from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.states import Status
+from teamd.supervisor.copied import spawn_with_copy
 from teamd.supervisor.declared import spawn_declared
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.pricing import warn_of_price
@@ -48,7 +49,7 @@ def carry_out(context: TeamContext, request: ControlRequest, reply: Send) -> Non
     """
     match request.command:
         case "spawn":
-            reply(_spawn(context, request))
+            _spawn(context, request, reply)
         case "lead":
             reply(_spawn_lead(context, request))
         case "interrupt":
@@ -64,16 +65,33 @@ def carry_out(context: TeamContext, request: ControlRequest, reply: Send) -> Non
             raise NotAMessage(f"teamd knows no request {unknown!r}; it knows: {known}")
 
 
-def _spawn(context: TeamContext, request: ControlRequest) -> ControlReply:
+def _spawn(context: TeamContext, request: ControlRequest, reply: Send) -> None:
+    """Spawn a teammate; where it is to have a working copy, the reply comes once that is made."""
+    spawn_with_copy(
+        context,
+        SpawnRequest.decode(request),
+        begin=lambda wanted, lacks: reply(_begin(context, request, wanted, lacks)),
+        refuse=lambda error: reply(ControlReply.of_error(error)),
+    )
+
+
+def _begin(
+    context: TeamContext, request: ControlRequest, wanted: SpawnRequest, lacks: str
+) -> ControlReply:
     leads = request.sender.partition("@")[0] == LEAD  # an agent, here or of another team
     sender = request.sender if leads else context.roster.team.person
-    member = spawn(context, SpawnRequest.decode(request), request.id, sender=sender)
+    member = spawn(context, wanted, request.id, sender=sender)
     if member.status is Status.FAILED:
         raise TeamError(f"{member.name} could not be started: {member.reason}")
     # A reason is such as: no process could be forked yet.
-    warning = context.program.warning() or member.reason or warn_of_price(context, member)
-    data = {"member": member.encode(), "message_id": request.id, "warning": warning}
-    return ControlReply(text=f"{member.name} ({member.role}) is at work", data=data)
+    warning = context.program.warning() or member.reason or warn_of_price(context, member) or lacks
+    data = {"member": member.encode(), "message_id": request.id, "warning": warning or None}
+    text = f"{member.name} ({member.role}) is at work"
+    if member.worktree:
+        text += f" in {context.settings.paths.copy(member.name)}"
+        if wanted.fresh:
+            text += f"; the work in it stays, and `teamctl discard {member.name}` resets it"
+    return ControlReply(text=text, data=data)
 
 
 def _spawn_lead(context: TeamContext, request: ControlRequest) -> ControlReply:

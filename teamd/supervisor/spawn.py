@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnRequest:
-    """A teammate that is wanted, and its task. `plan` is `None` for as before."""
+    """A teammate that is wanted, and its task.
+
+    Attributes:
+        plan: `None` for as before.
+        worktree: whether it is to work in a copy of its own; `None` for as before as well.
+    """
 
     name: str
     role: str
@@ -32,6 +37,7 @@ class SpawnRequest:
     model: str | None = None
     fresh: bool = False
     plan: bool | None = None
+    worktree: bool | None = None
 
     @classmethod
     def decode(cls, request: ControlRequest) -> SpawnRequest:
@@ -41,7 +47,7 @@ class SpawnRequest:
             NotAMessage: one is missing or of the wrong kind.
             BadName: no teammate can have that name.
         """
-        plan = request.arguments.get("plan")
+        plan, worktree = (request.arguments.get(key) for key in ("plan", "worktree"))
         return cls(
             name=check_name(request.text("name")),
             role=request.text("role"),
@@ -49,6 +55,7 @@ class SpawnRequest:
             model=request.model,
             fresh=request.flag("fresh"),
             plan=plan if isinstance(plan, bool) else None,
+            worktree=worktree if isinstance(worktree, bool) else None,
         )
 
     def message(self, name: str, message_id: str, sender: str) -> Message:
@@ -78,9 +85,7 @@ def spawn(
     """
     member = context.roster.team.find(wanted.name)
     name = member.name if member else wanted.name
-    _check(context, name, member, wanted)
-    context.program.find_role(wanted.role)  # raises where it is damaged
-    context.roster.check()
+    check(context, name, member, wanted)
     context.shutdowns.forget(name)
     prompt = wanted.message(name, message_id, sender)
     _admit(context, replace(wanted, name=name), prompt)
@@ -152,8 +157,22 @@ def _raise_limits(context: TeamContext, name: str, more: Mapping[str, Decimal]) 
     return raised
 
 
-def _check(context: TeamContext, name: str, member: Member | None, wanted: SpawnRequest) -> None:
+def check(context: TeamContext, name: str, member: Member | None, wanted: SpawnRequest) -> None:
+    """See that a teammate may be spawned so.
+
+    Raises:
+        TeamError: as for `spawn`.
+    """
+    _check_member(context, name, member, wanted)
+    context.program.find_role(wanted.role)  # raises where it is damaged
+    context.roster.check()
+
+
+def _check_member(
+    context: TeamContext, name: str, member: Member | None, wanted: SpawnRequest
+) -> None:
     _check_not_ending(context, name)
+    context.copies.check(name)
     if member is None:
         return
     if member.status is Status.WORKING:
@@ -168,6 +187,11 @@ def _check(context: TeamContext, name: str, member: Member | None, wanted: Spawn
         raise TeamError(
             f"{name} remembers being {member.role!r}, not {wanted.role!r}; "
             "--fresh lets it begin anew in the new role"
+        )
+    if wanted.worktree not in (None, member.worktree) and not wanted.fresh:
+        where = "a working copy of its own" if member.worktree else "the shared folder"
+        raise TeamError(
+            f"{name} remembers working in {where}; --fresh lets it begin anew in another place"
         )
 
 
@@ -209,8 +233,9 @@ def _admit(context: TeamContext, wanted: SpawnRequest, prompt: Message | None = 
     before = roster.team.find(name)
     sender = prompt.sender if prompt else LEAD
     spawned_by = sender if "@" in sender else None  # an agent of another team
-    plan = {} if wanted.plan is None else {"plan": wanted.plan}  # otherwise as before
-    roster.admit(name, wanted.role, model=wanted.model, spawned_by=spawned_by, **plan)
+    said = {"plan": wanted.plan, "worktree": wanted.worktree}
+    told = {key: value for key, value in said.items() if value is not None}  # others as before
+    roster.admit(name, wanted.role, model=wanted.model, spawned_by=spawned_by, **told)
     try:
         roster.publish()
         if before is None:

@@ -118,10 +118,11 @@ class Supervisor:
         self.orphans.load()
         self._clear()
         self.context.children.begin()
+        self.context.copies.begin()
 
     def run(self) -> None:
         """Serve until a signal says to stop and every teammate has ended, or the team is gone."""
-        while not (self._stopping and not self.context.children.active()):
+        while not (self._stopping and not self._busy()):
             self._wait()
             if self._gone():  # before anything is written
                 self._abandon()
@@ -183,8 +184,13 @@ class Supervisor:
         seconds = 0.0 if self._stopping else self._stop_seconds
         self.context.journal.note("stopping", signal=number.name, seconds=seconds)
         self._stopping = self.inbox.closing = True
+        self.context.copies.stop()
         for name in self.context.children.active():
             self.context.children.stop(name, seconds=seconds)
+
+    def _busy(self) -> bool:
+        """Return whether a process runs that was forked here."""
+        return bool(self.context.children.active() or self.context.copies.pids())
 
     def _gone(self) -> bool:
         """Return whether the team directory is no longer the one that this process claimed."""
@@ -253,9 +259,13 @@ class Supervisor:
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
         codes = self.context.children.reap()
+        made = self.context.copies.reap()
         ended = any(code != ChildExit.HIBERNATES for code in codes)
-        if codes:
-            self.orphans.end(spare=self.context.children.pids(), thorough=ended)
+        if codes or made:
+            spare = self.context.children.pids() | self.context.copies.pids()
+            self.orphans.end(spare=spare, thorough=ended)
+        for go_on in made:
+            go_on()
         if ended:
             self.tasks.look_soon()
             self._clear()

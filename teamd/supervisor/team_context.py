@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from teamd.journal import Journal
     from teamd.mail.routing import Post
     from teamd.supervisor.children import Children
+    from teamd.supervisor.copying import CopyMakers
     from teamd.supervisor.fork import ChildProgram
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.roster_writer import RosterWriter
@@ -28,6 +29,7 @@ class TeamContext:
     shutdowns: Shutdowns
     program: ChildProgram
     journal: Journal
+    copies: CopyMakers
 
     def describe_sandbox(self) -> None:
         """Record in the roster what stands around the commands of the team."""

@@ -23,7 +23,7 @@ _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("turns", "input_tokens", "output_tokens"), int),
     **dict.fromkeys(("started", "since", "until"), int | float | None),
     "pid": int | None,
-    "plan": bool,
+    **dict.fromkeys(("plan", "worktree"), bool),
 }
 _NO_MEMBERS: Final = frozenset({ALL, TEAMD, USER})
 COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "red")
@@ -40,6 +40,7 @@ class Member:
         turns: model calls so far.
         input_tokens: all of them, cached ones included.
         plan: whether it acts only once a plan of its own is approved.
+        worktree: whether it works in a copy of its own.
         reason: why it is paused or failed, in a sentence.
         sandbox: what stands around its commands, in a line.
         until: when that ends by itself, in seconds since the epoch; `None` where nobody knows.
@@ -60,6 +61,7 @@ class Member:
     input_tokens: int = 0
     output_tokens: int = 0
     plan: bool = False
+    worktree: bool = False
     reason: str | None = None
     sandbox: str | None = None
     until: float | None = None

@@ -45,12 +45,17 @@ class Terminal:
     @property
     def shown(self) -> str:
         """All that was shown so far, without what moves the cursor."""
+        return _ESCAPES.sub("", self.raw.decode(errors="replace"))
+
+    @property
+    def raw(self) -> bytes:
+        """All that was shown so far, as it came."""
         try:
             while part := os.read(self._mine, 1 << 16):
                 self._raw += part
         except (BlockingIOError, OSError):  # EIO: the other end has closed
             pass
-        return _ESCAPES.sub("", self._raw.decode(errors="replace"))
+        return self._raw
 
     def sees(self, words: str) -> None:
         """Wait until that is shown."""

@@ -11,6 +11,7 @@ from teamd.files import pidfile as supervisors
 from tests import documents
 from tests.e2e.harness import opened
 from tests.forked.client import server as forks
+from tests.repositories import make_repository
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -26,7 +27,7 @@ SERVER_SHOWN: Final = "http://localhost:11434"
 REQUEST_SHOWN: Final = "0a1b"
 FOLDER_SHOWN: Final = "my-project"
 # Pages whose examples start, stop or configure teamd themselves; the others share a running team.
-ALONE: Final = ("README", "limits", "models", "permissions", "teams")
+ALONE: Final = ("README", "copies", "limits", "models", "permissions", "teams")
 TOGETHER: Final = [page.stem for page in documents.pages() if page.stem not in ALONE]
 
 # The folder and the exported variables go from step to step, as in one shell.
@@ -138,8 +139,17 @@ def prepare_teams(project: Project) -> None:
     project.enlist("alice")
 
 
+def prepare_copies(project: Project) -> None:
+    """Mona commits a file."""
+    make_repository(project.folder)
+    committed = "echo Notes > NOTES.md && git add NOTES.md && git commit -qm Notes"
+    project.stage.play("mona", use(("bash", {"command": committed})), say("Done."))
+    project.start()
+
+
 PREPARE: Final[dict[str, Callable[[Project], None]]] = {
     "README": prepare_readme,
+    "copies": prepare_copies,
     "limits": prepare_limits,
     "permissions": prepare_permissions,
     "teams": prepare_teams,

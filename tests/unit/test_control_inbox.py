@@ -20,6 +20,7 @@ from teamd.messages import TEAMD
 from teamd.models.retry import RetryPolicy
 from teamd.supervisor.children import Children
 from teamd.supervisor.concurrency_limit import ConcurrencyLimit
+from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.live_settings import LiveSettings
@@ -83,4 +84,5 @@ def _context(paths: TeamPaths, journal: Journal) -> TeamContext:
     children = Children(NOBODY, settings, settings.heartbeats, roster, journal, slots, [])
     shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
     ledger = Ledger(paths.ledger)
-    return TeamContext(settings, post, ledger, roster, children, shutdowns, NOBODY, journal)
+    copies = CopyMakers(settings.paths, journal, children.descriptors)
+    return TeamContext(settings, post, ledger, roster, children, shutdowns, NOBODY, journal, copies)

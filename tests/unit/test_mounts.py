@@ -45,7 +45,7 @@ PLACES = (
 
 
 def check(mounts: dict[str, Mount]) -> None:
-    MeantMounts(ARGV, WORKSPACE, PLACES, OWN).check(mounts.values())
+    MeantMounts(ARGV, [WORKSPACE], PLACES, OWN).check(mounts.values())
 
 
 def test_what_was_meant_passes() -> None:

@@ -28,7 +28,6 @@ from teamd.settings.schema import (
 )
 from teamd.settings.sections import SECTIONS
 from teamd.settings.trust import TrustStore
-from teamd.settings.validation import NOT_BUILT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +41,6 @@ SCALARS = (
 )
 KEYS = (
     st.sampled_from(sorted({key for shape in SECTIONS.values() for key in keys_of(shape)}))
-    | st.sampled_from(sorted(dotted.split(".")[-1] for dotted in NOT_BUILT))
     | st.sampled_from(["name", "role", "prompt", "tool", "command", "path", "then"])
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 )
@@ -111,6 +109,7 @@ def test_every_setting_is_read(file: Path) -> None:
         [team]
         name = "red"
         workspace = "src"
+        worktree = true
         [model]
         name = "m"
         base_url = "https://example.org/api"
@@ -182,6 +181,7 @@ def test_every_setting_is_read(file: Path) -> None:
         prompt = "wait"
         model = "small"
         plan = true
+        worktree = false
         [[permission]]
         tool = "bash"
         command = "git push"
@@ -195,7 +195,7 @@ def test_every_setting_is_read(file: Path) -> None:
     TrustStore().confirm(file, file.read_bytes())
     read = load(file, folder=Path("/nowhere"))
     assert read == Settings(
-        team=TeamSettings(name="red", workspace=file.parent / "src"),
+        team=TeamSettings(name="red", workspace=file.parent / "src", worktree=True),
         model=ModelSettings(
             name="m",
             base_url="https://example.org/api",
@@ -252,7 +252,14 @@ def test_every_setting_is_read(file: Path) -> None:
         prices={"m": PriceSettings(input=1, output=2, cache_read=3, cache_write=4)},
         teammates=(
             Teammate(name="alice", role="coder", prompt="work", sandbox="external", hosts=()),
-            Teammate(name="bob", role="reviewer", prompt="wait", model="small", plan=True),
+            Teammate(
+                name="bob",
+                role="reviewer",
+                prompt="wait",
+                model="small",
+                plan=True,
+                worktree=False,
+            ),
         ),
         permissions=(
             Permission(tool="bash", command="git push", teammate="bob", then="ask"),

@@ -8,7 +8,6 @@ import pytest
 
 from teamd.errors import SettingsError
 from teamd.settings import kinds, load, parse
-from teamd.settings.validation import NOT_BUILT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -229,16 +228,6 @@ def test_a_limit_that_limits_nothing_is_refused(line: str, sentence: str, file: 
 )
 def test_a_mistaken_price_is_told(text: str, sentence: str, file: Path) -> None:
     assert mistakes(text, file) == (sentence,)
-
-
-@pytest.mark.parametrize("dotted", sorted(NOT_BUILT))
-def test_what_is_promised_and_not_built_is_refused(dotted: str, file: Path) -> None:
-    """A limit or a sandbox that is ignored without a word is worse than none."""
-    section, _, key = dotted.partition(".")
-    texts = {"teammate": f"{ALICE}{key} = true"}
-    (sentence,) = mistakes(texts.get(section, f"[{section}]\n{key} = 1"), file)
-    where = " (in [[teammate]] number 1)" if section == "teammate" else ""
-    assert sentence == f"{dotted} is not built yet; leave it out{where}"
 
 
 RULE = '[[permission]]\ntool = "bash"\nthen = "ask"\n'

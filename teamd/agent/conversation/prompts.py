@@ -52,6 +52,13 @@ _LEADER_ELSEWHERE: Final = (
     "team, report to 'lead'."
 )
 
+_SHARED: Final = "which the whole team shares"
+_OWN_COPY: Final = (
+    "a clone of the project's repository that is yours alone, on the branch {branch}. Nobody sees "
+    "what you do there before it is merged, and only what you commit to that branch can be: commit "
+    "your work with git when it is done"
+)
+
 IDLE_SO_LEFT = "idle, and no mail waits"
 PAUSED_SO_LEFT = "paused"
 _HELD: Final = (
@@ -82,6 +89,7 @@ def system_prompt(
     opened: Opened,
     *,
     workspace: Path,
+    shared: bool = True,
     above: str = LEAD,
     instructions: str = "",
     skills: Iterable[Skill] = (),
@@ -91,6 +99,7 @@ def system_prompt(
     Args:
         opened: says its name, its role, its team and whether it works by plan.
         workspace: where its tools work.
+        shared: whether that is the folder of the whole team, and not a copy of its own.
         above: the address to which it reports: `lead`, or that of a lead elsewhere.
         instructions: what a file says of its role.
         skills: those that it may load.
@@ -99,7 +108,8 @@ def system_prompt(
     if name == LEAD:
         parts = [_lead(name, role, team, workspace)]
     else:
-        parts = [_place(name, role, team, workspace, above)]
+        place = _SHARED if shared else _OWN_COPY.format(branch=f"team/{name}")
+        parts = [_place(name, role, team, f"{workspace}, {place}", above)]
     if opened.plan:
         parts.append(_PLAN_RULE.format(above=above))
     if instructions:
@@ -109,7 +119,7 @@ def system_prompt(
     return "\n\n".join(parts)
 
 
-def _place(name: str, role: str, team: str, workspace: Path, above: str) -> str:
+def _place(name: str, role: str, team: str, workspace: str, above: str) -> str:
     leader = _LEADER if above == LEAD else _LEADER_ELSEWHERE.format(above=above)
     return f"""You are '{name}', role: {role}.
 
@@ -121,7 +131,7 @@ to go on; teammate_id names the sender. Answer with send_message. Nobody reads t
 turns, so whatever somebody has to know must be sent. {leader} Do not send mail only to thank or \
 to confirm.
 
-Work: your tools work in {workspace}, which the whole team shares. Read a file before you change \
+Work: your tools work in {workspace}. Read a file before you change \
 it, run what you wrote, and say what you have seen rather than what you expect. When there is \
 nothing left to do, end your turn: you wake again when mail comes, and remember everything."""
 

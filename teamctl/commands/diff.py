@@ -1,0 +1,141 @@
+"""The working copy of a teammate: `teamctl diff`, `merge` and `discard`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Final
+
+from teamctl import arguments, output, texts
+from teamd import commandline, terminal
+from teamd.commandline import team_options
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import IO
+
+    from teamd.cli import Choice
+    from teamd.copies.record import Copy
+    from teamd.files.paths import TeamPaths
+
+# What git sets around the words of a difference; all other control characters are shown.
+_COLOUR: Final = re.compile(r"(\033\[[0-9;]*m)")
+_SHORT: Final = 12
+
+
+@commandline.command()
+@commandline.argument("name", shell_complete=arguments.teammates)
+@output.json_option
+@team_options
+def command(choice: Choice, name: str, *, as_json: bool) -> None:
+    """Show what NAME did in its working copy since its base, committed or not.
+
+    Files that are new are in it, and those that git ignores are not. On a terminal it is paged and
+    coloured as git does it for you; elsewhere it is a patch.
+    """
+    from teamd.copies.diff import opened_diff, pager_of, wants_colour  # noqa: PLC0415 -- 20 ms
+    from teamd.copies.source import source_of  # noqa: PLC0415 -- the same
+
+    paths = choice.existing()
+    copy = _find(paths, name)
+    paged = sys.stdout.isatty() and not as_json
+    source = source_of(copy) if paged else None
+    with opened_diff(paths, copy, colour=source is not None and wants_colour(source)) as file:
+        if as_json:
+            text = file.read().decode(errors="replace")
+            shown = {"name": copy.name, "branch": copy.branch, "base": copy.base, "diff": text}
+            output.print_json(shown)
+        elif source is None:
+            _copy_out(file)
+        else:
+            _page(file, pager_of(source))
+
+
+@commandline.command()
+@commandline.argument("name", shell_complete=arguments.teammates)
+@commandline.option("--squash", is_flag=True, help="Make one commit of it that is no merge.")
+@commandline.option("--message", "-m", help="Use this message for the commit.")
+@output.json_option
+@team_options
+def merge(choice: Choice, name: str, *, squash: bool, message: str | None, as_json: bool) -> None:
+    """Merge what NAME committed in its working copy into the branch that you are on.
+
+    It refuses where you or NAME have uncommitted work. If there are conflicts it names the files.
+    Unless it succeeds, all stays as it was.
+    """
+    from teamd.copies.merge import merge as merge_copy  # noqa: PLC0415 -- 20 ms
+
+    paths = choice.existing()
+    said = texts.without_secrets(message or "")
+    done = merge_copy(paths, _find(paths, name).name, squash=squash, message=said)
+    commits = "1 commit" if done.merged == 1 else f"{done.merged} commits"
+    text = f"merged {commits} of {name} into {done.branch}: {done.commit[:_SHORT]}"
+    if not done.merged:
+        text = f"{name} has committed nothing that is not in its base; nothing to merge"
+    choice.done = text
+    facts = {"name": name, "branch": done.branch, "commit": done.commit, "merged": done.merged}
+    output.print_either(text, facts, as_json=as_json)
+
+
+@commandline.command()
+@commandline.argument("name", shell_complete=arguments.teammates)
+@commandline.option(
+    "--force", is_flag=True, help="Also where there is work; it is kept for 30 days."
+)
+@output.json_option
+@team_options
+def discard(choice: Choice, name: str, *, force: bool, as_json: bool) -> None:
+    """Reset the working copy of NAME to its base, even while NAME works.
+
+    Files that git ignores stay. What --force discards is kept in your repository for 30 days, as
+    refs/teamd/discarded/NAME/TIME.
+    """
+    from teamd.copies.discard import discard as discard_copy  # noqa: PLC0415 -- 20 ms
+
+    paths = choice.existing()
+    done = discard_copy(paths, _find(paths, name).name, force=force)
+    text = f"the working copy of {name} is at its base {done.base[:_SHORT]}"
+    if done.kept:
+        text += f"; what was in it is kept as {done.kept}"
+    choice.done = text
+    output.print_either(text, {"name": name, "base": done.base, "kept": done.kept}, as_json=as_json)
+
+
+def _find(paths: TeamPaths, name: str) -> Copy:
+    """Return the working copy of a member.
+
+    Raises:
+        TeamError: there is no such member, or it has none.
+    """
+    from teamd.copies import record  # noqa: PLC0415 -- 20 ms
+
+    return record.get(paths, Roster(paths).read().get(name).name)
+
+
+def _copy_out(file: IO[bytes]) -> None:
+    for chunk in file:
+        sys.stdout.buffer.write(chunk)
+    sys.stdout.flush()
+
+
+def _page(file: IO[bytes], pager: str) -> None:
+    from teamd.copies.source import environment  # noqa: PLC0415 -- 20 ms
+    from teamd.programs.brief import feed  # noqa: PLC0415 -- the same
+
+    lines = (_shown(line) for line in file)
+    if pager:
+        feed(pager, _encoded(lines), env={"LESS": "FRX", "LV": "-c", **environment()})
+        return
+    for line in lines:
+        terminal.echo(line.removesuffix("\n"))
+
+
+def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
+    return (line.encode(errors="replace") for line in lines)
+
+
+def _shown(line: bytes) -> str:
+    """Return a line of a difference as a terminal may be given it."""
+    parts = _COLOUR.split(line.decode(errors="replace"))
+    return "".join(one if _COLOUR.fullmatch(one) else terminal.plain(one) for one in parts)

@@ -1,0 +1,193 @@
+"""Makes a working copy: aside, and renamed when it is whole: a kill leaves no half of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from teamd.copies import record
+from teamd.copies.confined import confined_git, remove_scratch
+from teamd.copies.source import Source, last_words
+from teamd.errors import TeamError, translate_os_errors
+from teamd.files import directories, files, locks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from teamd.copies.confined import ConfinedGit
+    from teamd.copies.record import Copy
+    from teamd.copies.source import Head
+    from teamd.files.paths import TeamPaths
+
+_MAKING_SECONDS: Final = 600.0
+_MOST_SHALLOW_BYTES: Final = 1 << 24
+# What `git clone --shared` does, but that no ref of the source comes along: what these lead to is
+# not pinned there. Arguments: branch, commit, format, name, address of the teammate.
+_CLONE: Final = """
+case $3 in sha1) git init -q --template= ;; *) git init -q --template= --object-format="$3" ;; esac
+mkdir -p .git/objects/info .git/info .git/hooks
+cp /tmp/alternates .git/objects/info/alternates
+if [ -s /tmp/shallow ]; then cp /tmp/shallow .git/shallow; fi
+git config user.name "$4"
+git config user.email "$5"
+git config gc.auto 0
+git symbolic-ref HEAD "refs/heads/$1"
+git update-ref -m clone "refs/heads/$1" "$2"
+git -c checkout.workers=0 reset -q --hard
+"""
+# Names what is not in it as the project's authors see it.
+_LACKS: Final = """
+git ls-files -z -- ':(attr:filter=lfs)' | tr -cd '\\0' | wc -c
+[ -f .gitmodules ] || exit 0
+git ls-files --stage -z | tr '\\n\\0' '?\\n' | sed -n 's/^160000 [^\t]*\t//p'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A working copy, and in a sentence what it lacks; empty for nothing, or one that was there."""
+
+    copy: Copy
+    lacks: str = ""
+
+
+def check_source(paths: TeamPaths, folder: Path) -> Head:
+    """Return what a working copy of a folder would be made of.
+
+    Raises:
+        TeamError: there can be none; the sentence says why and what to do.
+    """
+    return Source.of(folder, [paths.work]).read_head()
+
+
+def make_copy(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
+    """Make a teammate's working copy of a folder, or find the one that it has.
+
+    Args:
+        paths: the team.
+        name: the teammate's.
+        team: the team's name, for the identity that commits get.
+        folder: the person's.
+
+    Raises:
+        TeamError: none can be made, and nothing is left of it; the sentence says why.
+    """
+    with locks.locked(record.lock_file(paths, name), timeout_seconds=_MAKING_SECONDS):
+        if (found := record.find(paths, name)) is not None:
+            return Made(found)
+        if files.exists(record.record_file(paths, name)):  # the person removed it, or a kill
+            files.remove(record.record_file(paths, name))
+        _check_free(paths.copy(name))
+        return _make(paths, name, team, folder)
+
+
+def remove_copy(paths: TeamPaths, name: str, folder: Path) -> None:
+    """Remove a copy in which nobody has worked, or what a kill has left of one.
+
+    Raises:
+        TeamError, OSError: something cannot be removed; the next making does it.
+    """
+    with locks.locked(record.lock_file(paths, name)):
+        for tree in (_aside(paths, name), paths.copy(name)):
+            remove_tree(tree)
+        remove_scratch(paths)
+        files.remove(record.record_file(paths, name))
+        Source.of(folder, [paths.work]).unpin(record.address_of(paths, name))
+
+
+def clone(paths: TeamPaths, into: Path, head: Head, copy: Copy) -> str:
+    """Clone a commit into a folder, with the branch and the identity of a copy.
+
+    Args:
+        paths: the team.
+        into: a folder of `paths.work`; whatever stands there is removed first.
+        head: the commit, which the person's repository has; `at` of a source gives any.
+        copy: whose branch and identity it gets.
+
+    Returns:
+        What it lacks, in a sentence.
+
+    Raises:
+        TeamError: it cannot be done; what was begun is removed.
+    """
+    with translate_os_errors(into):
+        remove_tree(into)
+        into.mkdir(mode=0o700)
+    try:
+        with confined_git(paths, into, head.origin, writable=True) as git:
+            _hand_over(git, head)
+            git.do(_CLONE, copy.branch, head.commit, head.format, copy.name, copy.email)
+            return _describe_lacks(git)
+    except BaseException:
+        remove_tree(into)
+        raise
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all that is in it; no link is followed."""
+    if folder.is_symlink():
+        folder.unlink()
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
+    source = Source.of(folder, [paths.work])
+    head = source.read_head()
+    copy = record.new(paths, name, team, head.origin, head.commit)
+    source.pin(copy.address, head.commit)
+    aside = _aside(paths, name)
+    try:
+        lacks = clone(paths, aside, head, copy)
+        record.write(paths, copy)
+        with translate_os_errors(copy.folder):
+            aside.rename(copy.folder)
+            directories.sync_directory(paths.work)
+    except BaseException:
+        source.unpin(copy.address)
+        files.remove(record.record_file(paths, name))
+        raise
+    source.sweep_discarded()
+    return Made(copy, "; ".join(filter(None, (_describe_changes(head), lacks))))
+
+
+def _aside(paths: TeamPaths, name: str) -> Path:
+    return paths.work / f".making-{name}"
+
+
+def _check_free(folder: Path) -> None:
+    if os.path.lexists(folder):
+        raise TeamError(f"{folder} stands in the place of a working copy; move it away")
+
+
+def _hand_over(git: ConfinedGit, head: Head) -> None:
+    """Put into the sandbox what is not an argument."""
+    files.replace(git.scratch / "alternates", os.fsencode(head.origin.objects) + b"\n")
+    with suppress(FileNotFoundError), head.shallow.open("rb") as cut:
+        files.replace(git.scratch / "shallow", cut.read(_MOST_SHALLOW_BYTES))
+
+
+def _describe_changes(head: Head) -> str:
+    if not head.changes:
+        return ""
+    files_of = "1 file" if head.changes == 1 else f"{head.changes} files"
+    return f"your uncommitted changes ({files_of}) are not in it"
+
+
+def _describe_lacks(git: ConfinedGit) -> str:
+    done = git.run(_LACKS)
+    if done.status != 0:
+        raise TeamError(f"git failed in {git.folder}: {last_words(done)}")
+    large, *modules = done.stdout.decode(errors="replace").splitlines()
+    return "; ".join(_lacking(int(large), modules))
+
+
+def _lacking(large: int, modules: list[str]) -> Iterator[str]:
+    if large:
+        yield f"of what git-lfs keeps ({large}) it has the pointers alone"
+    if modules:
+        yield f"its submodules are empty: {', '.join(modules)}"

@@ -1,0 +1,189 @@
+"""Git in a working copy: in a sandbox of its own, where what an agent planted harms nobody.
+
+Nothing of the team or the person is in there but the copy and the objects that it borrows, and no
+network. Only what changes the copy may write to it. Settings, grafts and replacements are passed
+over as far as git can; what it runs all the same, it runs there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd.copies.source import last_words
+from teamd.errors import TeamError, translate_os_errors
+from teamd.files import directories
+from teamd.process_id import Identity
+from teamd.programs.brief import run_to_end
+from teamd.sandbox.bubblewrap import build_arguments
+from teamd.sandbox.build import build_policy
+from teamd.sandbox.probe import probe
+from teamd.sandbox.readable import Readable
+from teamd.settings.schema import Tools
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.files.paths import TeamPaths
+    from teamd.programs import Captured
+    from teamd.sandbox.policy import Origin, Policy
+
+LONG_SECONDS: Final = 600.0
+_SETTINGS: Final = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.pager": "cat",
+    "core.attributesFile": "/dev/null",
+    "core.quotePath": "false",
+    "credential.helper": "",
+    "commit.gpgSign": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "status.showUntrackedFiles": "all",
+}
+_SCRATCH: Final = re.compile(r"\.scratch-(\d+)-(\d+)-\w+")
+# Bounds first; `git` is found on the PATH of the sandbox.
+_BEGIN: Final = "ulimit -c 0; ulimit -f 16777216; set -eu; "
+
+
+@dataclass(frozen=True, slots=True)
+class ConfinedGit:
+    """Runs git in one folder.
+
+    Attributes:
+        argv: bubblewrap and its options.
+        scratch: what is its `/tmp` inside.
+    """
+
+    folder: Path
+    argv: tuple[str, ...]
+    scratch: Path
+
+    def run(
+        self,
+        script: str,
+        *words: str,
+        given: bytes = b"",
+        stdout: int | None = None,
+        seconds: float = LONG_SECONDS,
+    ) -> Captured:
+        """Run a script of ours that calls git.
+
+        Args:
+            script: for `sh`.
+            words: its arguments.
+            given: its standard input.
+            stdout: a descriptor for what it writes; otherwise that is returned.
+            seconds: after which all of it is killed.
+
+        Raises:
+            TeamError: it takes too long, or cannot be started.
+        """
+        argv = [*self.argv, "--", "/bin/sh", "-c", _BEGIN + script, "sh", *words]
+        try:
+            if stdout is None:
+                return run_to_end(argv, timeout_seconds=seconds, env={}, words=given)
+            return run_to_end(argv, timeout_seconds=seconds, env={}, words=given, stdout=stdout)
+        except OSError as error:  # TimeoutError is one
+            raise TeamError(f"git failed in {self.folder}: {error}") from error
+
+    def do(self, script: str, *words: str, given: bytes = b"", stdout: int | None = None) -> bytes:
+        """Run a script that must succeed; return what it wrote.
+
+        Raises:
+            TeamError: it failed; the sentence says what git said.
+        """
+        done = self.run(script, *words, given=given, stdout=stdout)
+        if done.status != 0:
+            raise TeamError(f"git failed in the working copy {self.folder}: {last_words(done)}")
+        return done.stdout
+
+
+@contextmanager
+def confined_git(
+    paths: TeamPaths, folder: Path, origin: Origin, *, writable: bool = False
+) -> Iterator[ConfinedGit]:
+    """Yield git for a working copy of a team, which is read-only unless it is to be changed.
+
+    Raises:
+        TeamError: this machine can make no sandbox, or the copy is no folder.
+    """
+    found = probe([origin.folder, paths.work])
+    if not found.works:
+        raise TeamError(
+            f"git runs in a working copy only in a sandbox, and {found.trouble}; "
+            f"the person can mend it with {found.remedy}"
+        )
+    _check_real(folder)
+    _check_real(origin.objects)
+    with _scratch(paths) as scratch:
+        policy = _policy(paths, folder, origin, scratch)
+        argv = build_arguments(found.program, policy, (), Readable.find(policy))
+        lock = () if writable else ("--remount-ro", str(policy.workspace))
+        yield ConfinedGit(folder, (*argv, *lock, *_variables(folder, writable=writable)), scratch)
+
+
+def remove_scratch(paths: TeamPaths) -> None:
+    """Remove the temporary files of git whose caller was killed."""
+    for folder in paths.work.glob(".scratch-*"):
+        named = _SCRATCH.fullmatch(folder.name)
+        if named and not Identity(pid=int(named[1]), started=float(named[2])).alive:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _policy(paths: TeamPaths, folder: Path, origin: Origin, scratch: Path) -> Policy:
+    policy = build_policy(paths, "git", Tools(), workspace=folder, origin=origin)
+    return replace(policy, home=scratch, temporary=scratch)
+
+
+def _variables(folder: Path, *, writable: bool) -> Iterator[str]:
+    """Yield options that set what git goes by, whatever stands in the copy's own settings."""
+    numbered = enumerate(_SETTINGS.items())
+    settings = {f"GIT_CONFIG_KEY_{at}": name for at, (name, _) in numbered}
+    settings |= {f"GIT_CONFIG_VALUE_{at}": value for at, value in enumerate(_SETTINGS.values())}
+    variables = {
+        "GIT_CONFIG_COUNT": str(len(_SETTINGS)),
+        **settings,
+        "GIT_DIR": str(folder / ".git"),
+        "GIT_WORK_TREE": str(folder),
+        "GIT_GRAFT_FILE": "/dev/null",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "1" if writable else "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "LC_ALL": "C.UTF-8",
+    }
+    for name, value in variables.items():
+        yield from ("--setenv", name, value)
+
+
+def _check_real(folder: Path) -> None:
+    """See that a folder is one, and no link leads there: it would show something else.
+
+    Raises:
+        TeamError: it is not.
+    """
+    if Path(os.path.realpath(folder)) != folder or not folder.is_dir():
+        raise TeamError(f"{folder} is no folder any more, or a link leads there; look at it")
+
+
+@contextmanager
+def _scratch(paths: TeamPaths) -> Iterator[Path]:
+    """Make a folder for temporary files of git; removed at the end."""
+    directories.make_private_directory(paths.work)
+    remove_scratch(paths)
+    with translate_os_errors(paths.work):
+        me = Identity.own()
+        prefix = f".scratch-{me.pid}-{me.started:.0f}-"
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=paths.work))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

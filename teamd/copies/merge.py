@@ -1,0 +1,168 @@
+"""Takes what a teammate committed into the person's current branch, all of it or nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from teamd.copies import record, work
+from teamd.copies.confined import confined_git
+from teamd.copies.source import last_words, source_of
+from teamd.errors import TeamError
+from teamd.files import locks
+
+if TYPE_CHECKING:
+    from teamd.copies.record import Copy
+    from teamd.copies.source import Source
+    from teamd.copies.work import WorkState
+    from teamd.files.paths import TeamPaths
+    from teamd.programs import Captured
+
+_UNDER_WAY: Final = (
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "rebase-merge",
+    "rebase-apply",
+)
+_SHORT: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """A merge that was done.
+
+    Attributes:
+        branch: the person's.
+        commit: its new tip; the former one where there was nothing to merge.
+        merged: how many commits of the teammate's were taken.
+    """
+
+    branch: str
+    commit: str
+    merged: int
+
+
+def merge(paths: TeamPaths, name: str, *, squash: bool = False, message: str = "") -> Merged:
+    """Merge a teammate's branch into the branch that the person has checked out.
+
+    Hooks of the person's repository run as with the person's own merge.
+
+    Args:
+        paths: the team.
+        name: the teammate's.
+        squash: whether it becomes one commit that is no merge.
+        message: of the commit.
+
+    Raises:
+        TeamError: it was not done, and all is as it was; the sentence says why.
+    """
+    with locks.locked(record.lock_file(paths, name)):
+        copy = record.get(paths, name)
+        source = source_of(copy)
+        branch, before = _check_source(source, copy)
+        with confined_git(paths, copy.folder, copy.origin) as git:
+            state = work.read_state(git, copy)
+            _check_work(copy, state)
+            if not state.ahead:
+                return Merged(branch=branch, commit=before, merged=0)
+            work.fetch_commit(git, source, state.tip, [copy.base, before])
+        _do_merge(source, copy, (branch, before), state.tip, squash=squash, message=message)
+        source.pin(copy.address, state.tip)
+        record.with_base(paths, copy, state.tip)
+        commit = source.do("rev-parse", "HEAD")
+        return Merged(branch=branch, commit=commit, merged=state.ahead)
+
+
+def _check_source(source: Source, copy: Copy) -> tuple[str, str]:
+    """Return the person's branch and its commit.
+
+    Raises:
+        TeamError: nothing can be merged there now.
+    """
+    branch = source.ask("symbolic-ref", "--quiet", "--short", "HEAD")
+    if not branch:
+        raise TeamError(f"{source.folder} is on no branch; `git switch BRANCH`, then merge again")
+    for name in _UNDER_WAY:
+        if (source.folder / source.do("rev-parse", "--git-path", name)).exists():
+            raise TeamError(f"a merge or rebase is under way in {source.folder}; end it first")
+    changed = source.do("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no")
+    if names := [one[3:] for one in changed.split("\0") if one]:
+        raise TeamError(
+            f"you have uncommitted work in {source.folder}: {work.name_files(names)}; "
+            f"commit or stash it, then `teamctl merge {copy.name}`"
+        )
+    return branch, source.do("rev-parse", "HEAD")
+
+
+def _check_work(copy: Copy, state: WorkState) -> None:
+    if state.uncommitted:
+        raise TeamError(
+            f"{copy.name} has uncommitted work: {work.name_files(state.uncommitted)}; have it "
+            f"commit that, or `teamctl diff {copy.name}` shows it"
+        )
+    if state.head != state.tip:
+        where = f"the branch {state.branch!r}" if state.branch else "no branch"
+        raise TeamError(
+            f"{copy.name} is on {where}, and `merge` takes {copy.branch}; have it `git switch "
+            f"{copy.branch}` and merge there what belongs to it"
+        )
+
+
+def _do_merge(
+    source: Source, copy: Copy, at: tuple[str, str], commit: str, *, squash: bool, message: str
+) -> None:
+    """Merge a commit into the person's branch, which is at another one.
+
+    Raises:
+        TeamError: that failed, and all is as it was; the sentence says why.
+    """
+    said = message or f"Merge branch '{copy.branch}'"
+    try:
+        done = _squash(source, commit, message) if squash else _merge(source, commit, said)
+    except BaseException:  # an interrupt of the person's, say
+        _restore(source)
+        raise
+    if done.status != 0:
+        conflicts = _conflicts(source)
+        _restore(source)
+        raise TeamError(_explain(copy, at, done, conflicts))
+
+
+def _merge(source: Source, commit: str, message: str) -> Captured:
+    return source.run("merge", "--no-ff", "--no-edit", "-m", message, commit, quiet=False)
+
+
+def _squash(source: Source, commit: str, message: str) -> Captured:
+    done = source.run("merge", "--ff", "--squash", commit, quiet=False)
+    if done.status != 0:
+        return done
+    said = ["-m", message] if message else ["--no-edit"]
+    return source.run("commit", "--quiet", *said, quiet=False)
+
+
+def _conflicts(source: Source) -> list[str]:
+    listed = source.run("diff", "--name-only", "--diff-filter=U", "-z")
+    return [one for one in os.fsdecode(listed.stdout).split("\0") if one]
+
+
+def _restore(source: Source) -> None:
+    """Leave all as it was before a merge; a commit that somebody made meanwhile stays."""
+    if source.run("merge", "--abort").status != 0:
+        source.run("reset", "--quiet", "--merge", "HEAD")
+    for name in ("SQUASH_MSG", "MERGE_MSG"):
+        (source.folder / source.do("rev-parse", "--git-path", name)).unlink(missing_ok=True)
+
+
+def _explain(copy: Copy, at: tuple[str, str], done: Captured, conflicts: list[str]) -> str:
+    branch, before = at
+    if not conflicts:
+        said = last_words(done) if done.stderr.strip() else os.fsdecode(done.stdout)
+        why = " ".join(said.split())
+        return f"{copy.name}'s work was not merged, and nothing has changed: {why}"
+    told = f"git merge {before[:_SHORT]}, resolve the conflicts, commit"
+    return (
+        f"{copy.name}'s work conflicts with {branch} in {work.name_files(conflicts)}, and nothing "
+        f'has changed; `teamctl send {copy.name} "{told}"` has it solve that'
+    )

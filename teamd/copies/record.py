@@ -1,0 +1,151 @@
+"""The record of a working copy: what it was made of. It stands beside it, out of its reach."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import StoreError, TeamError
+from teamd.files import directories, files
+from teamd.sandbox.policy import Origin
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+
+_OBJECT_ID: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_RECORD: Final = ".json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A teammate's working copy.
+
+    Attributes:
+        name: the teammate's.
+        team: the team's name, for the identity of its commits.
+        address: the teammate's in the names of refs: teams of a project share the repository.
+        folder: where it stands.
+        origin: the repository that it is a copy of.
+        base: the commit that it began with, or the last one that was merged.
+    """
+
+    name: str
+    team: str
+    address: str
+    folder: Path
+    origin: Origin
+    base: str
+
+    @property
+    def branch(self) -> str:
+        """The branch that its teammate works on."""
+        return f"team/{self.name}"
+
+    @property
+    def email(self) -> str:
+        """The address in its commits."""
+        return f"{self.name}@{self.team}"
+
+    @property
+    def discarded(self) -> str:
+        """The folder of refs in the person's repository to what was discarded of it."""
+        return f"refs/teamd/discarded/{self.address}"
+
+
+def check_object_id(text: str) -> str:
+    """Return the name of an object as git writes it.
+
+    Raises:
+        TeamError: it is none; what comes out of a copy may be anything.
+    """
+    if not _OBJECT_ID.fullmatch(text):
+        raise TeamError(f"git named a commit {text[:100]!r} in a working copy, which is no name")
+    return text
+
+
+def find(paths: TeamPaths, name: str) -> Copy | None:
+    """Return a teammate's working copy, if there is one, with its record.
+
+    Raises:
+        StoreError: its record cannot be read.
+    """
+    file = record_file(paths, name)
+    content = files.read(file)
+    if content is None or not directories.is_directory(paths.copy(name)):
+        return None
+    try:
+        found = json.loads(content)
+        origin = Origin(folder=Path(found["origin"]), objects=Path(found["objects"]))
+        base, team = check_object_id(found["base"]), str(found["team"])
+    except (ValueError, KeyError, TypeError, TeamError) as error:
+        raise StoreError(
+            f"{file} is damaged; move it and {paths.copy(name)} away, and spawn {name} again"
+        ) from error
+    return new(paths, name, team, origin, base)
+
+
+def new(paths: TeamPaths, name: str, team: str, origin: Origin, base: str) -> Copy:
+    """Return a copy that may still have to be made."""
+    address, folder = address_of(paths, name), paths.copy(name)
+    return Copy(name=name, team=team, address=address, folder=folder, origin=origin, base=base)
+
+
+def address_of(paths: TeamPaths, name: str) -> str:
+    """Return a teammate's name in the names of refs."""
+    return name if paths.own_name is None else f"{name}@{paths.own_name}"
+
+
+def get(paths: TeamPaths, name: str) -> Copy:
+    """Return a teammate's working copy.
+
+    Raises:
+        TeamError: it has none.
+    """
+    found = find(paths, name)
+    if found is None:
+        raise TeamError(
+            f"{name} has no working copy; `teamctl spawn {name} ROLE PROMPT --worktree --fresh` "
+            "gives it one"
+        )
+    return found
+
+
+def write(paths: TeamPaths, copy: Copy) -> None:
+    """Write the record of a copy; the copy itself may follow."""
+    content = {
+        "format": 1,
+        "team": copy.team,
+        "origin": str(copy.origin.folder),
+        "objects": str(copy.origin.objects),
+        "base": copy.base,
+    }
+    files.replace(record_file(paths, copy.name), json.dumps(content).encode() + b"\n")
+
+
+def with_base(paths: TeamPaths, copy: Copy, base: str) -> Copy:
+    """Give a copy another base, and write that down."""
+    moved = replace(copy, base=base)
+    write(paths, moved)
+    return moved
+
+
+def list_folders(paths: TeamPaths) -> list[Path]:
+    """Return the folders of all working copies of a team."""
+    if not directories.is_directory(paths.work):
+        return []
+    names = [file.stem for file in directories.list_files(paths.work, f"*{_RECORD}")]
+    return [paths.copy(name) for name in names if directories.is_directory(paths.copy(name))]
+
+
+def record_file(paths: TeamPaths, name: str) -> Path:
+    """Return where the record of a teammate's copy stands."""
+    return paths.work / f"{name}{_RECORD}"
+
+
+def lock_file(paths: TeamPaths, name: str) -> Path:
+    """Return what is locked while a copy is made, or while objects or refs move out of it."""
+    directories.make_private_directory(paths.work)
+    return paths.work / f"{name}.lock"

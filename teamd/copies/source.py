@@ -1,0 +1,257 @@
+"""The person's own repository: git runs here as the person does it, for the person."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd import secret_environment
+from teamd.copies.record import check_object_id
+from teamd.errors import TeamError
+from teamd.programs.brief import run_to_end
+from teamd.sandbox.policy import Origin
+from teamd.sandbox.probe import find_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from teamd.copies.record import Copy
+    from teamd.programs import Captured
+
+_BASES: Final = "refs/teamd/base"
+DISCARDED: Final = "refs/teamd/discarded"
+_KEPT_DAYS: Final = 30
+_TIME: Final = "%Y%m%dT%H%M%SZ"
+_TIME_IN_REF: Final = re.compile(r"(?<=/)\d{8}T\d{6}Z")  # in the order of their letters
+_LONGEST_SECONDS: Final = 3600.0  # hooks of the person's may run its tests
+# Of a repository that somebody else has meant, such as that of a hook which calls us.
+_OF_REPOSITORY: Final = (
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_GRAFT_FILE",
+    "GIT_SHALLOW_FILE", "GIT_QUARANTINE_PATH", "GIT_CONFIG",
+)  # fmt: skip
+# For what we do to it unasked: no hook of the person's expects that.
+_QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What a copy can be made of: a commit, and how the repository keeps its objects.
+
+    Attributes:
+        format: of its object names.
+        shallow: the file that says where its history is cut off.
+        changes: how many files in its working tree are not committed.
+    """
+
+    commit: str
+    origin: Origin
+    format: str
+    shallow: Path
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A repository of the person's.
+
+    Attributes:
+        folder: its working tree.
+        git: the program.
+    """
+
+    folder: Path
+    git: str
+
+    @classmethod
+    def of(cls, folder: Path, untrusted: Iterable[Path] = ()) -> Source:
+        """Return the repository in a folder; whether it is one is seen later.
+
+        Args:
+            folder: the person's.
+            untrusted: folders in which agents write: no program is looked for there.
+
+        Raises:
+            TeamError: there is no git on this machine.
+        """
+        git = find_program("git", [folder, *untrusted])
+        if git is None:
+            raise TeamError("git is not installed, and working copies need it; install git")
+        return cls(Path(os.path.realpath(folder)), git)
+
+    def run(
+        self, *words: str, quiet: bool = True, given: bytes = b"", stdin: int | None = None
+    ) -> Captured:
+        """Run a git command to its end.
+
+        Args:
+            words: the command.
+            quiet: whether hooks stay out of it.
+            given: its standard input.
+            stdin: or a descriptor of that.
+
+        Raises:
+            TeamError: it takes too long, or cannot be started.
+        """
+        argv = [self.git, "-C", str(self.folder), *(_QUIET if quiet else ()), *words]
+        try:
+            return run_to_end(
+                argv, timeout_seconds=_LONGEST_SECONDS, env=environment(), words=given, stdin=stdin
+            )
+        except OSError as error:  # TimeoutError is one
+            raise TeamError(f"git {words[0]} failed in {self.folder}: {error}") from error
+
+    def ask(self, *words: str) -> str:
+        """Return what a git command says; nothing where it fails."""
+        done = self.run(*words)
+        return os.fsdecode(done.stdout).rstrip("\n") if done.status == 0 else ""
+
+    def do(self, *words: str, given: bytes = b"") -> str:
+        """Run a git command that must succeed; return what it said.
+
+        Raises:
+            TeamError: it failed; the sentence says what git said.
+        """
+        done = self.run(*words, given=given)
+        if done.status != 0:
+            raise TeamError(f"git {words[0]} failed in {self.folder}: {last_words(done)}")
+        return os.fsdecode(done.stdout).rstrip("\n")
+
+    def read_head(self) -> Head:
+        """Return what a copy can be made of.
+
+        Raises:
+            TeamError: none can; the sentence says why and what to do.
+        """
+        self._check_folder()
+        names = ("objects", "objects/info/alternates", "shallow")
+        found = self.do("rev-parse", *(word for one in names for word in ("--git-path", one)))
+        objects, alternates, shallow = (self.folder / line for line in found.split("\n"))
+        if alternates.exists() and alternates.stat().st_size:
+            raise TeamError(
+                f"the repository {self.folder} borrows objects itself, as {alternates} says; "
+                "`git repack -a -d` and then removing that file makes it whole"
+            )
+        if self.ask("config", "--get-regexp", r"^(extensions\.partialclone|remote\..*\.promisor)$"):
+            raise TeamError(
+                f"the repository {self.folder} is a partial clone, whose missing files no working "
+                "copy could fetch; make a whole clone of it"
+            )
+        commit = self.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if not commit:
+            raise TeamError(
+                f"the repository {self.folder} has no commit yet, and a working copy needs one; "
+                "`git commit` makes it"
+            )
+        real = Path(os.path.realpath(objects))
+        changed = self.ask("--no-optional-locks", "status", "--porcelain").splitlines()
+        return Head(
+            commit=check_object_id(commit),
+            origin=Origin(folder=self.folder, objects=real),
+            format=self.ask("rev-parse", "--show-object-format") or "sha1",
+            shallow=shallow,
+            changes=len(changed),
+        )
+
+    def at(self, commit: str) -> Head:
+        """Return what a clone of a certain commit can be made of.
+
+        Raises:
+            TeamError: as for `read_head`, or it is no commit here.
+        """
+        found = self.do("rev-parse", "--verify", "--quiet", f"{check_object_id(commit)}^{{commit}}")
+        return replace(self.read_head(), commit=found, changes=0)
+
+    def _check_folder(self) -> None:
+        done = self.run("rev-parse", "--is-inside-work-tree", "--is-bare-repository")
+        said = os.fsdecode(done.stdout).split()
+        if done.status != 0 and b"dubious ownership" in done.stderr:
+            raise TeamError(
+                f"the repository {self.folder} belongs to another user, so git does not touch it; "
+                f"`git config --global --add safe.directory {self.folder}` lets it"
+            )
+        if done.status != 0 or said != ["true", "false"]:
+            raise TeamError(
+                f"{self.folder} is no working tree of a git repository, so there can be no working "
+                "copy of it; `git init` and a first commit make it one"
+            )
+        top = self.do("rev-parse", "--show-toplevel")
+        if Path(os.path.realpath(top)) != self.folder:
+            raise TeamError(
+                f"the workspace {self.folder} is a folder in the repository {top}, and a working "
+                "copy is of a whole one; work there, or set [team] workspace to it"
+            )
+
+    def move_ref(self, ref: str, new: str, old: str | None = None) -> None:
+        """Point a ref at a commit; with `old` only if it points there, or nowhere for zeros.
+
+        Raises:
+            TeamError: it does not, or cannot be written.
+        """
+        self.do("update-ref", "-m", "teamd", ref, new, *(() if old is None else (old,)))
+
+    def add_pack(self, pack: int) -> None:
+        """Add the objects of a pack, once each is seen to be sound.
+
+        Args:
+            pack: a descriptor of what `git pack-objects` wrote, wherever that ran.
+
+        Raises:
+            TeamError: something in it is not as git would have made it.
+        """
+        done = self.run("index-pack", "--stdin", "--fix-thin", "--strict", stdin=pack)
+        if done.status != 0:
+            raise TeamError(f"objects were refused in {self.folder}: {last_words(done)}")
+
+    def remove_ref(self, ref: str) -> None:
+        """Remove a ref, if it is there."""
+        self.run("update-ref", "-d", ref)
+
+    def pin(self, address: str, commit: str) -> None:
+        """Keep the base of a teammate's copy from being collected."""
+        self.move_ref(self._pin_of(address), commit)
+
+    def unpin(self, address: str) -> None:
+        """Let it go."""
+        self.remove_ref(self._pin_of(address))
+
+    def _pin_of(self, address: str) -> str:
+        """Return the ref of a base; working trees of one repository may each have such a team."""
+        here = self.ask("rev-parse", "--git-dir")
+        linked = here != self.ask("rev-parse", "--git-common-dir")
+        tree = re.sub(r"[^A-Za-z0-9]", "-", Path(here).name)
+        return f"{_BASES}/{address}" + (f"+{tree}" if linked else "")
+
+    def sweep_discarded(self) -> None:
+        """Remove the refs to what was discarded more than 30 days ago."""
+        oldest = (datetime.now(UTC) - timedelta(days=_KEPT_DAYS)).strftime(_TIME)
+        for ref in self.ask("for-each-ref", "--format=%(refname)", DISCARDED).splitlines():
+            when = _TIME_IN_REF.search(ref)
+            if when and when[0] < oldest:
+                self.remove_ref(ref)
+
+
+def source_of(copy: Copy) -> Source:
+    """Return the repository that a working copy is of."""
+    return Source.of(copy.origin.folder, [copy.folder.parent])
+
+
+def now_in_refs() -> str:
+    """Return the time as it stands in the name of a ref, in UTC."""
+    return datetime.now(UTC).strftime(_TIME)
+
+
+def environment() -> dict[str, str]:
+    """Return the person's environment for git, of which nothing means another repository."""
+    own = secret_environment.split(os.environ)[0]
+    return {name: value for name, value in own.items() if name not in _OF_REPOSITORY}
+
+
+def last_words(done: Captured) -> str:
+    """Return the end of what git said of a failure, on one line."""
+    said = " ".join(done.stderr.decode(errors="replace").split())
+    return said[-300:] or f"exit status {done.status}"

@@ -1,0 +1,152 @@
+"""What a teammate did in its working copy: told in numbers and names, and fetched as objects."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.copies.confined import confined_git
+from teamd.copies.record import check_object_id
+from teamd.copies.source import last_words
+from teamd.errors import TeamError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from teamd.copies.confined import ConfinedGit
+    from teamd.copies.record import Copy
+    from teamd.copies.source import Source
+    from teamd.files.paths import TeamPaths
+
+LOOK_SECONDS: Final = 60.0
+_MOST_NAMED: Final = 5
+_FACTS: Final = 4
+# Arguments: the branch, the base. A line each, then the files.
+_STATE: Final = """
+git symbolic-ref -q HEAD || echo
+git rev-parse --verify -q 'HEAD^{commit}'
+own=$(git rev-parse -q --verify "refs/heads/$1" || echo HEAD)
+tip=$(git rev-parse -q --verify "$own^{commit}")
+echo "$tip"
+git rev-list --count HEAD "$tip" "^$2"
+git status --porcelain -z --no-renames --untracked-files=all
+"""
+# New objects go to the sandbox's own folder: the copy is read-only meanwhile.
+ASIDE: Final = """
+mkdir -p /tmp/objects
+export GIT_OBJECT_DIRECTORY=/tmp/objects GIT_ALTERNATE_OBJECT_DIRECTORIES="$GIT_DIR/objects"
+export GIT_INDEX_FILE=/tmp/index
+"""
+_PACK: Final = "git pack-objects --quiet --revs --stdout --thin --delta-base-offset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkState:
+    """The state of a working copy.
+
+    Attributes:
+        branch: that is checked out; empty for none.
+        head: the commit that is checked out.
+        tip: that of the teammate's branch.
+        ahead: how many commits are not in its base.
+        uncommitted: the files that differ from `head`, untracked ones too.
+    """
+
+    branch: str
+    head: str
+    tip: str
+    ahead: int
+    uncommitted: tuple[str, ...]
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything that its base has not."""
+        return bool(self.ahead or self.uncommitted)
+
+    def describe(self) -> str:
+        """Say in a few words what there is."""
+        return f"{_count(self.ahead, 'commit')} and {_count(len(self.uncommitted), 'file')}"
+
+
+def look(paths: TeamPaths, copy: Copy) -> WorkState:
+    """Return the state of a copy as it is now.
+
+    Raises:
+        TeamError: it is damaged, or cannot be looked at.
+    """
+    with confined_git(paths, copy.folder, copy.origin) as git:
+        return read_state(git, copy)
+
+
+def to_json(paths: TeamPaths, copy: Copy) -> dict[str, Any]:
+    """Return a copy as `team --json` shows it; numbers are `null` where it cannot be looked at."""
+    shown = {"path": str(copy.folder), "branch": copy.branch, "base": copy.base}
+    try:
+        state = look(paths, copy)
+    except TeamError as error:
+        return {**shown, "ahead": None, "uncommitted": None, "trouble": str(error)}
+    branch = state.branch or None
+    return {**shown, "branch": branch, "ahead": state.ahead, "uncommitted": len(state.uncommitted)}
+
+
+def read_state(git: ConfinedGit, copy: Copy) -> WorkState:
+    """Return the state of a copy.
+
+    Raises:
+        TeamError: it is damaged.
+    """
+    done = git.run(_STATE, copy.branch, copy.base, seconds=LOOK_SECONDS)
+    facts = done.stdout.split(b"\n", _FACTS)
+    if done.status != 0 or len(facts) <= _FACTS or not facts[3].isdigit():
+        raise TeamError(
+            f"the working copy {copy.folder} is damaged ({last_words(done)}); "
+            f"`teamctl discard {copy.name} --force` makes it anew and keeps this one aside"
+        )
+    branch, head, tip = (os.fsdecode(fact) for fact in facts[:3])
+    return WorkState(
+        branch=branch.removeprefix("refs/heads/"),
+        head=check_object_id(head),
+        tip=check_object_id(tip),
+        ahead=int(facts[3]),
+        uncommitted=tuple(os.fsdecode(one[3:]) for one in facts[_FACTS].split(b"\0") if one),
+    )
+
+
+def fetch_commit(
+    git: ConfinedGit, source: Source, commit: str, known: Sequence[str], *, prefix: str = ""
+) -> None:
+    """Bring a commit of a copy into the person's repository, where no ref leads to it yet.
+
+    Its objects are packed in the sandbox, checked as `fsck` does, and must be all there.
+
+    Args:
+        git: of the copy.
+        source: the person's repository.
+        commit: the copy's.
+        known: commits that the person's repository has.
+        prefix: a script that comes before packing.
+
+    Raises:
+        TeamError: that was not possible; the person's repository has no new ref.
+    """
+    wanted = "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known)))
+    with tempfile.TemporaryFile(dir=git.scratch.parent) as pack:
+        git.do(prefix + _PACK, given=wanted.encode(), stdout=pack.fileno())
+        pack.seek(0)
+        source.add_pack(pack.fileno())
+    missing = ("rev-list", "--objects", "--quiet", commit, "--not", *known)
+    if source.run(*missing).status != 0:
+        raise TeamError(f"objects of the commit {commit} are missing in {git.folder}")
+
+
+def name_files(files: Sequence[str]) -> str:
+    """Return the names of files for a sentence; not too many of them, and all on one line."""
+    shown = ", ".join(one if one.isprintable() else repr(one) for one in files[:_MOST_NAMED])
+    more = len(files) - _MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,225 @@
+"""What commands of a teammate that works in a copy reach: nothing else of the project."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.copies import clone, work
+from teamd.copies.discard import discard
+from teamd.files.paths import TeamPaths
+from teamd.sandbox.build import build_shell
+from teamd.sandbox.probe import probe
+from teamd.settings.schema import Settings, TeamSettings, Tools
+from teamd.tools import Toolbox
+from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
+from teamd.tools.shell import Bash
+from tests.repositories import commit, git, make_repository
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.copies.record import Copy
+    from teamd.tools import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A repository of the person's with copies for alice and carl; bob works in the folder."""
+
+    paths: TeamPaths
+    alice: Copy
+    carl: Copy
+
+    @property
+    def source(self) -> Path:
+        """The person's folder."""
+        return self.paths.home
+
+    def box(self, name: str, **tools: object) -> Toolbox:
+        """The tools of one of them."""
+        copies = {"alice": self.alice, "carl": self.carl}
+        copy = copies.get(name)
+        settings = Settings(
+            team=TeamSettings(workspace=copy.folder if copy else self.source),
+            tools=Tools(**tools),  # type: ignore[arg-type]
+        )
+        origin = copy.origin if copy else None
+        shell = build_shell(self.paths, name, settings, "coder", probe(), origin=origin)
+        jobs = Jobs(self.paths.jobs(name), ring=lambda: None)
+        bash = Bash(shell=shell, timeout_seconds=60, output_bytes=9000)
+        return Toolbox(
+            [
+                bash,
+                BackgroundRun(
+                    jobs, lambda command, sink: shell.start(command, sink, background=True)
+                ),
+                CheckBackground(jobs, output_bytes=9000),
+                StopBackground(jobs),
+            ]
+        )
+
+    def run(self, name: str, *commands: str, **tools: object) -> list[str]:
+        """Run commands of a teammate; what the model would read of each."""
+
+        async def run() -> list[str]:
+            box = self.box(name, **tools)
+            return [(await box.run("bash", {"command": one})).text for one in commands]
+
+        return asyncio.run(run())
+
+
+def make_scene(folder: Path) -> Scene:
+    paths = TeamPaths(make_repository(folder) / ".team")
+    paths.create()
+    alice, carl = (clone.make_copy(paths, n, "default", folder).copy for n in ("alice", "carl"))
+    return Scene(paths, alice, carl)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return make_scene(tmp_path / "project")
+
+
+@pytest.fixture
+def system_scene() -> Iterator[Scene]:
+    """A project in one of the system's folders, all of which commands may read."""
+    folder = Path(mkdtemp(prefix="teamd-test-", dir="/opt"))
+    folder.chmod(0o755)
+    yield make_scene(folder / "project")
+    shutil.rmtree(folder)
+
+
+def test_commands_commit_in_the_copy_as_their_teammate(scene: Scene) -> None:
+    said = scene.run(
+        "alice", "echo x > a.txt; git commit -qam mine && git log -1 --format='%an <%ae> %s'"
+    )
+    assert said == ["alice <alice@default> mine"]
+    assert work.look(scene.paths, scene.alice).ahead == 1
+    assert git(scene.source, "log", "--format=%s") == "first"
+
+
+def check_reach(scene: Scene, **tools: object) -> None:
+    """See that alice's commands reach her copy and the objects, which they cannot change."""
+    objects = scene.alice.origin.objects
+    seen, other, team, read, _, *written = scene.run(
+        "alice",
+        f"ls -A {scene.source}",
+        f"cat {scene.carl.folder}/a.txt",
+        f"ls -A {scene.paths.root} {scene.paths.work}",
+        f"ls {objects} | wc -l; cat a.txt",
+        f"touch {scene.source}/x",  # in a folder of the sandbox's own, if anywhere
+        f"touch {objects}/x",
+        f"rm -rf {objects}/pack {objects}/??",
+        f"mv {objects} {objects}-2",
+        f"echo /etc > {scene.alice.folder}/.git/objects/info/alternates",
+        **tools,
+    )
+    assert seen == ".git\n.team"
+    assert "No such file" in other
+    assert team == f"{scene.paths.root}:\nwork\n\n{scene.paths.work}:\nalice"
+    assert read.endswith("one")
+    assert read.splitlines()[0] != "0"
+    for one in written:
+        assert "[exit status 1]" in one, written
+    git(scene.source, "fsck", "--strict")
+    assert not (scene.source / "x").exists()
+
+
+def test_commands_see_the_copy_and_nothing_else_of_the_project(scene: Scene) -> None:
+    check_reach(scene)
+
+
+def test_nor_where_the_folder_around_the_project_may_be_read(scene: Scene) -> None:
+    check_reach(scene, read=(scene.source.parent,))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes there")
+def test_nor_where_the_project_lies_in_a_folder_of_the_system(system_scene: Scene) -> None:
+    check_reach(system_scene)
+    red = TeamPaths(system_scene.source / ".teams/red")
+    red.create()
+    copy = clone.make_copy(red, "alice", "red", system_scene.source).copy
+    of_red = Scene(red, copy, copy)
+    assert of_red.run("alice", f"ls -A {red.home} {red.root.parent}; cat a.txt") == [
+        f"{red.home}:\n.git\n.teams\n\n{red.root.parent}:\nred\none"
+    ]
+
+
+def test_protected_places_are_so_in_a_copy(scene: Scene) -> None:
+    """Git would run them as whoever asks it something there."""
+    folder = scene.alice.folder
+    said = scene.run(
+        "alice",
+        "git config core.fsmonitor 'touch /tmp/x'",
+        "echo x > .git/hooks/post-checkout",
+        "mv .git .g",
+        "rm -rf .git/hooks && ln -s /tmp .git/hooks",
+        "echo x > AGENTS.md",
+        "mkdir .vscode && touch .vscode/settings.json",
+        "echo /tmp > .git/commondir",
+        "mv .git/objects .git/o",
+    )
+    for one in said[:-2]:
+        assert "exit status" in one, said
+    assert "fsmonitor" not in (folder / ".git/config").read_text()
+    assert not (folder / ".git/commondir").exists()
+    assert not (folder / "AGENTS.md").exists()
+    assert sorted(one.name for one in folder.iterdir()) == [".git", "a.txt", "b.txt"]
+    assert (folder / ".git/objects/info/alternates").exists()
+
+
+def test_a_teammate_in_the_shared_folder_cannot_lead_a_copy_to_other_objects(scene: Scene) -> None:
+    """What stands in that place is shown to others, and may be a folder of the person's."""
+    said = scene.run(
+        "bob",
+        "echo /root > .git/objects/info/alternates",
+        "mv .git/objects .git/o",
+        "rm -rf .git/objects/info && ln -s /root .git/objects/info",
+        "echo x > a.txt && git commit -qam 'by bob' && git gc -q && git log -1 --format=%s",
+    )
+    assert all("[exit status 1]" in one for one in said[:3]), said
+    assert said[3] == "by bob"
+    assert not (scene.source / ".git/objects/info/alternates").exists()
+    assert scene.run("alice", "git log --format=%s") == ["first"]
+
+
+def test_a_copy_whose_source_was_replaced_shows_nothing_of_what_stands_there(scene: Scene) -> None:
+    objects, secret = scene.alice.origin.objects, scene.source.parent / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("canary")
+    objects.rename(objects.with_name("o"))
+    objects.symlink_to(secret)
+    (said,) = scene.run("alice", f"cat {objects}/key")
+    assert "canary" not in said
+
+
+def test_a_teammate_merges_what_the_person_has_committed_since(scene: Scene) -> None:
+    """As the sentence about a conflict says: the objects are there."""
+    new = commit(scene.source, "since", c="c\n")
+    assert scene.run("alice", f"git merge -q {new} && cat c.txt") == ["c"]
+
+
+def test_discard_works_while_a_command_runs(scene: Scene) -> None:
+    async def run() -> tuple[Result, Result]:
+        box = scene.box("alice")
+        begun = await box.run(
+            "background_run", {"command": "echo x > new.txt; echo begun; sleep 60"}
+        )
+        assert not begun.is_error, begun.text
+        await until((scene.alice.folder / "new.txt").exists, what="it has begun")
+        discard(scene.paths, "alice", force=True)
+        after = await box.run("bash", {"command": "git status --porcelain; ls *.txt"})
+        return after, await box.run("stop_background", {"job_id": "1"})
+
+    after, _ = asyncio.run(run())
+    assert after.text == "a.txt\nb.txt"
+    assert not work.look(scene.paths, scene.alice).any

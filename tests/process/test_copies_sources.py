@@ -1,0 +1,358 @@
+"""Of which repositories there can be a working copy, and what a sentence says of all others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.copies import clone, record, work
+from teamd.copies.confined import confined_git
+from teamd.copies.discard import discard
+from teamd.copies.merge import merge
+from teamd.copies.source import Source
+from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from tests.repositories import commit, git, make_repository
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.copies.clone import Made
+    from teamd.copies.record import Copy
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    """The directory of a team in an empty project."""
+    (tmp_path / "project").mkdir()
+    made = TeamPaths(tmp_path / "project/.team")
+    made.create()
+    return made
+
+
+def make(paths: TeamPaths, name: str = "alice") -> Made:
+    return clone.make_copy(paths, name, "default", paths.home)
+
+
+def refusal(paths: TeamPaths) -> str:
+    """Return why no copy is made; nothing may be left of it."""
+    with pytest.raises(TeamError) as refused:
+        make(paths)
+    left = [one.name for one in paths.work.iterdir()]
+    assert left == ["alice.lock"]
+    assert "refs/teamd" not in git(paths.home, "for-each-ref", check=False)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def work_in(copy: Copy, text: str = "by alice\n") -> None:
+    """Commit a change to a.txt in a copy."""
+    (copy.folder / "a.txt").write_text(text)
+    git(copy.folder, "commit", "-qam", "by alice")
+
+
+def test_no_repository_is_refused(paths: TeamPaths) -> None:
+    assert refusal(paths) == (
+        f"{paths.home} is no working tree of a git repository, so there can be no working copy of "
+        "it; `git init` and a first commit make it one"
+    )
+
+
+def test_a_bare_repository_is_refused(paths: TeamPaths) -> None:
+    git(paths.home, "init", "-q", "--bare")
+    assert "is no working tree of a git repository" in refusal(paths)
+
+
+def test_an_empty_repository_is_refused(paths: TeamPaths) -> None:
+    git(paths.home, "init", "-q")
+    assert refusal(paths) == (
+        f"the repository {paths.home} has no commit yet, and a working copy needs one; "
+        "`git commit` makes it"
+    )
+
+
+def test_a_folder_inside_of_a_repository_is_refused(paths: TeamPaths) -> None:
+    top = make_repository(paths.home.parent)
+    assert refusal(paths) == (
+        f"the workspace {paths.home} is a folder in the repository {top}, and a working copy is of "
+        "a whole one; work there, or set [team] workspace to it"
+    )
+
+
+def test_a_repository_that_borrows_objects_is_refused(paths: TeamPaths, tmp_path: Path) -> None:
+    other = make_repository(tmp_path / "other")
+    git(tmp_path, "clone", "-q", "--shared", str(other), str(tmp_path / "borrowing"))
+    shutil.move(tmp_path / "borrowing/.git", paths.home / ".git")
+    git(paths.home, "reset", "-q", "--hard")
+    assert "borrows objects itself" in refusal(paths)
+    git(paths.home, "repack", "-qad")
+    (paths.home / ".git/objects/info/alternates").unlink()
+    assert (make(paths).copy.folder / "a.txt").read_text() == "one\n"
+
+
+def test_a_partial_clone_is_refused(paths: TeamPaths, tmp_path: Path) -> None:
+    other = make_repository(tmp_path / "other")
+    git(other, "config", "uploadpack.allowFilter", "true")
+    shutil.rmtree(paths.home)
+    git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{other}", str(paths.home))
+    paths.create()
+    assert refusal(paths) == (
+        f"the repository {paths.home} is a partial clone, whose missing files no working copy "
+        "could fetch; make a whole clone of it"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_repository_of_another_user_is_refused(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    for path in (paths.home, paths.home / ".git"):
+        os.chown(path, 65534, 65534)
+    with pytest.raises(TeamError, match=r"belongs to another user.*safe\.directory"):
+        make(paths)
+
+
+def test_a_shallow_clone_will_do(paths: TeamPaths, tmp_path: Path) -> None:
+    other = make_repository(tmp_path / "other")
+    commit(other, "second", a="second\n")
+    shutil.rmtree(paths.home)
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{other}", str(paths.home))
+    paths.create()
+    copy = make(paths).copy
+    assert git(copy.folder, "log", "--format=%s") == "second"
+    work_in(copy)
+    git(paths.home, "config", "user.name", "ann")
+    git(paths.home, "config", "user.email", "ann@example.org")
+    assert merge(paths, "alice").merged == 1
+    assert (paths.home / "a.txt").read_text() == "by alice\n"
+
+
+def test_a_detached_head_will_do_but_for_a_merge(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    git(paths.home, "checkout", "-q", "--detach")
+    copy = make(paths).copy
+    assert git(copy.folder, "branch", "--show-current") == "team/alice"
+    work_in(copy)
+    with pytest.raises(TeamError) as refused:
+        merge(paths, "alice")
+    assert str(refused.value) == (
+        f"{paths.home} is on no branch; `git switch BRANCH`, then merge again"
+    )
+
+
+def test_a_working_tree_of_git_worktree_will_do(paths: TeamPaths, tmp_path: Path) -> None:
+    other = make_repository(tmp_path / "other")
+    shutil.rmtree(paths.home)
+    git(other, "worktree", "add", "-q", "-b", "side", str(paths.home))
+    paths.create()
+    copy = make(paths).copy
+    elsewhere = TeamPaths(other / ".team")
+    elsewhere.create()
+    make(elsewhere)
+    listed = git(other, "for-each-ref", "--format=%(refname)", "refs/teamd").split()
+    assert listed == ["refs/teamd/base/alice", "refs/teamd/base/alice+project"]
+    work_in(copy)
+    assert merge(paths, "alice").branch == "side"
+    assert (paths.home / "a.txt").read_text() == "by alice\n"
+
+
+def test_uncommitted_changes_are_not_in_it_and_the_person_is_told(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    (paths.home / "a.txt").write_text("mine\n")
+    (paths.home / "new.txt").write_text("mine\n")
+    made = make(paths)
+    assert made.lacks == "your uncommitted changes (2 files) are not in it"
+    assert (made.copy.folder / "a.txt").read_text() == "one\n"
+    work_in(made.copy)
+    with pytest.raises(TeamError, match=r"you have uncommitted work in .*: a.txt; commit or stash"):
+        merge(paths, "alice")
+    assert (paths.home / "a.txt").read_text() == "mine\n"
+
+
+def test_submodules_are_empty_and_the_person_is_told(paths: TeamPaths, tmp_path: Path) -> None:
+    inner = make_repository(tmp_path / "inner")
+    make_repository(paths.home)
+    git(paths.home, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "lib")
+    git(paths.home, "commit", "-qm", "lib")
+    made = make(paths)
+    assert made.lacks == "its submodules are empty: lib"
+    assert work.look(paths, made.copy).uncommitted == ()
+    work_in(made.copy)
+    assert merge(paths, "alice").merged == 1
+    assert (paths.home / "lib/a.txt").read_text() == "one\n"
+
+
+def test_what_git_lfs_keeps_is_a_pointer_and_the_person_is_told(paths: TeamPaths) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    make_repository(paths.home, a="one\n", large=pointer)
+    (paths.home / ".gitattributes").write_text("large.txt filter=lfs diff=lfs merge=lfs -text\n")
+    git(paths.home, "add", ".gitattributes")
+    git(paths.home, "commit", "-qm", "attributes")
+    made = make(paths)
+    assert made.lacks == "of what git-lfs keeps (1) it has the pointers alone"
+    assert (made.copy.folder / "large.txt").read_text() == pointer
+    assert work.look(paths, made.copy).uncommitted == ()
+
+
+def test_sha256_will_do(paths: TeamPaths) -> None:
+    git(paths.home, "init", "-q", "--object-format=sha256")
+    make_repository(paths.home)
+    work_in(make(paths).copy)
+    assert merge(paths, "alice").merged == 1
+
+
+def test_collecting_garbage_in_the_source_takes_nothing_from_a_copy(paths: TeamPaths) -> None:
+    """Not its base, though the branch is gone; nor what the agent wrote as the source once had."""
+    make_repository(paths.home)
+    lost = commit(paths.home, "lost", a="lost\n")
+    copy = make(paths).copy
+    commit(paths.home, "unreachable", b="only here\n")
+    (copy.folder / "b.txt").write_text("only here\n")  # the source has this object, for now
+    with confined_git(paths, copy.folder, copy.origin, writable=True) as confined:
+        confined.do("git commit -qam 'by alice'")  # as in the agent's own sandbox
+    git(paths.home, "checkout", "-q", "--orphan", "other")
+    git(paths.home, "commit", "-qm", "anew")
+    git(paths.home, "branch", "-D", "main")
+    git(paths.home, "reflog", "expire", "--expire=now", "--all")
+    git(paths.home, "gc", "-q", "--prune=now")
+    assert git(copy.folder, "rev-parse", "HEAD^") == lost
+    assert git(copy.folder, "show", "HEAD^:a.txt") == "lost"
+    assert git(copy.folder, "show", "HEAD:b.txt") == "only here"
+    assert git(paths.home, "rev-parse", "refs/teamd/base/alice") == lost
+
+
+def test_teams_of_one_project_do_not_share_names(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    other = TeamPaths(paths.home / ".teams/red")
+    other.create()
+    make(paths)
+    clone.make_copy(other, "alice", "red", paths.home)
+    listed = git(paths.home, "for-each-ref", "--format=%(refname)", "refs/teamd")
+    assert listed.split() == ["refs/teamd/base/alice", "refs/teamd/base/alice@red"]
+
+
+def test_a_merge_that_conflicts_names_the_files_and_changes_nothing(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    work_in(make(paths).copy)
+    commit(paths.home, "mine", a="mine\n")
+    before = git(paths.home, "rev-parse", "HEAD")
+    for squash in (False, True):
+        with pytest.raises(TeamError) as refused:
+            merge(paths, "alice", squash=squash)
+        assert str(refused.value) == (
+            f"alice's work conflicts with main in a.txt, and nothing has changed; `teamctl send "
+            f'alice "git merge {before[:12]}, resolve the conflicts, commit"` has it solve that'
+        )
+        assert git(paths.home, "rev-parse", "HEAD") == before
+        assert git(paths.home, "status", "--porcelain") == ""
+        assert (paths.home / "a.txt").read_text() == "mine\n"
+    copy = record.get(paths, "alice").folder
+    git(copy, "merge", "-q", before[:12], check=False)
+    (copy / "a.txt").write_text("both\n")
+    git(copy, "commit", "-qam", "both")
+    assert merge(paths, "alice").merged == 3
+    assert (paths.home / "a.txt").read_text() == "both\n"
+
+
+def test_a_merge_over_files_that_are_not_tracked_changes_nothing(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    (copy.folder / "new.txt").write_text("by alice\n")
+    git(copy.folder, "add", "new.txt")
+    git(copy.folder, "commit", "-qm", "by alice")
+    (paths.home / "new.txt").write_text("mine\n")
+    with pytest.raises(TeamError, match=r"was not merged, and nothing has changed: .*new\.txt"):
+        merge(paths, "alice")
+    assert (paths.home / "new.txt").read_text() == "mine\n"
+
+
+def test_what_is_on_another_branch_is_not_passed_over(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    git(copy.folder, "switch", "-q", "-c", "mine")
+    work_in(copy)
+    with pytest.raises(TeamError, match="alice is on the branch 'mine', and `merge` takes team/"):
+        merge(paths, "alice")
+    with pytest.raises(TeamError, match="has work that nobody merged: 1 commit and 0 files"):
+        discard(paths, "alice")
+    kept = discard(paths, "alice", force=True).kept
+    assert git(paths.home, "show", f"{kept}:a.txt") == "by alice"
+    assert git(copy.folder, "branch", "--show-current") == "team/alice"
+
+
+def test_a_merge_in_the_middle_is_refused(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    work_in(make(paths).copy)
+    (paths.home / ".git/MERGE_HEAD").write_text(git(paths.home, "rev-parse", "HEAD") + "\n")
+    with pytest.raises(TeamError, match=r"a merge or rebase is under way in .*; end it first"):
+        merge(paths, "alice")
+
+
+def test_what_was_discarded_is_kept_for_30_days(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    (copy.folder / "new.txt").write_text("new\n")
+    source = Source.of(paths.home)
+    source.move_ref("refs/teamd/discarded/bob/20200101T000000Z", copy.base)
+    source.move_ref("refs/teamd/discarded/bob/29990101T000000Z-ab12", copy.base)
+    kept = discard(paths, "alice", force=True).kept
+    listed = git(paths.home, "for-each-ref", "--format=%(refname)", "refs/teamd/discarded").split()
+    assert listed == [kept, "refs/teamd/discarded/bob/29990101T000000Z-ab12"]
+    assert discard(paths, "alice").kept == ""
+
+
+def test_a_copy_that_git_cannot_read_is_made_anew_by_force(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    (copy.folder / "new.txt").write_text("new\n")
+    (copy.folder / ".git/HEAD").unlink()
+    for ask in (lambda: work.look(paths, copy), lambda: discard(paths, "alice")):
+        with pytest.raises(
+            TeamError, match=r"is damaged .*`teamctl discard alice --force` makes it"
+        ):
+            ask()
+    kept = discard(paths, "alice", force=True).kept
+    assert (paths.removed / kept / "new.txt").read_text() == "new\n"
+    assert not work.look(paths, copy).any
+
+
+def test_a_merge_that_was_killed_before_it_was_noted_is_noted_by_the_next(
+    paths: TeamPaths,
+) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    work_in(copy)
+    merge(paths, "alice")
+    head = git(paths.home, "rev-parse", "HEAD")
+    record.write(paths, copy)  # as before it
+    assert merge(paths, "alice").commit == head
+    assert work.look(paths, record.get(paths, "alice")).ahead == 0
+
+
+def test_a_merge_that_the_person_interrupts_changes_nothing(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    work_in(make(paths).copy)
+    hook, begun = paths.home / ".git/hooks/commit-msg", paths.home.parent / "begun"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
+    hook.chmod(0o755)
+    before = git(paths.home, "rev-parse", "HEAD")
+    program = "import sys; from teamd.copies.merge import merge; "
+    program += "from teamd.files.paths import TeamPaths; from pathlib import Path; "
+    program += "merge(TeamPaths(Path(sys.argv[1])), 'alice')"
+    argv = [sys.executable, "-c", program, str(paths.root)]
+    with subprocess.Popen(argv, start_new_session=True, stderr=subprocess.DEVNULL) as merging:
+        wait_until(begun.exists, what="the hook runs")
+        os.killpg(merging.pid, signal.SIGINT)
+        assert merging.wait(30) != 0
+    assert git(paths.home, "rev-parse", "HEAD") == before
+    assert git(paths.home, "status", "--porcelain") == ""
+    assert not (paths.home / ".git/MERGE_HEAD").exists()
+    hook.unlink()
+    assert merge(paths, "alice").merged == 1

@@ -1,0 +1,71 @@
+"""A working copy of a large repository is ready about as soon as a bare `git clone --shared`."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.copies import clone
+from teamd.files.paths import TeamPaths
+from tests.repositories import git, make_repository
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROUNDS = 5
+MOST = 1.5  # times what the bare clone takes
+MOST_KILOBYTES = 8_000  # an index, and no objects
+
+
+def make_large(folder: Path, *, files: int, megabytes: int) -> Path:
+    """Make a repository with so many files, and a history of so many megabytes."""
+    source, chance = make_repository(folder), random.Random(1)
+    for number in range(files):
+        inner = source / f"d{number % 200}"
+        inner.mkdir(exist_ok=True)
+        (inner / f"f{number}.txt").write_text(f"line {number}\n" * chance.randint(5, 60))
+    git(source, "add", "-A")
+    git(source, "commit", "-qm", "files")
+    for number in range(megabytes // 10):
+        (source / "large.bin").write_bytes(chance.randbytes(10_000_000))
+        git(source, "add", "-A")
+        git(source, "commit", "-qm", f"large {number}")
+    git(source, "rm", "-q", "large.bin")
+    git(source, "commit", "-qm", "gone")
+    git(source, "gc", "-q")
+    return source
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("files", "megabytes"),
+    [
+        (2_000, 10),
+        pytest.param(20_000, 200, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
+    ],
+)
+def test_a_copy_is_ready_about_as_soon_as_a_bare_clone(
+    files: int, megabytes: int, tmp_path: Path
+) -> None:
+    source = make_large(tmp_path / "project", files=files, megabytes=megabytes)
+    paths = TeamPaths(source / ".team")
+    paths.create()
+    bare, ours = [], []
+    for number in range(ROUNDS):
+        begun = time.perf_counter()
+        git(tmp_path, "clone", "-q", "--shared", str(source), str(tmp_path / f"bare{number}"))
+        bare.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        copy = clone.make_copy(paths, f"alice{number}", "default", source).copy
+        ours.append(time.perf_counter() - begun)
+    if files > 10_000:  # a small one takes what the sandbox takes
+        assert median(ours) <= MOST * median(bare), (ours, bare)
+    found = [one.name for one in (copy.folder / ".git/objects").rglob("*") if one.is_file()]
+    assert found == ["alternates"]
+    du = subprocess.run(["du", "-sk", copy.folder / ".git"], capture_output=True, check=True)
+    assert int(du.stdout.split()[0]) < MOST_KILOBYTES

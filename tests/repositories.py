@@ -1,0 +1,51 @@
+"""Repositories of a person's, for tests of working copies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_IDENTITY = ("-c", "user.name=ann", "-c", "user.email=ann@example.org")
+
+
+def git(folder: Path, *words: str, check: bool = True) -> str:
+    """Run git as the person does, without the settings of whoever runs the tests."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/nonexistent",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_ALLOW_PROTOCOL": "file",
+    }
+    done = subprocess.run(
+        ["git", "-C", str(folder), *_IDENTITY, *words],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not check or done.returncode == 0, f"git {words}: {done.stderr}"
+    return done.stdout.strip()
+
+
+def make_repository(folder: Path, **files: str) -> Path:
+    """Make a repository with a commit of some files on `main`; names have `.txt` behind them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "config", "user.name", "ann")
+    git(folder, "config", "user.email", "ann@example.org")
+    commit(folder, "first", **(files or {"a": "one\n", "b": "two\n"}))
+    return folder
+
+
+def commit(folder: Path, message: str, **files: str) -> str:
+    """Write files and commit them; the commit."""
+    for name, text in files.items():
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+        git(folder, "add", f"{name}.txt")
+    git(folder, "commit", "--quiet", "--allow-empty", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
