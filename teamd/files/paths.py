@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -76,6 +77,7 @@ class TeamPaths:
     agents = _Place("agents")  # the folder of the team's role files
     skills = _Place("skills")  # the folder of the team's skills
     logs = _Place("logs")  # the folder of the logs
+    all_seen = _Place("seen")  # the folder of what everybody has read of the workspace
     homes = _Place("homes")  # the folder of the homes that teammates' commands have
     removed = _Place("removed")  # what commands put into protected places
     last_words = _Place("logs/teamd.stderr")  # what Python prints when all else fails
@@ -180,6 +182,16 @@ class TeamPaths:
     def jobs(self, name: str) -> Path:
         """The folder of `name`'s background jobs."""
         return self.all_jobs / name
+
+    def seen(self, name: str) -> Path:
+        """The versions of files that `name` has read or written, see `versions`."""
+        return self.all_seen / f"{name}.jsonl"
+
+    def written(self, workspace: Path) -> Path:
+        """The record of what teammates write in a workspace, whichever teams work there."""
+        state = state_folder() or self.root  # without a home no two teams know of each other
+        name = sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:32]
+        return state / "workspaces" / f"{name}.written.jsonl"
 
     def home_of(self, name: str) -> Path:
         """The home folder of `name`'s commands."""
