@@ -102,7 +102,8 @@ def _claim(env: Environment) -> Callable[[], bool]:
 
 
 def _board(env: Environment) -> Board:
-    return Board(env.paths, env.post, env.name, durable=env.durable)
+    check = env.settings.tasks.check
+    return Board(env.paths, env.post, env.name, check=check, durable=env.durable)
 
 
 def _opening(env: Environment, found: Sequence[Skill]) -> Opened:

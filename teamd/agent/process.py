@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from teamd import credentials, secret_environment
 from teamd.models.prices import Prices
-from teamd.sandbox.build import WITHOUT, clear_dead, describe, end_strays, remove_cgroups
+from teamd.sandbox.build import (
+    WITHOUT,
+    clear_dead,
+    describe,
+    end_strays,
+    ended_checks,
+    remove_cgroups,
+)
 from teamd.sandbox.probe import Probe, probe
 from teamd.team.roster import Roster
 
@@ -63,7 +70,8 @@ class TeammateProcess:
             StoreError: it cannot be done now.
         """
         members = Roster(self.paths).read().members
-        gone = [one.name for one in members if one.process is None or not one.process.alive]
+        gone = [*ended_checks(self.paths)]
+        gone += [one.name for one in members if one.process is None or not one.process.alive]
         if not self._cleared:  # later ones are this process's children, or become them
             end_strays(self.paths, gone)
             self._cleared = True

@@ -13,18 +13,19 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from teamd.board import rules
+from teamd.board import proofs, rules
 from teamd.board.files import TaskFiles, Tasks, next_id, note_id
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import NotAMessage, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.messages import TEAMD, Message
+from teamd.messages import LEAD, TEAMD, Message
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from teamd.board.rules import Change
+    from teamd.board.task import Attempt
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
     from teamd.team.roster import Team
@@ -53,6 +54,7 @@ class Board:
         paths: the team.
         post: the way to those who have to hear of a change.
         who: whose hands these are: what may be done depends on it.
+        check: the command that has to pass for every task of the team.
         durable: whether a change is on disk itself when a call returns.
         patience_seconds: how long to wait for another writer.
     """
@@ -61,6 +63,7 @@ class Board:
     post: Post
     who: str
     _: KW_ONLY
+    check: str = ""
     durable: bool = True
     patience_seconds: float = locks.TIMEOUT_SECONDS
 
@@ -71,6 +74,10 @@ class Board:
         """All tasks as they are, read without any lock."""
         return self._files.read()
 
+    def read_one(self, task_id: str) -> Task | None:
+        """One task as it is; `None` where there is none, or its file is damaged."""
+        return self._files.read_one(task_id)
+
     def add(
         self,
         subject: str,
@@ -79,6 +86,7 @@ class Board:
         blocked_by: tuple[str, ...] = (),
         role: str = "",
         owner: str = "",
+        check: str = "",
         key: str = "",
     ) -> Task:
         """Make a task.
@@ -90,6 +98,7 @@ class Board:
         """
         subject = rules.checked_subject(subject)
         owner = rules.resolved_owner(self.paths, owner)
+        check = rules.checked_command(check)
         with self._writing() as (tasks, fd):
             made = (task for task in tasks.by_id.values() if key and task.key == key)
             if (again := next(made, None)) is not None:
@@ -107,6 +116,8 @@ class Board:
                 created_by=self.who,
                 created=now,
                 updated=now,
+                check=check,
+                proven=False if check else None,
                 key=key,
             )
             put = self._put(task, self._gifts(task, "", tasks))
@@ -130,7 +141,44 @@ class Board:
         """
         if change.owner:
             change = replace(change, owner=rules.resolved_owner(self.paths, change.owner))
-        return self._change(task_id, partial(rules.changed, change=change, who=self.who))
+        rule = partial(rules.changed, change=change, who=self.who, check=self.check)
+        return self._change(task_id, rule)
+
+    def begin_check(self, task_id: str, claim: str) -> Task | None:
+        """Note that a process begins to check a claim; `None` where it is none any more.
+
+        Before anything of the check runs: one that kills its process again and again is noticed.
+        """
+        with self._writing() as (tasks, _):
+            task = tasks.by_id.get(task_id)
+            if task is None or not proofs.is_claimed(task, claim):
+                return None
+            return self._put(replace(task, runs=task.runs + 1), [])
+
+    def judge(
+        self, task_id: str, claim: str, attempt: Attempt | None, output: str, *, most: int
+    ) -> Task | None:
+        """Complete a task by a run of its check, or give it back; `None` for another claim.
+
+        Whoever has to hear of it is told by the same write, so that a kill makes neither two of it
+        nor none.
+
+        Args:
+            task_id: the task's.
+            claim: what was checked.
+            attempt: how that ended; `None` where no check is left by now.
+            output: the end of what the check wrote.
+            most: after how many failures the lead hears of it.
+        """
+        with self._writing() as (before, _):
+            task = before.by_id.get(task_id)
+            if task is None or not proofs.is_claimed(task, claim):
+                return None
+            new = replace(proofs.judged(task, attempt), updated=time.time())
+            if new.status is TaskStatus.COMPLETED:
+                return self._put(new, self._freed_mail(new, before))
+            to = task.owner or self._maker(task)
+            return self._put(new, proofs.tell_failure(new, to, output, most))
 
     def take_next(self, role: str) -> Task | None:
         """Claim the first task that this member may begin by itself, and mail it to the member.
@@ -154,7 +202,9 @@ class Board:
         """
 
         def left(tasks: Tasks) -> list[tuple[Task, str]]:
-            owned = [t for t in tasks.by_id.values() if t.status.open and t.owner]
+            # What an owner said to be done before it went is checked all the same.
+            held = (t for t in tasks.by_id.values() if t.status is not TaskStatus.CHECKING)
+            owned = [t for t in held if t.status.open and t.owner]
             return [(task, why) for task in owned if (why := gone(task.owner)) is not None]
 
         if not left(self.read()):
@@ -185,15 +235,22 @@ class Board:
                 self.make_durable(old)
                 return Changed(old)
             after = before.with_task(new)
-            team = Roster(self.paths).read()
-            freed = _freed(new, before, after, team=team, by=self.who)
-            mail = [*freed, *self._gifts(new, old.owner, after)]
+            mail = [*self._freed_mail(new, before), *self._gifts(new, old.owner, after)]
             put = self._put(replace(new, updated=time.time()), mail)
             return Changed(put, tuple(task.id for task in after.freed_since(before)))
 
+    def _freed_mail(self, changed: Task, before: Tasks) -> Iterator[Message]:
+        team, after = Roster(self.paths).read(), before.with_task(changed)
+        return _freed(changed, before, after, team=team, by=self.who)
+
+    def _maker(self, task: Task) -> str:
+        """Return who made a task, or the lead where that is nobody with an inbox."""
+        member = Roster(self.paths).read().find(task.created_by)
+        return LEAD if member is None else member.name
+
     def _next(self, tasks: Tasks, role: str) -> Task | None:
         there = tasks.by_id.values()
-        if any(task.is_of(self.who) and task.status is TaskStatus.IN_PROGRESS for task in there):
+        if any(task.is_of(self.who) and task.status.in_hand for task in there):
             return None
         free = (t for t in there if rules.free_for(t, name=self.who, role=role, tasks=tasks))
         return next(free, None)

@@ -78,6 +78,7 @@ class TeamPaths:
     skills = _Place("skills")  # the folder of the team's skills
     logs = _Place("logs")  # the folder of the logs
     all_seen = _Place("seen")  # the folder of what everybody has read of the workspace
+    checks = _Place("checks")  # the folder of the locks and clones of checks, while they run
     homes = _Place("homes")  # the folder of the homes that teammates' commands have
     removed = _Place("removed")  # what commands put into protected places
     last_words = _Place("logs/teamd.stderr")  # what Python prints when all else fails
@@ -192,6 +193,18 @@ class TeamPaths:
         state = state_folder() or self.root  # without a home no two teams know of each other
         name = sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:32]
         return state / "workspaces" / f"{name}.written.jsonl"
+
+    def check_lock(self, task_id: str) -> Path:
+        """Locked by the process that checks a task."""
+        return self.checks / f"{task_id}.lock"
+
+    def check_place(self, task_id: str) -> Path:
+        """The folder in which a task is checked, where that is not the workspace."""
+        return self.checks / task_id
+
+    def checker_name(self, task_id: str) -> str:
+        """The name that a check's home and group of processes go by; no teammate's has a dot."""
+        return f"check.{task_id}"
 
     def home_of(self, name: str) -> Path:
         """The home folder of `name`'s commands."""

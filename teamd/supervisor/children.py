@@ -155,6 +155,11 @@ class Children(Lives):
         dues = (life.due.left for life in self._lives.values() if life.due is not None)
         return max(0.0, min(self._next_look.left, min(dues, default=math.inf)))
 
+    def descriptors(self) -> list[int]:
+        """Return the descriptors that no process may keep which is forked now."""
+        bells = [life.child.bell for life in self._lives.values() if life.child is not None]
+        return [*self.private, *bells, *self.slots.descriptors]
+
     def interrupt(self, name: str) -> None:
         """Have a teammate break off its turn; its process goes on."""
         self._signal(self._life(name), signal.SIGINT)
@@ -232,7 +237,6 @@ class Children(Lives):
             life.state, life.due = State.WAITING, Deadline.after(0.0)
             self.roster.awaited(life.name)
             return
-        bells = [other.child.bell for other in self._lives.values() if other.child is not None]
         name = life.name
         life.due = None
         self.program.load()  # settings that were read again may want more
@@ -248,8 +252,7 @@ class Children(Lives):
                     hibernates=hibernates,
                 )
                 life.child = fork(
-                    lambda bell: self.program.run(start(bell=bell)),
-                    close=(*self.private, *bells, *self.slots.descriptors),
+                    lambda bell: self.program.run(start(bell=bell)), close=self.descriptors()
                 )
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"

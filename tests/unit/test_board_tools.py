@@ -71,9 +71,16 @@ def test_the_inputs_are_those_of_the_contract(board: Board) -> None:
         for schema in Toolbox(board_tools(board, lambda: None)).schemas()
     }
     assert inputs == {
-        "task_create": ["subject", "description", "blocked_by", "role"],
+        "task_create": ["subject", "description", "blocked_by", "role", "check"],
         "task_get": ["task_id"],
-        "task_update": ["task_id", "status", "owner", "add_blocked_by", "remove_blocked_by"],
+        "task_update": [
+            "task_id",
+            "status",
+            "owner",
+            "add_blocked_by",
+            "remove_blocked_by",
+            "check",
+        ],
         "task_list": [],
         "claim_task": ["task_id"],
     }

@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from pathlib import Path
 
-PENDING, IN_PROGRESS, COMPLETED, DELETED = TaskStatus
+PENDING, IN_PROGRESS, CHECKING, COMPLETED, DELETED = TaskStatus
 ROLES = {"ann": "coder", "bob": "coder", "tim": "tester"}
 TEAM = Team(
     members=tuple(
