@@ -11,14 +11,14 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from teamd.board import proofs, rules
+from teamd.board import news, proofs, rules
 from teamd.board.files import TaskFiles, Tasks, next_id, note_id
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import NotAMessage, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.messages import LEAD, TEAMD, Message
+from teamd.messages import LEAD
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -28,14 +28,7 @@ if TYPE_CHECKING:
     from teamd.board.task import Attempt
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
-    from teamd.team.roster import Team
-
-
-_LONGEST_DESCRIPTION: Final = 2000
-_NEXT_STEP: Final = (
-    "When it is done, set its status to completed with task_update; if you cannot go on, set it "
-    "to pending, and say why to whoever has to know."
-)
+    from teamd.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +171,7 @@ class Board:
             if new.status is TaskStatus.COMPLETED:
                 return self._put(new, self._freed_mail(new, before))
             to = task.owner or self._maker(task)
-            return self._put(new, proofs.tell_failure(new, to, output, most))
+            return self._put(new, news.failed(new, to, output, most))
 
     def take_next(self, role: str) -> Task | None:
         """Claim the first task that this member may begin by itself, and mail it to the member.
@@ -192,7 +185,7 @@ class Board:
             if task is None:
                 return None
             taken = rules.claimed(task, owner=self.who, tasks=tasks)
-            return self._put(replace(taken, updated=time.time()), [_found(taken)])
+            return self._put(replace(taken, updated=time.time()), [news.found(taken)])
 
     def release(self, gone: Callable[[str], str | None]) -> list[Task]:
         """Take open tasks from owners that have gone.
@@ -241,7 +234,7 @@ class Board:
 
     def _freed_mail(self, changed: Task, before: Tasks) -> Iterator[Message]:
         team, after = Roster(self.paths).read(), before.with_task(changed)
-        return _freed(changed, before, after, team=team, by=self.who)
+        return news.freed(changed, before, after, team=team, by=self.who)
 
     def _maker(self, task: Task) -> str:
         """Return who made a task, or the lead where that is nobody with an inbox."""
@@ -259,7 +252,7 @@ class Board:
         """Mail to an owner that did not ask for it."""
         if not task.owner or task.is_of(former) or task.is_of(self.who):
             return []
-        return [_given(task, tasks, by=self.who)]
+        return [news.given(task, tasks, by=self.who)]
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Tasks, int]]:
@@ -277,8 +270,8 @@ class Board:
                     tasks = tasks.with_task(self._tell(task))
             yield tasks, fd
 
-    def _put(self, task: Task, news: Iterable[Message]) -> Task:
-        told = replace(task, untold=(*task.untold, *news))
+    def _put(self, task: Task, mail: Iterable[Message]) -> Task:
+        told = replace(task, untold=(*task.untold, *mail))
         self._write(told)
         return self._tell(told) if told.untold else told
 
@@ -298,44 +291,3 @@ class Board:
             self._write(told)
             return told
         return task
-
-
-def _given(task: Task, tasks: Tasks, *, by: str) -> Message:
-    """To its new owner: it is yours."""
-    text = f"{by} gave you task {task.id}: {_whole(task)}"
-    if blockers := tasks.blockers(task):
-        text += f"\n\nIt is blocked by {', '.join(blockers)}; you get mail when it is not any more."
-    return _about(task, text, by=by, to=task.owner)
-
-
-def _found(task: Task) -> Message:
-    """To a teammate that claimed it while it had nothing else to do."""
-    text = f"You are free, and so was task {task.id}, so it is yours now: {_whole(task)}"
-    return _about(task, text, by=TEAMD, to=task.owner)
-
-
-def _freed(changed: Task, before: Tasks, after: Tasks, *, team: Team, by: str) -> Iterator[Message]:
-    """To those who waited for a task: the owners, and where there is none whoever made it."""
-    for task in after.freed_since(before):
-        to = task.owner or task.created_by
-        member = team.find(to)
-        if to.lower() == by.lower() or (member is None and not task.owner):
-            continue  # who did it reads it in the result; a person looks at the board
-        text = (
-            f"Nothing blocks task {task.id} ({task.subject}) any more: "
-            f"task {changed.id} ({changed.subject}) is {changed.status}. "
-            + ("It is yours." if task.owner else "It has no owner yet; claim_task takes it.")
-        )
-        yield _about(task, text, by=by, to=member.name if member else to)
-
-
-def _about(task: Task, text: str, *, by: str, to: str) -> Message:
-    extra = {"summary": f"task {task.id}: {task.subject}", "task_id": task.id}
-    return Message(sender=by, to=to, content=text.replace("\0", "\ufffd"), extra=extra)
-
-
-def _whole(task: Task) -> str:
-    text = task.description.strip()
-    if len(text) > _LONGEST_DESCRIPTION:
-        text = f"{text[:_LONGEST_DESCRIPTION]} … (task_get shows all of it)"
-    return "\n\n".join(part for part in (task.subject, text, _NEXT_STEP) if part)

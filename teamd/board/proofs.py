@@ -6,15 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.board.task import TaskStatus
-from teamd.messages import LEAD, TEAMD, Message, new_id
+from teamd.messages import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from teamd.board.task import Attempt, Task
 
 _LONGEST_COMMAND: Final = 300
-_TOO_OFTEN: Final = "To change what is checked: `teamctl task update {} --check COMMAND`."
 
 
 def done(task: Task, team_check: str) -> Task:
@@ -49,31 +46,6 @@ def failures(task: Task) -> int:
     return count
 
 
-def tell_failure(task: Task, to: str, output: str, most: int) -> Iterator[Message]:
-    """Yield mail about the run that failed last: to whoever has to mend it, in time to the lead.
-
-    Args:
-        task: as it is now.
-        to: its owner, or who made it.
-        output: the end of what the check wrote.
-        most: after how many failures the lead hears of it; and after as many more once again.
-    """
-    said = f"The end of its output:\n\n{output}" if output else "It wrote nothing."
-    ended = describe(task.attempts[-1])
-    text = (
-        f"The check of task {task.id} ({task.subject}) failed: {ended}. The task is {task.status} "
-        f"again. Mend it, then set its status to completed once more.\n\n{said}"
-    )
-    yield _about(task, text, to)
-    count = failures(task)
-    if count % most == 0 and to != LEAD:
-        text = (
-            f"The check of task {task.id} ({task.subject}) of {to} has failed {count} times; the "
-            f"last time {ended}. {to} has it still. {_TOO_OFTEN.format(task.id)}\n\n{said}"
-        )
-        yield _about(task, text, LEAD)
-
-
 def in_a_word(task: Task) -> str:
     """Say how far a task is proven; what has no check can only be believed."""
     if task.status is TaskStatus.COMPLETED:
@@ -93,8 +65,3 @@ def describe(attempt: Attempt) -> str:
     if attempt.why:
         return f"`{command}`: {attempt.why}"
     return f"`{command}` ended with exit status {attempt.status} after {attempt.seconds:.1f} s"
-
-
-def _about(task: Task, text: str, to: str) -> Message:
-    extra = {"summary": f"task {task.id}: its check failed", "task_id": task.id}
-    return Message(sender=TEAMD, to=to, content=text.replace("\0", "\ufffd"), extra=extra)

@@ -117,21 +117,6 @@ def free_for(task: Task, *, name: str, role: str, tasks: Tasks) -> bool:
     )
 
 
-def claimers(team: Team, changed: frozenset[str], before: Tasks, tasks: Tasks) -> list[str]:
-    """Return the members that may begin a task by themselves since these have changed."""
-    there = tasks.by_id.values()
-    told = [task for task in there if not changed.isdisjoint((task.id, *task.blocked_by))]
-    free = [task for task in told if task.status is TaskStatus.PENDING and not tasks.blockers(task)]
-    looks = [look.by_id[one] for look in (before, tasks) for one in changed if one in look.by_id]
-    had = {task.owner.lower() for task in looks}
-    return [
-        member.name
-        for member in team.members
-        if member.name.lower() in had
-        or any(free_for(task, name=member.name, role=member.role, tasks=tasks) for task in free)
-    ]
-
-
 def checked_subject(text: str) -> str:
     """A subject on one line.
 

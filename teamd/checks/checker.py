@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
 from teamd.board.board import Board
@@ -18,6 +18,7 @@ from teamd.mail.routing import RESERVE, Post
 from teamd.messages import TEAMD
 from teamd.sandbox.build import build_policy, build_shell_by, ended_checks, remove_cgroups
 from teamd.sandbox.shells import make_home
+from teamd.settings.reach import common_reach
 from teamd.states import ChildExit
 from teamd.team.roster import Roster
 
@@ -114,11 +115,14 @@ class Checker:
     def _shells(self, task: Task) -> ShellMaker:
         """Return what makes shells for the checks of a task.
 
-        They have the reach of its owner's commands, but a home of their own, in which nothing is.
+        Its maker wrote the command, and its owner what that runs: so it reaches what the commands
+        of both do, and has a home of its own, in which nothing is.
         """
         name = self.paths.checker_name(task.id)
-        member = Roster(self.paths).read().find(task.owner)
-        tools = self.settings.tools_of(task.owner, member.role if member else "")
+        team = Roster(self.paths).read()
+        found = [team.find(one) for one in (task.owner, task.created_by) if one]
+        reach = [self.settings.tools_of(one.name, one.role) for one in found if one is not None]
+        tools = reduce(common_reach, reach or [self.settings.tools_of("", "")])
 
         def make(folder: Path, readable: Iterable[Path] = ()) -> Shell:
             empty(self.paths.homes / name)

@@ -58,6 +58,10 @@ class TaskCreate(_BoardTool[TaskCreateInput]):
     )
     acts = False
 
+    def command_of(self, arguments: TaskCreateInput) -> str | None:
+        """Return the check."""
+        return arguments.check.strip() or None
+
     async def call(self, arguments: TaskCreateInput, key: str) -> str:
         """Make it, or find what this very call has made already."""
         task = self.board.add(**dict(arguments), key=key)
@@ -113,6 +117,10 @@ class TaskUpdate(_BoardTool[TaskUpdateInput]):
         "the task is in progress again."
     )
     acts = False
+
+    def command_of(self, arguments: TaskUpdateInput) -> str | None:
+        """Return the check."""
+        return (arguments.check or "").strip() or None
 
     async def call(self, arguments: TaskUpdateInput, _key: str) -> str:
         """Change it as far as this teammate may."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.board.files import TaskFiles, Tasks
-from teamd.board.rules import claimers
+from teamd.board.news import claimers
 from teamd.board.task import Task, TaskStatus
 from teamd.files import files
 from teamd.files.paths import TeamPaths

@@ -114,7 +114,7 @@ def test_after_so_many_failures_the_lead_hears_of_it(hall: Hall) -> None:
     assert hall.mail("lead")[0] == (
         "The check of task 1 (Write it) of alice has failed 2 times; the last time `false` ended "
         "with exit status 3 after 2.0 s. alice has it still. To change what is checked: `teamctl "
-        "task update 1 --check COMMAND`.\n\nThe end of its output:\n\nthe end"
+        "task update 1 --check COMMAND`, or task_update.\n\nThe end of its output:\n\nthe end"
     )
     assert len(hall.mail("alice")) == 4
     assert in_a_word(task) == "checking"
