@@ -109,7 +109,7 @@ class WriteFile(Tool[WriteInput]):
         file.check_writable()
         with self._versions.changing() as change:
             change.check(file.place, file.shown, file.version(), whole=True)
-            _replace(file, data, change)
+            _replace(file, data, change, whole=True)
         lines = len(arguments.content.removesuffix("\n").split("\n")) if data else 0
         return f"wrote {_count(lines, 'line')}, {_count(len(data), 'byte')} to {file.shown}"
 
@@ -139,15 +139,19 @@ class EditFile(Tool[EditInput]):
             file.check_writable()
             change.check(file.place, file.shown, version, whole=False)
             new, said = _edit(text, arguments, file.shown)
-            _replace(file, encode(new), change)
+            _replace(file, encode(new), change, whole=False)
         return said
 
 
-def _replace(file: TextFile, data: bytes, change: Changing) -> None:
-    """Replace a file, and note by whom before and that it is known after."""
+def _replace(file: TextFile, data: bytes, change: Changing, *, whole: bool) -> None:
+    """Replace a file, and note by whom before and that it is known after.
+
+    A command waits for no lock: while the new content was brought to the disk, it may have changed
+    the file as well.
+    """
     version = version_of(data)
     change.begin(file.place, version)
-    file.replace(data)
+    file.replace(data, lambda: change.check(file.place, file.shown, file.version(), whole=whole))
     change.end(file.place, version)
 
 

@@ -21,7 +21,7 @@ from teamd.tools.versions import LARGEST_BYTES, version_in, version_of, version_
 from teamd.tools.workspace import Workspace, not_a_file, path_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _NEW_FILE_MODE: Final = 0o644
 _NAMES_COMPARED: Final = 2000
@@ -80,16 +80,17 @@ class TextFile:
             raise ToolError(not_a_file(self.shown, stat.S_IFDIR))
         self._workspace.check_writable(self.place)
 
-    def replace(self, data: bytes) -> None:
+    def replace(self, data: bytes, confirm: Callable[[], None] = lambda: None) -> None:
         """Give it new content at once, keeping its mode, or make it.
 
-        The folders it needs are made. A failure leaves the old content.
+        The folders it needs are made. A failure leaves the old content, and so does what `confirm`
+        raises, which is called at the last moment.
         """
         self.check_writable()
         with self._translate_errors(), self._workspace.folder(self.place, create=True) as folder:
             path = path_in(folder, self.place)
             try:
-                files.replace(path, data, mode=self._mode(folder))
+                files.replace(path, data, mode=self._mode(folder), confirm=confirm)
             except StoreError as error:
                 raise ToolError(str(error).replace(str(path), self.shown)) from error
 
