@@ -17,6 +17,8 @@ from teamd.errors import WrongUsage
 from teamd.messages import LEAD
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from teamd.board.files import Tasks
     from teamd.cli import Choice
 
@@ -61,25 +63,31 @@ def add(choice: Choice, subject: str, *, description: str, as_json: bool, **fact
 @team_options
 def show(choice: Choice, task_id: str, *, as_json: bool) -> None:
     """Show everything about a task."""
-    tasks = _board(choice).read()
+    board = _board(choice)
+    tasks = board.read()
     task = tasks.get(task_id)
     if as_json:
         output.print_json({**task.to_json(), "blocked": bool(tasks.blockers(task))})
         return
     _print_line(task, tasks)
-    facts = task.to_json()
-    for key in _SHOWN:
-        if facts[key]:
-            terminal.echo(f"{key.replace('_', ' ')}: {output.plain(facts[key])}")
-    terminal.echo(f"proof: {proofs.in_a_word(task)}")
+    for line in _facts(task, board.check):
+        terminal.echo(line)
+
+
+def _facts(task: Task, team_check: str) -> Iterator[str]:
+    facts = {key: task.to_json()[key] for key in _SHOWN} | {"check of the team": team_check}
+    for key, value in facts.items():
+        if value:
+            yield f"{key.replace('_', ' ')}: {output.plain(value)}"
+    yield f"proof: {proofs.in_a_word(task, team_check)}"
     for key, moment in (("created", task.created), ("updated", task.updated)):
         if moment:
-            terminal.echo(f"{key}: {output.moment(moment)}")
+            yield f"{key}: {output.moment(moment)}"
     for attempt in task.attempts:
         ended = output.plain(proofs.describe(attempt))
-        terminal.echo(f"attempt: {output.moment(attempt.time)}: {ended}")
+        yield f"attempt: {output.moment(attempt.time)}: {ended}"
     for note in task.notes:
-        terminal.echo(f"note: {output.plain(note)}")
+        yield f"note: {output.plain(note)}"
 
 
 @command.command()

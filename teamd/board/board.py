@@ -137,16 +137,17 @@ class Board:
         rule = partial(rules.changed, change=change, who=self.who, check=self.check)
         return self._change(task_id, rule)
 
-    def begin_check(self, task_id: str, claim: str) -> Task | None:
-        """Note that a process begins to check a claim; `None` where it is none any more.
+    def find_claim(self, task_id: str, claim: str) -> Task | None:
+        """The task of which that is claimed; `None` where it is no more."""
+        task = self.read_one(task_id)
+        return task if task is not None and proofs.is_claimed(task, claim) else None
 
-        Before anything of the check runs: one that kills its process again and again is noticed.
-        """
+    def note_kill(self, task_id: str, claim: str) -> None:
+        """Note that somebody has ended the check of a claim, maybe the check itself."""
         with self._writing() as (tasks, _):
             task = tasks.by_id.get(task_id)
-            if task is None or not proofs.is_claimed(task, claim):
-                return None
-            return self._put(replace(task, runs=task.runs + 1), [])
+            if task is not None and proofs.is_claimed(task, claim):
+                self._put(replace(task, kills=task.kills + 1), [])
 
     def judge(
         self, task_id: str, claim: str, attempt: Attempt | None, output: str, *, most: int

@@ -19,7 +19,7 @@ def done(task: Task, team_check: str) -> Task:
     if not (task.check or team_check):
         return replace(task, status=TaskStatus.COMPLETED, proven=None)
     checking = replace(task, status=TaskStatus.CHECKING, proven=False)
-    return replace(checking, claim=new_id(), runs=0)
+    return replace(checking, claim=new_id(), kills=0)
 
 
 def is_claimed(task: Task, claim: str) -> bool:
@@ -30,8 +30,8 @@ def is_claimed(task: Task, claim: str) -> bool:
 def judged(task: Task, attempt: Attempt | None) -> Task:
     """Return a task after a run of its check; `None` where no check is left by now."""
     if attempt is None:
-        return replace(task, status=TaskStatus.COMPLETED, proven=None, claim="", runs=0)
-    tried = replace(task, attempts=(*task.attempts, attempt), claim="", runs=0)
+        return replace(task, status=TaskStatus.COMPLETED, proven=None, claim="", kills=0)
+    tried = replace(task, attempts=(*task.attempts, attempt), claim="", kills=0)
     if attempt.passed:
         return replace(tried, status=TaskStatus.COMPLETED, proven=True)
     begun = TaskStatus.IN_PROGRESS if task.owner else TaskStatus.PENDING
@@ -46,7 +46,7 @@ def failures(task: Task) -> int:
     return count
 
 
-def in_a_word(task: Task) -> str:
+def in_a_word(task: Task, team_check: str = "") -> str:
     """Say how far a task is proven; what has no check can only be believed."""
     if task.status is TaskStatus.COMPLETED:
         return "proven" if task.proven else "unproven"
@@ -54,7 +54,7 @@ def in_a_word(task: Task) -> str:
         return "checking"
     if count := failures(task):
         return f"failed {count} times" if count > 1 else "failed once"
-    return "not yet" if task.check else "no check"
+    return "not yet" if task.check or team_check else "no check"
 
 
 def describe(attempt: Attempt) -> str:

@@ -94,7 +94,7 @@ def changed(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = 
         return moved
     if status is TaskStatus.COMPLETED:
         return proofs.done(moved, check)
-    return replace(moved, claim="", runs=0, proven=False if moved.check else None)
+    return replace(moved, claim="", kills=0, proven=False if moved.check else None)
 
 
 def released(task: Task, why: str) -> Task:

@@ -77,7 +77,7 @@ class Task:
         given_back: who had it and gave it back; such a one does not begin it again by itself.
         key: the call that made it, so that a repeated one makes no second task.
         claim: names what its owner said to be done, while that is checked.
-        runs: how many processes have begun to check that, and may have been killed.
+        kills: how often somebody has ended its check since then, maybe the check itself.
         untold: mail about this very state that has yet to be put into inboxes.
         extra: keys of other programs, kept as they came.
     """
@@ -99,7 +99,7 @@ class Task:
     given_back: tuple[str, ...] = ()
     key: str = ""
     claim: str = ""
-    runs: int = 0
+    kills: int = 0
     untold: tuple[Message, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -116,7 +116,7 @@ class Task:
 
     def encode(self) -> bytes:
         """The content of its file."""
-        facts = {name: getattr(self, name) for name in ("key", "claim", "runs")}
+        facts = {name: getattr(self, name) for name in ("key", "claim", "kills")}
         hidden: dict[str, Any] = {name: value for name, value in facts.items() if value}
         if self.untold:
             hidden["untold"] = [message.to_json() for message in self.untold]
@@ -245,8 +245,8 @@ _READERS: Final[Mapping[str, Callable[[dict[str, Any], str], Any]]] = MappingPro
         "given_back": _texts,
         "key": _text,
         "claim": _text,
-        "runs": _count,
+        "kills": _count,
         "untold": _messages,
     }
 )
-_HIDDEN: Final = frozenset({"key", "claim", "runs", "untold"})  # from people and models
+_HIDDEN: Final = frozenset({"key", "claim", "kills", "untold"})  # from people and models

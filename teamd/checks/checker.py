@@ -1,4 +1,4 @@
-"""The process that checks one claim: it notes that it begins, runs the check, and judges."""
+"""The process that checks one claim: it makes the place, runs the check, and judges."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from teamd.sandbox.shells import Shell
     from teamd.settings import Settings
 
-# After so many processes in a row that were killed at it, something in it kills them.
-MOST_RUNS: Final = 20
+# After so many it is the check that kills itself: nobody else goes on for so long. Kills of this
+# process are not among them, since nothing in the sandbox reaches it.
+MOST_KILLS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +70,16 @@ class Checker:
 
     async def _check(self, task_id: str, claim: str) -> None:
         board = self._board()
-        task = board.begin_check(task_id, claim)
+        task = board.find_claim(task_id, claim)
         if task is None:
             return
         self._remove_stale()
         output = Tail(self.mask)
-        attempt = await self._attempt(task, output)
+        try:
+            attempt = await self._attempt(task, output)
+        except CheckKilled:
+            board.note_kill(task_id, claim)
+            raise
         most = self.settings.tasks.check_attempts
         board.judge(task_id, claim, attempt, output.text(), most=most)
 
@@ -91,8 +96,8 @@ class Checker:
         if not commands:
             return None
         failed = partial(Attempt, time=time.time(), seconds=0.0, command=commands[-1])
-        if task.runs > MOST_RUNS:
-            why = f"it was killed or could not be started, {MOST_RUNS} times in a row"
+        if task.kills >= MOST_KILLS:
+            why = f"it was killed or could not be started, {MOST_KILLS} times in a row"
             return failed(status=KILLED, why=why)
         try:
             async with self._place(task).opened() as shell:

@@ -179,7 +179,7 @@ def test_what_is_killed_at_any_step_is_found_by_the_next_and_told_once(
             begin()
             if deed == "claim":
                 own.update("2", DONE)
-            elif own.begin_check("2", claim) is not None:
+            elif own.find_claim("2", claim) is not None:
                 own.judge("2", claim, PASSED if deed == "pass" else FAILED, "out", most=1)
 
         through = survived(steps, act)

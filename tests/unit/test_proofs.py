@@ -135,15 +135,20 @@ def test_a_judgement_about_another_claim_counts_for_nothing(hall: Hall) -> None:
     assert hall.judge(now, FAILED) is None, "twice"
 
 
-def test_each_process_that_begins_a_check_is_noted_before(hall: Hall) -> None:
+def test_kills_of_the_check_of_one_claim_are_counted(hall: Hall) -> None:
     task = hall.claimed()
     teamd = hall.board("teamd")
-    assert teamd.begin_check(task.id, "other") is None
-    assert [getattr(teamd.begin_check(task.id, task.claim), "runs", None) for _ in "12"] == [1, 2]
+    assert teamd.find_claim(task.id, "other") is None
+    for count in (1, 2):
+        teamd.note_kill(task.id, "other")
+        teamd.note_kill(task.id, task.claim)
+        found = teamd.find_claim(task.id, task.claim)
+        assert found is not None
+        assert found.kills == count
     judged = hall.judge(task, FAILED)
     assert judged is not None
-    assert judged.runs == 0
-    assert teamd.begin_check(task.id, task.claim) is None
+    assert judged.kills == 0
+    assert teamd.find_claim(task.id, task.claim) is None
 
 
 @pytest.mark.parametrize("who", ["alice", "bob"])
@@ -241,7 +246,7 @@ def test_a_task_is_read_as_it_was_written(hall: Hall) -> None:
     shown = found.to_json()
     assert (shown["check"], shown["proven"]) == ("true", False)
     assert {"time", "seconds", "status"} <= shown["attempts"][0].keys()
-    assert not {"claim", "runs"} & shown.keys()
+    assert not {"claim", "kills"} & shown.keys()
 
 
 def test_odd_checks_are_refused(hall: Hall) -> None:
