@@ -47,13 +47,13 @@ rm -r ../from ../pack
 git update-ref --no-deref HEAD {commit}
 git read-tree {commit}
 """
-# All that matches is taken out, also what the base does not have, and comes back as it is there;
-# `--replace`: a link may stand in the place of a folder.
+# All that matches is taken out, also what the base does not have, and comes back as it is there; a
+# link that stands in the place of a folder gives way.
 _PROTECT: Final = """\
 GIT_INDEX_FILE=.git/base git read-tree {base}
 git ls-files -z -- {patterns} | git update-index -z --force-remove --stdin
 GIT_INDEX_FILE=.git/base git ls-files -s -z -- {patterns} |
-  git update-index --replace -z --index-info
+  git update-index -z --index-info
 rm .git/base
 """
 _CHECK_OUT: Final = "git checkout-index -a -f -q\n"

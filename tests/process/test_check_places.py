@@ -115,7 +115,7 @@ class Repositories:
         (self.origin / "tests").mkdir(parents=True)
         git(self.origin, "init", "-q")
         (self.origin / "app.py").write_text("def double(n):\n    return n\n")
-        (self.origin / "tests/check.py").write_text("import sys\nsys.path[:0] = ['.']\n" + TEST)
+        (self.origin / "tests/check.py").write_text("import sys\nsys.path.append('.')\n" + TEST)
         git(self.origin, "add", "-A")
         git(self.origin, "commit", "-qm", "begin")
         self.base = git(self.origin, "rev-parse", "HEAD")
