@@ -247,7 +247,7 @@ class _Tools:
 
     @property
     def _written_files(self) -> WrittenFiles:
-        return WrittenFiles(self.env.paths.written(self.env.settings.team.workspace))
+        return WrittenFiles.of(self.env.settings.team.workspace, self.env.paths)
 
     def _protected_places(self, root: Path) -> list[Place]:
         """Return the places of a workspace that its file tools leave as they are."""

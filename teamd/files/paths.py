@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -187,12 +186,6 @@ class TeamPaths:
     def seen(self, name: str) -> Path:
         """The versions of files that `name` has read or written, see `versions`."""
         return self.all_seen / f"{name}.jsonl"
-
-    def written(self, workspace: Path) -> Path:
-        """The record of what teammates write in a workspace, whichever teams work there."""
-        state = state_folder() or self.root  # without a home no two teams know of each other
-        name = sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:32]
-        return state / "workspaces" / f"{name}.written.jsonl"
 
     def check_lock(self, task_id: str) -> Path:
         """Locked by the process that checks a task."""

@@ -16,11 +16,14 @@ from hashlib import file_digest, sha256
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from teamd.files import directories, files, locks
+from teamd.files.paths import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from io import BufferedReader
     from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
 
 LARGEST_BYTES: Final = 32 << 20  # held in memory, twice while it is edited
 _MOST_BYTES: Final = 1 << 20  # of the record of a workspace; then its older half goes
@@ -121,6 +124,13 @@ class WrittenFiles:
     """
 
     path: Path
+
+    @classmethod
+    def of(cls, workspace: Path, paths: TeamPaths) -> WrittenFiles:
+        """Return that of a workspace; without a home no two teams know of each other."""
+        name = sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:32]
+        state = state_folder() or paths.root
+        return cls(state / "workspaces" / f"{name}.written.jsonl")
 
     @contextmanager
     def locked(self) -> Iterator[int]:
