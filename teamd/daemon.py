@@ -21,7 +21,13 @@ from teamd.masking import Mask, MaskedStream
 from teamd.messages import TEAMD
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.supervisor.build import build_supervisor
-from teamd.supervisor.fork import ChildProgram, ChildStart, become_subreaper, lift_descriptor_limit
+from teamd.supervisor.fork import (
+    CheckStart,
+    ChildProgram,
+    ChildStart,
+    become_subreaper,
+    lift_descriptor_limit,
+)
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.supervisor import Rounds
 from teamd.team import teams
@@ -50,6 +56,13 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
             start.name, start.bell, start.slots, start.heartbeat, hibernates=start.hibernates
         )
 
+    def check(start: CheckStart) -> int:
+        from teamd.checks.checker import Checker  # noqa: PLC0415 -- see `TeammateProcess.load`
+
+        probe = teammate.probe_sandbox()
+        checker = Checker(paths=settings.paths, settings=settings.now, probe=probe, mask=mask)
+        return checker.run(start.task, start.claim)
+
     return ChildProgram(
         run=run,
         load=teammate.load,
@@ -57,6 +70,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         find_role=teammate.role,
         sandbox=teammate.describe_sandbox,
         clear=teammate.clear,
+        check=check,
     )
 
 
@@ -132,12 +146,19 @@ def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -
     Their commands have the limit on open files that whoever started this gave.
     """
 
-    def run(start: ChildStart) -> int:
+    def leave() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
         leave_terminal(paths)  # it would outlive whoever waits for the start
+
+    def run(start: ChildStart) -> int:
+        leave()
         return program.run(start)
 
-    return replace(program, run=run)
+    def check(start: CheckStart) -> int:
+        leave()
+        return program.check(start)
+
+    return replace(program, run=run, check=check)
 
 
 def _sweep(paths: TeamPaths, journal: Journal) -> None:

@@ -71,6 +71,7 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
         yield from _logs(paths, members)
     if transcripts or everything:
         conversations = directories.list_files(paths.transcripts, "*.jsonl")
+        conversations += directories.list_files(paths.all_seen, "*.jsonl")
         yield from (path for path in conversations if _is_gone(path.stem, members))
     if everything:
         for folder in directories.list_files(paths.all_jobs, "*/"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from teamctl import arguments, output, texts
 from teamctl.post import team_post
 from teamd import commandline, terminal
+from teamd.board import proofs
 from teamd.board.board import Board, Changed
 from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
@@ -16,13 +17,18 @@ from teamd.errors import WrongUsage
 from teamd.messages import LEAD
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from teamd.board.files import Tasks
     from teamd.cli import Choice
 
-_SHOWN = ("description", "role", "created_by")
+# What somebody can set; the others follow from that.
+_STATUSES = [str(status) for status in TaskStatus if status is not TaskStatus.CHECKING]
+_SHOWN = ("description", "role", "created_by", "check")
 
 _id_argument = commandline.argument("task_id", metavar="ID", shell_complete=arguments.tasks)
 _name_option = partial(commandline.option, metavar="NAME", shell_complete=arguments.boxes)
+_check_option = partial(commandline.option, "--check", metavar="COMMAND")
 _tasks_option = partial(
     commandline.option, multiple=True, metavar="ID", shell_complete=arguments.tasks
 )
@@ -42,6 +48,7 @@ def command(_: Choice) -> None:
 @_tasks_option("--blocked-by", help="A task to complete first; may be repeated.")
 @commandline.option("--role", default="", help="Only teammates of this role take it by themselves.")
 @_name_option("--owner", default="", help="Give it to a teammate, which gets mail about it.")
+@_check_option(default="", help="A command that must exit with 0 for it to be completed.")
 @output.json_option
 @team_options
 def add(choice: Choice, subject: str, *, description: str, as_json: bool, **facts: Any) -> None:
@@ -56,21 +63,31 @@ def add(choice: Choice, subject: str, *, description: str, as_json: bool, **fact
 @team_options
 def show(choice: Choice, task_id: str, *, as_json: bool) -> None:
     """Show everything about a task."""
-    tasks = _board(choice).read()
+    board = _board(choice)
+    tasks = board.read()
     task = tasks.get(task_id)
     if as_json:
         output.print_json({**task.to_json(), "blocked": bool(tasks.blockers(task))})
         return
     _print_line(task, tasks)
-    facts = task.to_json()
-    for key in _SHOWN:
-        if facts[key]:
-            terminal.echo(f"{key.replace('_', ' ')}: {output.plain(facts[key])}")
+    for line in _facts(task, board.check):
+        terminal.echo(line)
+
+
+def _facts(task: Task, team_check: str) -> Iterator[str]:
+    facts = {key: task.to_json()[key] for key in _SHOWN} | {"check of the team": team_check}
+    for key, value in facts.items():
+        if value:
+            yield f"{key.replace('_', ' ')}: {output.plain(value)}"
+    yield f"proof: {proofs.in_a_word(task, team_check)}"
     for key, moment in (("created", task.created), ("updated", task.updated)):
         if moment:
-            terminal.echo(f"{key}: {output.moment(moment)}")
+            yield f"{key}: {output.moment(moment)}"
+    for attempt in task.attempts:
+        ended = output.plain(proofs.describe(attempt))
+        yield f"attempt: {output.moment(attempt.time)}: {ended}"
     for note in task.notes:
-        terminal.echo(f"note: {output.plain(note)}")
+        yield f"note: {output.plain(note)}"
 
 
 @command.command()
@@ -79,10 +96,11 @@ def show(choice: Choice, task_id: str, *, as_json: bool) -> None:
 @commandline.option("--description", "-d", help="What to do, in full; - reads standard input.")
 @commandline.option(
     "--status",
-    type=commandline.ValueType("Choice", [str(status) for status in TaskStatus]),
+    type=commandline.ValueType("Choice", _STATUSES),
     help="The new status; pending removes the owner, or reopens the task.",
 )
 @_name_option("--owner", help='Give it to a teammate; "" removes the owner.')
+@_check_option(help='The command that must exit with 0 for it to be completed; "" for none.')
 @_tasks_option(
     "--add-blocked-by", "--blocked-by", "add_blocked_by",
     help="A task to complete first; may be repeated.",
@@ -121,7 +139,9 @@ def claim(choice: Choice, task_id: str, *, owner: str, as_json: bool) -> None:
 
 def _board(choice: Choice) -> Board:
     post = team_post(choice)
-    return Board(post.paths, post, LEAD, durable=post.durable)
+    paths = post.paths
+    check = "" if choice.without_settings(paths) else choice.settings(paths).tasks.check
+    return Board(paths, post, LEAD, check=check, durable=post.durable)
 
 
 def _print_changed(changed: Changed, board: Board, *, as_json: bool) -> None:
@@ -132,6 +152,8 @@ def _print_changed(changed: Changed, board: Board, *, as_json: bool) -> None:
     _print_line(changed.task, tasks)
     if changed.freed:
         terminal.echo(f"not blocked any more: {', '.join(changed.freed)}")
+    if changed.task.status is TaskStatus.CHECKING:
+        terminal.echo("its check runs as soon as teamd does; `teamctl task show ID` has its end")
 
 
 def _print_line(task: Task, tasks: Tasks) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from teamctl import output
 from teamd import commandline, terminal
+from teamd.board import proofs
 from teamd.board.files import read_all
 from teamd.board.task import Task, TaskStatus
 from teamd.commandline import team_options
@@ -14,7 +15,12 @@ if TYPE_CHECKING:
     from teamd.board.files import Tasks
     from teamd.cli import Choice
 
-_COLOURS = {"in_progress": "green", "completed": "bright_black", "deleted": "red"}
+_COLOURS = {
+    "in_progress": "green",
+    "checking": "cyan",
+    "completed": "bright_black",
+    "deleted": "red",
+}
 
 
 @commandline.command()
@@ -24,7 +30,8 @@ _COLOURS = {"in_progress": "green", "completed": "bright_black", "deleted": "red
 def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
     """Show the tasks of the team.
 
-    BLOCKED BY lists the tasks to complete first. `teamctl task show ID` shows all of one task.
+    BLOCKED BY lists the tasks to complete first; PROOF, where tasks have checks, whether they were
+    passed. `teamctl task show ID` shows all of one task.
     """
     tasks = read_all(choice.existing())
     hidden = () if everything else (TaskStatus.DELETED,)
@@ -41,14 +48,14 @@ def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
 
 
 def _draw(shown: list[Task], tasks: Tasks) -> None:
-    rows = (
-        (
-            task.id,
-            (task.status, _COLOURS.get(task.status, "")),
-            task.owner or "-",
-            ", ".join(tasks.blockers(task)) or "-",
-            task.subject,
-        )
-        for task in shown
-    )
-    output.print_table(("ID", "STATUS", "OWNER", "BLOCKED BY", "SUBJECT"), rows, ("ID",))
+    proofs_shown = any(task.proven is not None for task in shown)
+    headings = ["ID", "STATUS", "OWNER", "BLOCKED BY", *["PROOF"] * proofs_shown, "SUBJECT"]
+    rows = [_row(task, tasks, with_proof=proofs_shown) for task in shown]
+    output.print_table(headings, rows, ("ID",))
+
+
+def _row(task: Task, tasks: Tasks, *, with_proof: bool) -> list[str | tuple[str, str]]:
+    proof = [proofs.in_a_word(task)] if with_proof else []
+    status = task.status, _COLOURS.get(task.status, "")
+    blockers = ", ".join(tasks.blockers(task)) or "-"
+    return [task.id, status, task.owner or "-", blockers, *proof, task.subject]

@@ -33,6 +33,7 @@ from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.mail import Broadcast, ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
+from teamd.tools.versions import SeenFiles, Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import NewsAdded, Opened
@@ -100,7 +101,8 @@ def _claim(env: Environment) -> Callable[[], bool]:
 
 
 def _board(env: Environment) -> Board:
-    return Board(env.paths, env.post, env.name, durable=env.durable)
+    check = env.settings.tasks.check
+    return Board(env.paths, env.post, env.name, check=check, durable=env.durable)
 
 
 def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
@@ -140,7 +142,7 @@ class _Tools:
     def all(self) -> Iterator[Tool[Any]]:
         """Yield them in the order in which the model reads of them."""
         env, name = self.env, self.env.name
-        yield from self._workspace_tools
+        yield from self._workspace_tools(self._versions())
         yield SendMessage(
             env.post, name, lambda text: env.conversation.talk.receivers(text, time.time())
         )
@@ -205,7 +207,7 @@ class _Tools:
             conversation=conversation,
             model=self.models.make(conversation),
             toolbox=Toolbox(
-                [*self._workspace_tools, self._load_skill],
+                [*self._workspace_tools(self._subagent_versions()), self._load_skill],
                 permit=env.permissions.check_unasked,
                 mask=env.mask,
             ),
@@ -225,14 +227,31 @@ class _Tools:
         """The task board in the hands of this teammate."""
         return _board(self.env)
 
-    @cached_property
-    def _workspace_tools(self) -> list[Tool[Any]]:
-        root = self.env.settings.team.workspace
+    def _workspace_tools(self, versions: Versions) -> list[Tool[Any]]:
+        root, most = self.env.settings.team.workspace, self.env.settings.tools.output_bytes
         workspace = Workspace(
             root, hidden=self.env.paths.off_limits(root), protected=self._protected_places
         )
-        read = ReadFile(workspace=workspace, output_bytes=self.env.settings.tools.output_bytes)
-        return [self._bash, read, WriteFile(workspace=workspace), EditFile(workspace=workspace)]
+        return [
+            self._bash,
+            ReadFile(workspace=workspace, versions=versions, output_bytes=most),
+            WriteFile(workspace=workspace, versions=versions),
+            EditFile(workspace=workspace, versions=versions),
+        ]
+
+    def _versions(self) -> Versions:
+        """Return the versions of files that this teammate knows, in its present conversation."""
+        env = self.env
+        seen = SeenFiles(env.paths.seen(env.name), lambda: env.conversation.opened.nonce)
+        return Versions(self._written_files, seen, self._address)
+
+    def _subagent_versions(self) -> Versions:
+        """Return those of a subagent: it begins with none, and what it reads is its own."""
+        return Versions(self._written_files, who=lambda: f"a subagent of {self._address()}")
+
+    @property
+    def _written_files(self) -> WrittenFiles:
+        return WrittenFiles.of(self.env.settings.team.workspace, self.env.paths)
 
     def _protected_places(self, root: Path) -> list[Place]:
         """Return the places of a workspace that its file tools leave as they are."""

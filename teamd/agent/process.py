@@ -68,7 +68,8 @@ class TeammateProcess:
         from teamd.sandbox import build  # noqa: PLC0415
 
         members = Roster(self.paths).read().members
-        gone = [one.name for one in members if one.process is None or not one.process.alive]
+        gone = [*build.ended_checks(self.paths)]
+        gone += [one.name for one in members if one.process is None or not one.process.alive]
         if not self._cleared:  # later ones are this process's children, or become them
             build.end_strays(self.paths, gone)
             self._cleared = True

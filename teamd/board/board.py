@@ -11,30 +11,24 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from teamd.board import rules
+from teamd.board import news, proofs, rules
 from teamd.board.files import TaskFiles, Tasks, next_id, note_id
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import NotAMessage, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.messages import TEAMD, Message
+from teamd.messages import LEAD
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from teamd.board.rules import Change
+    from teamd.board.task import Attempt
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
-    from teamd.team.roster import Team
-
-
-_LONGEST_DESCRIPTION: Final = 2000
-_NEXT_STEP: Final = (
-    "When it is done, set its status to completed with task_update; if you cannot go on, set it "
-    "to pending, and say why to whoever has to know."
-)
+    from teamd.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +47,7 @@ class Board:
         paths: the team.
         post: the way to those who have to hear of a change.
         who: whose hands these are: what may be done depends on it.
+        check: the command that has to pass for every task of the team.
         durable: whether a change is on disk itself when a call returns.
         patience_seconds: how long to wait for another writer.
     """
@@ -61,6 +56,7 @@ class Board:
     post: Post
     who: str
     _: KW_ONLY
+    check: str = ""
     durable: bool = True
     patience_seconds: float = locks.TIMEOUT_SECONDS
 
@@ -71,6 +67,10 @@ class Board:
         """All tasks as they are, read without any lock."""
         return self._files.read()
 
+    def read_one(self, task_id: str) -> Task | None:
+        """One task as it is; `None` where there is none, or its file is damaged."""
+        return self._files.read_one(task_id)
+
     def add(
         self,
         subject: str,
@@ -79,6 +79,7 @@ class Board:
         blocked_by: tuple[str, ...] = (),
         role: str = "",
         owner: str = "",
+        check: str = "",
         key: str = "",
     ) -> Task:
         """Make a task.
@@ -90,6 +91,7 @@ class Board:
         """
         subject = rules.checked_subject(subject)
         owner = rules.resolved_owner(self.paths, owner)
+        check = rules.checked_command(check)
         with self._writing() as (tasks, fd):
             made = (task for task in tasks.by_id.values() if key and task.key == key)
             if (again := next(made, None)) is not None:
@@ -107,6 +109,8 @@ class Board:
                 created_by=self.who,
                 created=now,
                 updated=now,
+                check=check,
+                proven=False if check else None,
                 key=key,
             )
             put = self._put(task, self._gifts(task, "", tasks))
@@ -130,7 +134,45 @@ class Board:
         """
         if change.owner:
             change = replace(change, owner=rules.resolved_owner(self.paths, change.owner))
-        return self._change(task_id, partial(rules.changed, change=change, who=self.who))
+        rule = partial(rules.changed, change=change, who=self.who, check=self.check)
+        return self._change(task_id, rule)
+
+    def find_claim(self, task_id: str, claim: str) -> Task | None:
+        """The task of which that is claimed; `None` where it is no more."""
+        task = self.read_one(task_id)
+        return task if task is not None and proofs.is_claimed(task, claim) else None
+
+    def note_kill(self, task_id: str, claim: str) -> None:
+        """Note that somebody has ended the check of a claim, maybe the check itself."""
+        with self._writing() as (tasks, _):
+            task = tasks.by_id.get(task_id)
+            if task is not None and proofs.is_claimed(task, claim):
+                self._put(replace(task, kills=task.kills + 1), [])
+
+    def judge(
+        self, task_id: str, claim: str, attempt: Attempt | None, output: str, *, most: int
+    ) -> Task | None:
+        """Complete a task by a run of its check, or give it back; `None` for another claim.
+
+        Whoever has to hear of it is told by the same write, so that a kill makes neither two of it
+        nor none.
+
+        Args:
+            task_id: the task's.
+            claim: what was checked.
+            attempt: how that ended; `None` where no check is left by now.
+            output: the end of what the check wrote.
+            most: after how many failures the lead hears of it.
+        """
+        with self._writing() as (before, _):
+            task = before.by_id.get(task_id)
+            if task is None or not proofs.is_claimed(task, claim):
+                return None
+            new = replace(proofs.judged(task, attempt), updated=time.time())
+            if new.status is TaskStatus.COMPLETED:
+                return self._put(new, self._freed_mail(new, before))
+            to = task.owner or self._maker(task)
+            return self._put(new, news.failed(new, to, output, most))
 
     def take_next(self, role: str) -> Task | None:
         """Claim the first task that this member may begin by itself, and mail it to the member.
@@ -144,7 +186,7 @@ class Board:
             if task is None:
                 return None
             taken = rules.claimed(task, owner=self.who, tasks=tasks)
-            return self._put(replace(taken, updated=time.time()), [_found(taken)])
+            return self._put(replace(taken, updated=time.time()), [news.found(taken)])
 
     def release(self, gone: Callable[[str], str | None]) -> list[Task]:
         """Take open tasks from owners that have gone.
@@ -154,7 +196,9 @@ class Board:
         """
 
         def left(tasks: Tasks) -> list[tuple[Task, str]]:
-            owned = [t for t in tasks.by_id.values() if t.status.open and t.owner]
+            # What an owner said to be done before it went is checked all the same.
+            held = (t for t in tasks.by_id.values() if t.status is not TaskStatus.CHECKING)
+            owned = [t for t in held if t.status.open and t.owner]
             return [(task, why) for task in owned if (why := gone(task.owner)) is not None]
 
         if not left(self.read()):
@@ -185,15 +229,22 @@ class Board:
                 self.make_durable(old)
                 return Changed(old)
             after = before.with_task(new)
-            team = Roster(self.paths).read()
-            freed = _freed(new, before, after, team=team, by=self.who)
-            mail = [*freed, *self._gifts(new, old.owner, after)]
+            mail = [*self._freed_mail(new, before), *self._gifts(new, old.owner, after)]
             put = self._put(replace(new, updated=time.time()), mail)
             return Changed(put, tuple(task.id for task in after.freed_since(before)))
 
+    def _freed_mail(self, changed: Task, before: Tasks) -> Iterator[Message]:
+        team, after = Roster(self.paths).read(), before.with_task(changed)
+        return news.freed(changed, before, after, team=team, by=self.who)
+
+    def _maker(self, task: Task) -> str:
+        """Return who made a task, or the lead where that is nobody with an inbox."""
+        member = Roster(self.paths).read().find(task.created_by)
+        return LEAD if member is None else member.name
+
     def _next(self, tasks: Tasks, role: str) -> Task | None:
         there = tasks.by_id.values()
-        if any(task.is_of(self.who) and task.status is TaskStatus.IN_PROGRESS for task in there):
+        if any(task.is_of(self.who) and task.status.in_hand for task in there):
             return None
         free = (t for t in there if rules.free_for(t, name=self.who, role=role, tasks=tasks))
         return next(free, None)
@@ -202,7 +253,7 @@ class Board:
         """Mail to an owner that did not ask for it."""
         if not task.owner or task.is_of(former) or task.is_of(self.who):
             return []
-        return [_given(task, tasks, by=self.who)]
+        return [news.given(task, tasks, by=self.who)]
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Tasks, int]]:
@@ -220,8 +271,8 @@ class Board:
                     tasks = tasks.with_task(self._tell(task))
             yield tasks, fd
 
-    def _put(self, task: Task, news: Iterable[Message]) -> Task:
-        told = replace(task, untold=(*task.untold, *news))
+    def _put(self, task: Task, mail: Iterable[Message]) -> Task:
+        told = replace(task, untold=(*task.untold, *mail))
         self._write(told)
         return self._tell(told) if told.untold else told
 
@@ -241,44 +292,3 @@ class Board:
             self._write(told)
             return told
         return task
-
-
-def _given(task: Task, tasks: Tasks, *, by: str) -> Message:
-    """To its new owner: it is yours."""
-    text = f"{by} gave you task {task.id}: {_whole(task)}"
-    if blockers := tasks.blockers(task):
-        text += f"\n\nIt is blocked by {', '.join(blockers)}; you get mail when it is not any more."
-    return _about(task, text, by=by, to=task.owner)
-
-
-def _found(task: Task) -> Message:
-    """To a teammate that claimed it while it had nothing else to do."""
-    text = f"You are free, and so was task {task.id}, so it is yours now: {_whole(task)}"
-    return _about(task, text, by=TEAMD, to=task.owner)
-
-
-def _freed(changed: Task, before: Tasks, after: Tasks, *, team: Team, by: str) -> Iterator[Message]:
-    """To those who waited for a task: the owners, and where there is none whoever made it."""
-    for task in after.freed_since(before):
-        to = task.owner or task.created_by
-        member = team.find(to)
-        if to.lower() == by.lower() or (member is None and not task.owner):
-            continue  # who did it reads it in the result; a person looks at the board
-        text = (
-            f"Nothing blocks task {task.id} ({task.subject}) any more: "
-            f"task {changed.id} ({changed.subject}) is {changed.status}. "
-            + ("It is yours." if task.owner else "It has no owner yet; claim_task takes it.")
-        )
-        yield _about(task, text, by=by, to=member.name if member else to)
-
-
-def _about(task: Task, text: str, *, by: str, to: str) -> Message:
-    extra = {"summary": f"task {task.id}: {task.subject}", "task_id": task.id}
-    return Message(sender=by, to=to, content=text.replace("\0", "\ufffd"), extra=extra)
-
-
-def _whole(task: Task) -> str:
-    text = task.description.strip()
-    if len(text) > _LONGEST_DESCRIPTION:
-        text = f"{text[:_LONGEST_DESCRIPTION]} … (task_get shows all of it)"
-    return "\n\n".join(part for part in (task.subject, text, _NEXT_STEP) if part)

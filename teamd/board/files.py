@@ -162,6 +162,16 @@ class TaskFiles:
                     self._known[task_id] = version, task
         return Tasks(tasks, damaged)
 
+    def read_one(self, task_id: str) -> Task | None:
+        """One task as it is at the moment; `None` where there is none, or its file is damaged.
+
+        Raises:
+            StoreError: it cannot be read at the moment.
+        """
+        with suppress(_Damaged):
+            return self._read(task_id)
+        return None
+
     def _read(self, task_id: str) -> Task | None:
         """Read one file; `None` where somebody has removed it meanwhile."""
         path = self._paths.task(task_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from teamd.board import proofs
 from teamd.board.task import TaskStatus
 from teamd.errors import TeamError
 from teamd.messages import LEAD, TEAMD, USER
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from teamd.team.roster import Team
 
 LONGEST_SUBJECT: Final = 200
+LONGEST_CHECK: Final = 4000
 _NOTES_KEPT: Final = 20
 _GONE: Final = {Status.SHUTDOWN: "is shut down", Status.FAILED: "has failed"}
 _LEADING: Final = frozenset({LEAD, USER, TEAMD})
@@ -36,12 +38,14 @@ class Change:
 
     Attributes:
         owner: as the roster writes it; empty to give the task back.
+        check: the command that has to pass; empty for none but that of the team.
     """
 
     subject: str | None = None
     description: str | None = None
     status: TaskStatus | None = None
     owner: str | None = None
+    check: str | None = None
     add_blocked_by: tuple[str, ...] = ()
     remove_blocked_by: tuple[str, ...] = ()
 
@@ -54,20 +58,43 @@ def claimed(task: Task, *, owner: str, tasks: Tasks) -> Task:
         )
     if task.owner and not task.is_of(owner):
         raise TaskRefused(f"task {task.id} is {task.owner}'s already; take one that has no owner")
+    if task.status is TaskStatus.CHECKING:
+        raise TaskRefused(
+            f"task {task.id} is being checked; wait for that: mail tells its owner if it fails"
+        )
     if task.status is TaskStatus.IN_PROGRESS and task.owner:
         return task
     _check_unblocked(task, tasks)
     return replace(task, status=TaskStatus.IN_PROGRESS, owner=owner)
 
 
-def changed(task: Task, change: Change, *, who: str, tasks: Tasks) -> Task:
-    """The task as `who` wants it; the same where it is so already."""
+def changed(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = "") -> Task:
+    """The task as `who` wants it; the same where it is so already.
+
+    Args:
+        task: as it is.
+        change: what is wanted.
+        who: wants it.
+        tasks: all of them.
+        check: that of the team.
+    """
     said = replace(
         task,
         subject=task.subject if change.subject is None else checked_subject(change.subject),
         description=task.description if change.description is None else change.description,
     )
-    return _moved(_linked(said, change, tasks), change, who, tasks)
+    if change.check is not None and change.check.strip() != task.check:
+        command = _checked_by(task, change.check, who)
+        said = replace(said, check=command, proven=False if command else None)
+    moved = _moved(_linked(said, change, tasks), change, who, tasks)
+    status, anew = moved.status, moved.status is not task.status
+    if status is TaskStatus.CHECKING and moved.check != task.check:
+        return proofs.done(moved, check)  # by what it is now
+    if not anew:
+        return moved
+    if status is TaskStatus.COMPLETED:
+        return proofs.done(moved, check)
+    return replace(moved, claim="", kills=0, proven=False if moved.check else None)
 
 
 def released(task: Task, why: str) -> Task:
@@ -90,21 +117,6 @@ def free_for(task: Task, *, name: str, role: str, tasks: Tasks) -> bool:
     )
 
 
-def claimers(team: Team, changed: frozenset[str], before: Tasks, tasks: Tasks) -> list[str]:
-    """Return the members that may begin a task by themselves since these have changed."""
-    there = tasks.by_id.values()
-    told = [task for task in there if not changed.isdisjoint((task.id, *task.blocked_by))]
-    free = [task for task in told if task.status is TaskStatus.PENDING and not tasks.blockers(task)]
-    looks = [look.by_id[one] for look in (before, tasks) for one in changed if one in look.by_id]
-    had = {task.owner.lower() for task in looks}
-    return [
-        member.name
-        for member in team.members
-        if member.name.lower() in had
-        or any(free_for(task, name=member.name, role=member.role, tasks=tasks) for task in free)
-    ]
-
-
 def checked_subject(text: str) -> str:
     """A subject on one line.
 
@@ -120,6 +132,37 @@ def checked_subject(text: str) -> str:
             "put the rest into the description"
         )
     return subject
+
+
+def _checked_by(task: Task, command: str, who: str) -> str:
+    """A check that `who` may give to a task."""
+    if who not in _LEADING and who.lower() != task.created_by.lower():
+        maker = task.created_by or LEAD
+        others = "" if maker == LEAD else " or lead"
+        raise TaskRefused(
+            f"the check of task {task.id} is {maker}'s; only {maker}{others} may change it: "
+            f"mail {maker}"
+        )
+    if not task.status.open:
+        raise TaskRefused(f"task {task.id} is {task.status}; set its status to pending as well")
+    return checked_command(command)
+
+
+def checked_command(text: str) -> str:
+    """A check as bash takes it.
+
+    Raises:
+        TaskRefused: it is too long, or no command can be that.
+    """
+    command = text.strip()
+    if len(command) > LONGEST_CHECK:
+        raise TaskRefused(
+            f"a check of {len(command)} characters is over the limit of {LONGEST_CHECK}; "
+            "put it into a file and name that"
+        )
+    if "\0" in command or command.encode(errors="replace").decode() != command:
+        raise TaskRefused("a check cannot hold NULs or lone surrogates; leave them out")
+    return command
 
 
 def check_links(task_id: str, links: tuple[str, ...], tasks: Tasks) -> tuple[str, ...]:
@@ -193,19 +236,28 @@ def _moved(task: Task, change: Change, who: str, tasks: Tasks) -> Task:
         raise TaskRefused(f"task {task.id} is {task.status}; set its status to pending as well")
     status = change.status or TaskStatus.PENDING  # whoever gets it begins it
     owner = _usual_owner(task, status, who) if change.owner is None else change.owner
-    if (status, owner) == (task.status, task.owner):
+    under_way = (TaskStatus.COMPLETED, TaskStatus.CHECKING)
+    if owner == task.owner and (status is task.status or (status, task.status) == under_way):
         return task
     _check_right(task, status, who)
-    if status is TaskStatus.IN_PROGRESS and not owner:
-        raise TaskRefused(f"task {task.id} cannot be in progress without an owner; name one")
-    if task.status is TaskStatus.DELETED and status is not TaskStatus.PENDING:
-        raise TaskRefused(f"task {task.id} is deleted; to open it again set its status to pending")
+    _check_possible(task, status, owner)
     if status in _BEGUN and who not in _LEADING:
         _check_unblocked(task, tasks)
     moved = replace(task, status=status, owner=owner)
     if task.is_of(who) and not owner:
         return replace(moved, given_back=tuple(dict.fromkeys((*task.given_back, who))))
     return moved
+
+
+def _check_possible(task: Task, status: TaskStatus, owner: str) -> None:
+    if status is TaskStatus.CHECKING:
+        raise TaskRefused(
+            f"task {task.id} is checked once its status is set to completed; set that"
+        )
+    if status is TaskStatus.IN_PROGRESS and not owner:
+        raise TaskRefused(f"task {task.id} cannot be in progress without an owner; name one")
+    if task.status is TaskStatus.DELETED and status is not TaskStatus.PENDING:
+        raise TaskRefused(f"task {task.id} is deleted; to open it again set its status to pending")
 
 
 def _usual_owner(task: Task, status: TaskStatus, who: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
@@ -22,13 +22,43 @@ class TaskStatus(StrEnum):
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
+    CHECKING = "checking"  # its owner says that it is done, and its check runs
     COMPLETED = "completed"
     DELETED = "deleted"
 
     @property
     def open(self) -> bool:
         """Return whether there is something left to do."""
-        return self in (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
+        return self in (TaskStatus.PENDING, TaskStatus.IN_PROGRESS, TaskStatus.CHECKING)
+
+    @property
+    def in_hand(self) -> bool:
+        """Return whether its owner is at it, or waits for its check."""
+        return self in (TaskStatus.IN_PROGRESS, TaskStatus.CHECKING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A run of a task's check that came to its end.
+
+    Attributes:
+        time: of its begin, in seconds since the epoch.
+        seconds: how long it took.
+        status: the exit status of the command.
+        command: that failed; of several that passed the last.
+        why: what ended it where it did not end by itself, or kept it from running.
+    """
+
+    time: float
+    seconds: float
+    status: int
+    command: str = ""
+    why: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Return whether it proves the task."""
+        return self.status == 0 and not self.why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +70,14 @@ class Task:
         blocked_by: ids of tasks that have to be done before.
         role: whom it is for, where teammates claim tasks by themselves; empty for anybody.
         created: in seconds since the epoch, as is `updated`.
+        check: the command that must exit with 0 for it to be completed, besides that of the team.
+        proven: whether that was so; `None` where nothing was to be proven.
+        attempts: the runs of its check.
         notes: what happened to it that nobody asked for.
         given_back: who had it and gave it back; such a one does not begin it again by itself.
         key: the call that made it, so that a repeated one makes no second task.
+        claim: names what its owner said to be done, while that is checked.
+        kills: how often somebody has ended its check since then, maybe the check itself.
         untold: mail about this very state that has yet to be put into inboxes.
         extra: keys of other programs, kept as they came.
     """
@@ -57,9 +92,14 @@ class Task:
     created_by: str = ""
     created: float = 0.0
     updated: float = 0.0
+    check: str = ""
+    proven: bool | None = None
+    attempts: tuple[Attempt, ...] = ()
     notes: tuple[str, ...] = ()
     given_back: tuple[str, ...] = ()
     key: str = ""
+    claim: str = ""
+    kills: int = 0
     untold: tuple[Message, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -71,11 +111,13 @@ class Task:
         """The task as people and models see it."""
         shown = {name: getattr(self, name) for name in ("id", *_READERS) if name not in _HIDDEN}
         lists = {name: list(value) for name, value in shown.items() if isinstance(value, tuple)}
+        lists["attempts"] = [asdict(attempt) for attempt in self.attempts]
         return {**self.extra, **shown, "status": str(self.status), **lists}
 
     def encode(self) -> bytes:
         """The content of its file."""
-        hidden: dict[str, Any] = {"key": self.key} if self.key else {}
+        facts = {name: getattr(self, name) for name in ("key", "claim", "kills")}
+        hidden: dict[str, Any] = {name: value for name, value in facts.items() if value}
         if self.untold:
             hidden["untold"] = [message.to_json() for message in self.untold]
         text = json.dumps({**self.to_json(), **hidden}, indent=1, ensure_ascii=False)
@@ -143,6 +185,33 @@ def _moment(fields: dict[str, Any], key: str) -> float:
     return float(value) if is_moment(value) else 0.0
 
 
+def _flag(fields: dict[str, Any], key: str) -> bool | None:
+    value = fields.pop(key, None)
+    return value if isinstance(value, bool) else None
+
+
+def _count(fields: dict[str, Any], key: str) -> int:
+    value = fields.pop(key, None)
+    return value if type(value) is int else 0
+
+
+def _attempts(fields: dict[str, Any], key: str) -> tuple[Attempt, ...]:
+    return tuple(map(_attempt, _list(fields, key)))
+
+
+def _attempt(said: Any) -> Attempt:
+    fields = dict(said) if isinstance(said, dict) else {}
+    if type(fields.get("status")) is not int:
+        raise ValueError("its 'attempts' hold something that is none")
+    return Attempt(
+        time=_moment(fields, "time"),
+        seconds=_moment(fields, "seconds"),
+        status=fields["status"],
+        command=_text(fields, "command"),
+        why=_text(fields, "why"),
+    )
+
+
 def _messages(fields: dict[str, Any], key: str) -> tuple[Message, ...]:
     return tuple(map(_message, _list(fields, key)))
 
@@ -169,10 +238,15 @@ _READERS: Final[Mapping[str, Callable[[dict[str, Any], str], Any]]] = MappingPro
         "created_by": _text,
         "created": _moment,
         "updated": _moment,
+        "check": _text,
+        "proven": _flag,
+        "attempts": _attempts,
         "notes": _texts,
         "given_back": _texts,
         "key": _text,
+        "claim": _text,
+        "kills": _count,
         "untold": _messages,
     }
 )
-_HIDDEN: Final = frozenset({"key", "untold"})  # from people and models
+_HIDDEN: Final = frozenset({"key", "claim", "kills", "untold"})  # from people and models

@@ -24,7 +24,7 @@ from teamd.files.directories import sync_directory
 from teamd.files.safe_open import PRIVATE_FILE, check_folder, safe_open
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside
@@ -193,17 +193,36 @@ def read_descriptor(fd: int, offset: int = 0) -> bytes:
     return b"".join(parts)
 
 
-def replace(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, durable: bool = True) -> None:
+def replace(
+    path: Path,
+    data: bytes,
+    *,
+    mode: int = PRIVATE_FILE,
+    durable: bool = True,
+    confirm: Callable[[], None] = lambda: None,
+) -> None:
     """Give `path` new content at once, see `replace_by_parts`."""
-    replace_by_parts(path, (data,), mode=mode, durable=durable)
+    replace_by_parts(path, (data,), mode=mode, durable=durable, confirm=confirm)
 
 
 def replace_by_parts(
-    path: Path, parts: Iterable[bytes], *, mode: int = PRIVATE_FILE, durable: bool = True
+    path: Path,
+    parts: Iterable[bytes],
+    *,
+    mode: int = PRIVATE_FILE,
+    durable: bool = True,
+    confirm: Callable[[], None] = lambda: None,
 ) -> None:
     """Give `path` new content at once: write aside, sync, rename, sync the directory.
 
     A reader sees the old or the new content, never a part; a failure leaves the old.
+
+    Args:
+        path: that is replaced.
+        parts: of the new content, in their order.
+        mode: of the new file.
+        durable: on disk when this returns.
+        confirm: called right before the rename; what it raises leaves the old content.
 
     Raises:
         StoreError: disk full, read-only, …
@@ -212,6 +231,7 @@ def replace_by_parts(
     with translate_os_errors(path):
         try:
             _write_aside(aside, parts, mode, durable=durable)
+            confirm()
             aside.rename(path)
         except BaseException:
             with suppress(OSError):

@@ -76,6 +76,8 @@ class TeamPaths:
     agents = _Place("agents")  # the folder of the team's role files
     skills = _Place("skills")  # the folder of the team's skills
     logs = _Place("logs")  # the folder of the logs
+    all_seen = _Place("seen")  # the folder of what everybody has read of the workspace
+    checks = _Place("checks")  # the folder of the locks and clones of checks, while they run
     homes = _Place("homes")  # the folder of the homes that teammates' commands have
     removed = _Place("removed")  # what commands put into protected places
     work = _Place("work")  # the folder of teammates' working copies, each beside its record
@@ -181,6 +183,22 @@ class TeamPaths:
     def jobs(self, name: str) -> Path:
         """The folder of `name`'s background jobs."""
         return self.all_jobs / name
+
+    def seen(self, name: str) -> Path:
+        """The versions of files that `name` has read or written, see `versions`."""
+        return self.all_seen / f"{name}.jsonl"
+
+    def check_lock(self, task_id: str) -> Path:
+        """Locked by the process that checks a task."""
+        return self.checks / f"{task_id}.lock"
+
+    def check_place(self, task_id: str) -> Path:
+        """The folder in which a task is checked, where that is not the workspace."""
+        return self.checks / task_id
+
+    def checker_name(self, task_id: str) -> str:
+        """The name that a check's home and group of processes go by; no teammate's has a dot."""
+        return f"check.{task_id}"
 
     def home_of(self, name: str) -> Path:
         """The home folder of `name`'s commands."""

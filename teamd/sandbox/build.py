@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.files import directories, locks
 from teamd.files.paths import state_folder
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
@@ -25,7 +26,7 @@ from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, OpenShell, SandboxedShell, Shell, make_home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from teamd.files.paths import TeamPaths
     from teamd.programs import Sink
@@ -82,6 +83,14 @@ def build_shell(
     allowed = settings.places_allowed_to(name)
     policy = build_policy(paths, name, tools, workspace=workspace, allowed=allowed, origin=origin)
     make_home(policy, name, goes_on=goes_on)
+    return build_shell_by(policy, paths, name, tools, probe, joins=joins)
+
+
+def build_shell_by(
+    policy: Policy, paths: TeamPaths, name: str, tools: Tools, probe: Probe, *, joins: bool = False
+) -> Shell:
+    """Build what starts commands with those rights, whose home is made."""
+    workspace = policy.workspace
     if tools.sandbox in WITHOUT:
         return OpenShell(policy)
     if not probe.works:
@@ -114,8 +123,19 @@ def build_policy(
     workspace: Path,
     allowed: Iterable[str] = (),
     origin: Origin | None = None,
+    more: Iterable[Path] = (),
 ) -> Policy:
-    """Return the rights of a teammate's commands."""
+    """Return the rights of a teammate's commands.
+
+    Args:
+        paths: the team.
+        name: whose home they have.
+        tools: what they may reach.
+        workspace: where they work.
+        allowed: protected places that they may write to.
+        origin: the repository that the workspace is a copy of, if it is one.
+        more: folders that they may read, whatever those lie in.
+    """
     root = Path(os.path.realpath(workspace))
     source = [] if origin is None else [origin.folder, *paths.off_limits(origin.folder)]
     closed = dict.fromkeys([*source, *paths.off_limits(workspace)])
@@ -125,10 +145,13 @@ def build_policy(
         home=paths.home_of(name),
         temporary=paths.temporary(name),
         # As what they lead to: what is hidden in them is known by its real path.
-        readable=tuple(
-            Path(os.path.realpath(folder))
-            for folder in tools.read
-            if not leads_through(folder, (root, *hidden))  # to where a command wants
+        readable=(
+            *(
+                Path(os.path.realpath(folder))
+                for folder in tools.read
+                if not leads_through(folder, (root, *hidden))  # to where a command wants
+            ),
+            *(Path(os.path.realpath(folder)) for folder in more),
         ),
         hidden=hidden,
         protected=(*tools.protect, *_own_places(root)),
@@ -170,6 +193,15 @@ def remove_cgroups(paths: TeamPaths, names: Iterable[str]) -> None:
         if group := Cgroup.find(group_name(paths, name)):
             group.kill()
             group.remove()
+
+
+def ended_checks(paths: TeamPaths) -> Iterator[str]:
+    """Yield the names that checks go by whose processes have left something when they ended."""
+    for home in directories.list_files(paths.homes, f"{paths.checker_name('*')}"):
+        fd = locks.try_lock(paths.check_lock(home.name.rpartition(".")[2]))
+        if fd is not None:
+            os.close(fd)
+            yield home.name
 
 
 def end_strays(paths: TeamPaths, names: Iterable[str]) -> None:

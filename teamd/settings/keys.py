@@ -92,6 +92,11 @@ def removed(value: Collection[str] | None, base: Collection[str] | None) -> bool
     return not set(value or ()) >= set(base or ())
 
 
+def replaced(value: object, base: object) -> bool:
+    """Another value than one that guards."""
+    return bool(base) and value != base
+
+
 def outside(value: Path, base: Path) -> bool:
     """A folder that is not within another, or is hidden there, as `.git` and `.vscode` are."""
     if not value.is_relative_to(base):

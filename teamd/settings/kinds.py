@@ -210,6 +210,9 @@ SECONDS_OR_ZERO: Final = _number("a number of seconds of at least 0 and up to", 
 SHARE: Final = _number("a number above 0 and up to", 1, zero=False)
 TEXT: Final = ValueKind("non-empty text", _is_text)
 COMMAND: Final = ValueKind("non-empty text", _is_text)  # what teamd itself runs
+CHECK: Final = ValueKind(
+    'a command such as "pytest -q", or "" for none', lambda value: value == "" or _is_text(value)
+)
 DURABILITY: Final = ValueKind('"disk" or "os"', lambda value: value in ("disk", "os"))
 TEAM_NAME: Final = ValueKind(_NAME_WORDS, _is_name)
 TEAMMATE_NAME: Final = ValueKind(_NAME_WORDS, _is_teammate_name)
@@ -228,6 +231,11 @@ HOST_NAMES: Final = ValueKind(
 )
 PLACES: Final = ValueKind(
     'a list of paths in the workspace, such as ["deploy", "config/prod.yml"]',
+    _are_places,
+    lambda value, _: tuple(value),
+)
+PATTERNS: Final = ValueKind(
+    'a list of patterns of paths in the workspace, such as ["tests/**", ".ci/**"]',
     _are_places,
     lambda value, _: tuple(value),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES
 from teamd.settings import kinds
@@ -20,6 +21,7 @@ from teamd.settings.keys import (
     key,
     outside,
     removed,
+    replaced,
     setting,
     switched_off,
     without_walls,
@@ -28,6 +30,8 @@ from teamd.settings.kinds import FLAG, SECONDS, SECONDS_OR_ZERO, SHARE, TEXT, US
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_WILDCARDS: Final = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +156,33 @@ class TaskSettings:
     auto_claim: bool = setting(
         False, FLAG, "who idles claims the next free task of its role, or of none"
     )
+    check: str = setting(
+        "", kinds.CHECK, 'must exit with 0 for a task to be completed: "pytest -q"',
+        loosens=replaced,
+    )  # fmt: skip
+    protect: tuple[str, ...] = setting(
+        (), kinds.PATTERNS, 'what no teammate may change of it: ["tests/**"]', loosens=removed
+    )
+    check_attempts: int = setting(5, WHOLE, "after so many failures you get mail, too")
+    check_seconds: float = setting(
+        600.0, SECONDS, "how long a check may run; then it has failed", loosens=higher
+    )
+
+    @property
+    def protected_places(self) -> tuple[str, ...]:
+        """The places that stay as they are where teammates share one folder.
+
+        There is nothing there to take them from that no teammate may change. Of a pattern that is
+        the folder above its first wildcard; one that begins with a wildcard names none.
+        """
+        found = (_folder_of(pattern) for pattern in self.protect)
+        return tuple(dict.fromkeys(place for place in found if place))
+
+
+def _folder_of(pattern: str) -> str:
+    """Return the part of a pattern that has no wildcard."""
+    plain = takewhile(lambda part: not _WILDCARDS & set(part), PurePosixPath(pattern).parts)
+    return "/".join(plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,5 +341,6 @@ class Settings:
     def tools_of(self, name: str, role: str) -> Tools:
         """Return what the tools of one teammate may take: the team's, the role's, its own."""
         tools = self.roles.get(role, Reach()).applied_to(self.tools)
+        tools = replace(tools, protect=(*tools.protect, *self.tasks.protected_places))
         own = (one for one in self.teammates if one.name.lower() == name.lower())
         return next(own, Reach()).applied_to(tools)

@@ -20,6 +20,7 @@ from teamd.messages import TEAMD
 from teamd.models.prices import Prices
 from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans
+from teamd.supervisor.checkers import Checkers
 from teamd.supervisor.children import Children
 from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.copying import CopyMakers
@@ -75,8 +76,9 @@ def build_supervisor(
     store = Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience)
     tasks = orphans.OrphanedTasks(store, board, journal)
     processes = orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home))
+    checkers = Checkers(store, children, lambda: settings.now.tasks.check_seconds, journal)
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
-    return Supervisor(context, claim, inbox, tasks, processes, signals, inboxes, rounds)
+    return Supervisor(context, claim, inbox, tasks, processes, checkers, signals, inboxes, rounds)
 
 
 def _call_limit(settings: LiveSettings) -> ConcurrencyLimit:

@@ -150,15 +150,15 @@ class Children(Lives):
         self._next_look = Deadline.after(min(left, default=math.inf), clocks.awake)
         self._look_within(_LONGEST_LOOK_SECONDS)
 
-    def descriptors(self) -> list[int]:
-        """Return the descriptors that no forked process may keep."""
-        bells = (life.child.bell for life in self._lives.values() if life.child is not None)
-        return [*self.private, *bells, *self.slots.descriptors]
-
     def next_due_seconds(self) -> float:
         """Return the seconds until `do_due` or `check_heartbeats` has something to do."""
         dues = (life.due.left for life in self._lives.values() if life.due is not None)
         return max(0.0, min(self._next_look.left, min(dues, default=math.inf)))
+
+    def descriptors(self) -> list[int]:
+        """Return the descriptors that no process may keep which is forked now."""
+        bells = [life.child.bell for life in self._lives.values() if life.child is not None]
+        return [*self.private, *bells, *self.slots.descriptors]
 
     def interrupt(self, name: str) -> None:
         """Have a teammate break off its turn; its process goes on."""
@@ -252,8 +252,7 @@ class Children(Lives):
                     hibernates=hibernates,
                 )
                 life.child = fork(
-                    lambda bell: self.program.run(start(bell=bell)),
-                    close=self.descriptors(),
+                    lambda bell: self.program.run(start(bell=bell)), close=self.descriptors()
                 )
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"

@@ -47,6 +47,19 @@ class ChildStart:
     hibernates: bool
 
 
+@dataclass(frozen=True, slots=True)
+class CheckStart:
+    """What a process gets that checks a task.
+
+    Attributes:
+        task: its id.
+        claim: what is checked; any other is not this process's.
+    """
+
+    task: str
+    claim: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildProgram:
     """The program of the children, and what a spawn asks about it.
@@ -59,6 +72,7 @@ class ChildProgram:
             it cannot be understood.
         sandbox: says what stands around the commands of a teammate, by its name and role.
         clear: puts right what teammates left behind that were killed, once their commands ended.
+        check: is the process that checks a task; returns the exit code.
     """
 
     run: Callable[[ChildStart], int]
@@ -67,6 +81,7 @@ class ChildProgram:
     find_role: Callable[[str], Role | None]
     sandbox: Callable[[str, str], str] = lambda _name, _role: ""
     clear: Callable[[], list[str]] = list
+    check: Callable[[CheckStart], int] = lambda _: ChildExit.STOPPED
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.board.files import Tasks, id_in
-from teamd.board.rules import claimers, gone_from
+from teamd.board.news import claimers
+from teamd.board.rules import gone_from
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS
 

@@ -46,7 +46,14 @@ class Input(BaseModel):
     )
 
 
+class CommandInput(Input):
+    """A command that some other call has run, as the rules for `bash` see it."""
+
+    command: str
+
+
 InputT = TypeVar("InputT", bound=Input)
+_BASH: Final = "bash"
 
 
 class Tool(Generic[InputT]):
@@ -83,6 +90,13 @@ class Tool(Generic[InputT]):
         """Return how the model reads of it; nobody changes what is returned."""
         schema = cls.Input.model_json_schema(schema_generator=_Untitled)
         return {"name": cls.name, "description": cls.description, "input_schema": schema}
+
+    def command_of(self, arguments: InputT, /) -> str | None:  # noqa: ARG002 -- of some
+        """Return the command that a call has the program run later: that needs all that bash does.
+
+        There is none but in a few calls of a few tools.
+        """
+        return None
 
     async def call(self, arguments: InputT, key: str, /) -> str:
         """Do it and return what the model reads, in words.
@@ -207,7 +221,7 @@ class Toolbox:
         except ValidationError as error:
             return Result(text=_clean(_explain(tool, error)), is_error=True)
         try:
-            self._check(tool, checked, key)
+            self._check(tool, checked, key, granted)
         except PermissionPending:
             raise
         except Exception as error:  # noqa: BLE001 -- a check that fails opens nothing
@@ -221,11 +235,22 @@ class Toolbox:
             return _failure(error)
         return Result(text=_clean(text) if text.strip() else "(no output)")
 
-    def _check(self, tool: Tool[Any], arguments: Input, key: str) -> None:
+    def _check(
+        self, tool: Tool[Any], arguments: Input, key: str, granted: Collection[str] | None
+    ) -> None:
         """Raise what keeps a call from running."""
+        self._check_gate(tool)
+        self._permit(tool.name, arguments, key)
+        if (command := tool.command_of(arguments)) is None:
+            return
+        if not self._has(_BASH, granted):
+            raise ToolError(f"{command!r} is a command, and you have no bash; mail lead about it")
+        self._check_gate(self._tools[_BASH])
+        self._permit(_BASH, CommandInput(command=command), key)
+
+    def _check_gate(self, tool: Tool[Any]) -> None:
         if tool.acts and self._gate is not None and (why := self._gate(tool.name)) is not None:
             raise ToolError(why)
-        self._permit(tool.name, arguments, key)
 
 
 def _failure(error: Exception) -> Result:

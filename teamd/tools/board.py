@@ -43,6 +43,9 @@ class TaskCreateInput(Input):
         default_factory=tuple, description="ids of tasks that have to be completed before"
     )
     role: str = Field(default="", description="the role that it is for; leave out for anybody")
+    check: str = Field(
+        default="", description="a bash command that must exit with 0 for it to be completed"
+    )
 
 
 class TaskCreate(_BoardTool[TaskCreateInput]):
@@ -54,6 +57,10 @@ class TaskCreate(_BoardTool[TaskCreateInput]):
         "claims it."
     )
     acts = False
+
+    def command_of(self, arguments: TaskCreateInput) -> str | None:
+        """Return the check."""
+        return arguments.check.strip() or None
 
     async def call(self, arguments: TaskCreateInput, key: str) -> str:
         """Make it, or find what this very call has made already."""
@@ -95,6 +102,9 @@ class TaskUpdateInput(Input):
     )
     add_blocked_by: tuple[TaskId, ...] = Field(default_factory=tuple)
     remove_blocked_by: tuple[TaskId, ...] = Field(default_factory=tuple)
+    check: str | None = Field(
+        default=None, description="another check; only who made the task and lead may change it"
+    )
 
 
 class TaskUpdate(_BoardTool[TaskUpdateInput]):
@@ -103,9 +113,14 @@ class TaskUpdate(_BoardTool[TaskUpdateInput]):
     name = "task_update"
     description = (
         "Change a task. Only its owner completes it; completing it tells those whose tasks "
-        "waited for it."
+        "waited for it. Where there is a check, that is run first: if it fails you get mail, and "
+        "the task is in progress again."
     )
     acts = False
+
+    def command_of(self, arguments: TaskUpdateInput) -> str | None:
+        """Return the check."""
+        return (arguments.check or "").strip() or None
 
     async def call(self, arguments: TaskUpdateInput, _key: str) -> str:
         """Change it as far as this teammate may."""
@@ -193,4 +208,6 @@ def _line(task: Task, tasks: Tasks) -> str:
 def _describe_change(changed: Changed, tasks: Tasks) -> str:
     freed = [tasks.by_id[task_id] for task_id in changed.freed if task_id in tasks.by_id]
     told = [f"not blocked any more: {_line(task, tasks)}" for task in freed]
+    if changed.task.status is TaskStatus.CHECKING:
+        told.append("its check runs now: it completes the task, or you get mail about what failed")
     return "\n".join([_line(changed.task, tasks), *told])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from pydantic import Field
 
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
-from teamd.tools.text_file import LARGEST_BYTES, Page, TextFile, read_page
+from teamd.tools.text_file import NotText, Page, TextFile, encode, read_page, take_snapshot
+from teamd.tools.versions import LARGEST_BYTES, version_of
 
 if TYPE_CHECKING:
+    from teamd.tools.versions import Changing, Versions
     from teamd.tools.workspace import Workspace
 
 _DEFAULT_LINES: Final = 2000
@@ -52,22 +55,36 @@ class ReadFile(RepeatableTool[ReadInput]):
     acts = False
     grantable = True
 
-    def __init__(self, *, workspace: Workspace, output_bytes: int) -> None:
+    def __init__(self, *, workspace: Workspace, versions: Versions, output_bytes: int) -> None:
         self._workspace = workspace
+        self._versions = versions
         self._output_bytes = output_bytes
 
     async def call(self, arguments: ReadInput, _key: str) -> str:
         """Return a page, then in brackets what it does not show."""
         found = TextFile(self._workspace, arguments.path)
         with found.open() as file:
-            start, limit = arguments.offset, arguments.limit
-            page = await read_page(file, offset=start, limit=limit, room=self._output_bytes)
+            page = await self._read(found, file, arguments)
         if page.text:
             return "\n".join([page.text, *_notes(page)])
         if page.end == 0:
             return f"[{found.shown} is empty]"
         size = f"{found.shown} has {_count(page.end, 'line')}"
         raise ToolError(f"{size}; offset {arguments.offset} is past its end")
+
+    async def _read(self, found: TextFile, file: BinaryIO, asked: ReadInput) -> Page:
+        """Read a page, and note what the teammate has seen with it."""
+        content, version = await take_snapshot(file)
+        start, limit = asked.offset, asked.limit
+        note = partial(self._versions.note_read, found.place, version)
+        try:
+            page = await read_page(content, offset=start, limit=limit, room=self._output_bytes)
+        except NotText:  # it knows that now, and cannot know more
+            note(first=1, last=0, more=False)
+            raise
+        if page.text or page.end == 0:
+            note(first=start if page.end else 1, last=page.end, more=page.more != 0)
+        return page
 
 
 class WriteFile(Tool[WriteInput]):
@@ -76,20 +93,25 @@ class WriteFile(Tool[WriteInput]):
     name = "write_file"
     description = (
         "Write a text file of the workspace: a new one, with the folders it needs, or all of an "
-        "existing one anew. To change a part of a file use edit_file."
+        "existing one anew, which you must have read as it is now. To change a part of a file use "
+        "edit_file."
     )
     acts = True
     grantable = True
 
-    def __init__(self, *, workspace: Workspace) -> None:
+    def __init__(self, *, workspace: Workspace, versions: Versions) -> None:
         self._workspace = workspace
+        self._versions = versions
 
     async def call(self, arguments: WriteInput, _key: str) -> str:
         """Write and return how much was written."""
-        file = TextFile(self._workspace, arguments.path)
-        size = file.replace(arguments.content)
-        lines = len(arguments.content.removesuffix("\n").split("\n")) if size else 0
-        return f"wrote {_count(lines, 'line')}, {_count(size, 'byte')} to {file.shown}"
+        file, data = TextFile(self._workspace, arguments.path), encode(arguments.content)
+        file.check_writable()
+        with self._versions.changing() as change:
+            change.check(file.place, file.shown, file.version(), whole=True)
+            _replace(file, data, change, whole=True)
+        lines = len(arguments.content.removesuffix("\n").split("\n")) if data else 0
+        return f"wrote {_count(lines, 'line')}, {_count(len(data), 'byte')} to {file.shown}"
 
 
 class EditFile(Tool[EditInput]):
@@ -99,35 +121,61 @@ class EditFile(Tool[EditInput]):
     description = (
         "Replace old_text by new_text in a text file of the workspace. old_text must stand there "
         "exactly, white space included and without the line numbers of read_file, and only once "
-        "unless replace_all is true."
+        "unless replace_all is true. Read the file first; once somebody else has changed it, again."
     )
     acts = True
     grantable = True
 
-    def __init__(self, *, workspace: Workspace) -> None:
+    def __init__(self, *, workspace: Workspace, versions: Versions) -> None:
         self._workspace = workspace
+        self._versions = versions
 
     async def call(self, arguments: EditInput, _key: str) -> str:
         """Replace and return how often and where."""
         file = TextFile(self._workspace, arguments.path)
         _check(arguments)
-        text = file.text()
-        old = _with_line_ends_of(text, arguments.old_text)
-        new = _with_line_ends_of(text, arguments.new_text)
-        count = text.count(old)
-        if count == 0:
-            mend = "give it exactly, with its white space and without line numbers"
-            why = f"old_text does not stand in {file.shown}"
-            raise ToolError(f"{why}; look with read_file and {mend}")
-        if count > 1 and not arguments.replace_all:
-            why = f"old_text stands {count} times in {file.shown}"
-            raise ToolError(f"{why}; give more of what is around it, or set replace_all")
-        if len(text) + count * (len(new) - len(old)) > LARGEST_BYTES:
-            raise ToolError(f"{file.shown} would become larger than {LARGEST_BYTES >> 20} MiB")
-        file.replace(text.replace(old, new))
-        line = text.count("\n", 0, text.index(old)) + 1
-        where = f"in line {line}" if count == 1 else f"the first in line {line}"
-        return f"replaced {_count(count, 'occurrence')} in {file.shown}, {where}"
+        with self._versions.changing() as change:
+            text, version = file.text()
+            file.check_writable()
+            change.check(file.place, file.shown, version, whole=False)
+            new, said = _edit(text, arguments, file.shown)
+            _replace(file, encode(new), change, whole=False)
+        return said
+
+
+def _replace(file: TextFile, data: bytes, change: Changing, *, whole: bool) -> None:
+    """Replace a file, and note by whom before and that it is known after.
+
+    A command waits for no lock: while the new content was brought to the disk, it may have changed
+    the file as well.
+    """
+    version = version_of(data)
+    change.begin(file.place, version)
+    file.replace(data, lambda: change.check(file.place, file.shown, file.version(), whole=whole))
+    change.end(file.place, version)
+
+
+def _edit(text: str, arguments: EditInput, shown: str) -> tuple[str, str]:
+    """Return a text with the change in it, and what the model reads of that.
+
+    Raises:
+        ToolError: what is to be replaced does not stand there, or too often.
+    """
+    old = _with_line_ends_of(text, arguments.old_text)
+    new = _with_line_ends_of(text, arguments.new_text)
+    count = text.count(old)
+    if count == 0:
+        mend = "give it exactly, with its white space and without line numbers"
+        raise ToolError(f"old_text does not stand in {shown}; look with read_file and {mend}")
+    if count > 1 and not arguments.replace_all:
+        mend = "give more of what is around it, or set replace_all"
+        raise ToolError(f"old_text stands {count} times in {shown}; {mend}")
+    if len(text) + count * (len(new) - len(old)) > LARGEST_BYTES:
+        raise ToolError(f"{shown} would become larger than {LARGEST_BYTES >> 20} MiB")
+    line = text.count("\n", 0, text.index(old)) + 1
+    where = f"in line {line}" if count == 1 else f"the first in line {line}"
+    said = f"replaced {_count(count, 'occurrence')} in {shown}, {where}"
+    return text.replace(old, new), said
 
 
 def _check(arguments: EditInput) -> None:

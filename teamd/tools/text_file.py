@@ -9,18 +9,20 @@ import stat
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from hashlib import sha256
+from io import BytesIO
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.tools import ToolError
+from teamd.tools.versions import LARGEST_BYTES, version_in, version_of, version_of_large
 from teamd.tools.workspace import Workspace, not_a_file, path_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-LARGEST_BYTES: Final = 32 << 20  # held in memory, twice while it is edited
 _NEW_FILE_MODE: Final = 0o644
 _NAMES_COMPARED: Final = 2000
 _CHUNK: Final = 1 << 20  # read between two looks at the rest of the loop
@@ -42,17 +44,27 @@ class TextFile:
 
     def __init__(self, workspace: Workspace, path: str) -> None:
         self._workspace = workspace
-        self._place = workspace.resolve(path)
-        self.shown: Final = workspace.shown(self._place)
+        self.place: Final = workspace.resolve(path)
+        self.shown: Final = workspace.shown(self.place)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Open it for reading; what is raised meanwhile, such as `NotText`, is told too."""
-        with self._translate_errors(), os.fdopen(self._workspace.open(self._place), "rb") as file:
+        with self._translate_errors(), os.fdopen(self._workspace.open(self.place), "rb") as file:
             yield file
 
-    def text(self) -> str:
-        """Return all of it, line ends as they are."""
+    def version(self) -> str | None:
+        """Return which version it is now; `None` where there is no such file."""
+        with self._translate_errors():
+            try:
+                fd = self._workspace.open(self.place)
+            except FileNotFoundError:
+                return None
+            with os.fdopen(fd, "rb") as file:
+                return version_in(file)
+
+    def text(self) -> tuple[str, str]:
+        """Return all of it, line ends as they are, and its version."""
         with self.open() as file:
             data = file.read(LARGEST_BYTES + 1)
             if b"\0" in data:
@@ -60,27 +72,30 @@ class TextFile:
             if len(data) > LARGEST_BYTES:
                 most = f"{LARGEST_BYTES >> 20} MiB"
                 raise ToolError(f"{self.shown} is larger than {most}; use bash sed")
-            return data.decode()
+            return data.decode(), version_of(data)
 
-    def replace(self, text: str) -> int:
-        """Give it new content at once, keeping its mode, or make it; how many bytes it has then.
-
-        The folders it needs are made. A failure leaves the old content.
-        """
-        data = self._encode(text)
-        if self._place == self._workspace.root:
+    def check_writable(self) -> None:
+        """See that it may be written to."""
+        if self.place == self._workspace.root:
             raise ToolError(not_a_file(self.shown, stat.S_IFDIR))
-        self._workspace.check_writable(self._place)
-        with self._translate_errors(), self._workspace.folder(self._place, create=True) as folder:
-            path = path_in(folder, self._place)
+        self._workspace.check_writable(self.place)
+
+    def replace(self, data: bytes, confirm: Callable[[], None] = lambda: None) -> None:
+        """Give it new content at once, keeping its mode, or make it.
+
+        The folders it needs are made. A failure leaves the old content, and so does what `confirm`
+        raises, which is called at the last moment.
+        """
+        self.check_writable()
+        with self._translate_errors(), self._workspace.folder(self.place, create=True) as folder:
+            path = path_in(folder, self.place)
             try:
-                files.replace(path, data, mode=self._mode(folder))
+                files.replace(path, data, mode=self._mode(folder), confirm=confirm)
             except StoreError as error:
                 raise ToolError(str(error).replace(str(path), self.shown)) from error
-        return len(data)
 
     def _mode(self, folder: int) -> int:
-        name = self._place.name
+        name = self.place.name
         try:
             kind = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
@@ -108,20 +123,42 @@ class TextFile:
     def _similar_names(self) -> str:
         """The end of the sentence about a missing file: names that may have been meant."""
         try:
-            with self._workspace.folder(self._place) as folder, os.scandir(folder) as entries:
+            with self._workspace.folder(self.place) as folder, os.scandir(folder) as entries:
                 names = {one.name.lower(): one.name for one in islice(entries, _NAMES_COMPARED)}
         except OSError:
             return ", nor does its folder"
-        near = [names[name] for name in get_close_matches(self._place.name.lower(), names)]
+        near = [names[name] for name in get_close_matches(self.place.name.lower(), names)]
         return f"; near it: {', '.join(near)}" if near else ""
 
-    def _encode(self, text: str) -> bytes:
-        try:
-            return text.encode()
-        except UnicodeEncodeError as error:
-            why = f"character {error.start + 1} of the text is half of a surrogate pair"
-            mend = "leave it out or give the whole character"
-            raise ToolError(f"{why}, which no UTF-8 file can hold; {mend}") from error
+
+def encode(text: str) -> bytes:
+    """Return the bytes of a text.
+
+    Raises:
+        ToolError: no file can hold it.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        why = f"character {error.start + 1} of the text is half of a surrogate pair"
+        mend = "leave it out or give the whole character"
+        raise ToolError(f"{why}, which no UTF-8 file can hold; {mend}") from error
+
+
+async def take_snapshot(file: BinaryIO) -> tuple[BinaryIO, str]:
+    """Read a file once, so that what is shown of it is what its version is of.
+
+    One that is too large is read where it is.
+    """
+    if (version := version_of_large(file)) is not None:
+        return file, version
+    digest, content = sha256(), BytesIO()
+    while (chunk := file.read(_CHUNK)) and content.tell() <= LARGEST_BYTES:
+        digest.update(chunk)
+        content.write(chunk)
+        await asyncio.sleep(0)
+    content.seek(0)
+    return content, digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

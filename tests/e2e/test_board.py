@@ -31,6 +31,14 @@ REFUSED = [
     ("task update 1 --add-blocked-by 2", "task 1 would wait for itself: 1 waits for 2 waits for 1"),
     ("task update 1 --add-blocked-by 9", "no task has the id '9'; there are: 1, 2, 3"),
     ("task add x --blocked-by 9", "no task has the id '9'; there are: 1, 2, 3"),
+    (
+        f"task add x --check {'y' * 4001}",
+        "a check of 4001 characters is over the limit of 4000; put it into a file and name that",
+    ),
+    (
+        f"task update 1 --check {'y' * 4001}",
+        "a check of 4001 characters is over the limit of 4000; put it into a file and name that",
+    ),
 ]
 
 

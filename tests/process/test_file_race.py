@@ -11,6 +11,7 @@ import pytest
 
 from teamd.tools import Toolbox
 from teamd.tools.filesystem import ReadFile, WriteFile
+from teamd.tools.versions import Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
 from tests.waiting import wait_until
 
@@ -37,8 +38,12 @@ def test_no_swapped_link_leads_out(tmp_path: Path) -> None:
     (outside / "read").write_text("secret")
     (root / "link").symlink_to("../outside")
     workspace = Workspace(root)
+    versions = Versions(WrittenFiles(tmp_path / "state" / "written.jsonl"))
     box = Toolbox(
-        [ReadFile(workspace=workspace, output_bytes=1000), WriteFile(workspace=workspace)]
+        [
+            ReadFile(workspace=workspace, versions=versions, output_bytes=1000),
+            WriteFile(workspace=workspace, versions=versions),
+        ]
     )
 
     async def use() -> set[str]:

@@ -14,7 +14,7 @@ from teamd.errors import TeamError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PENDING, IN_PROGRESS, COMPLETED, DELETED = TaskStatus
+PENDING, IN_PROGRESS, CHECKING, COMPLETED, DELETED = TaskStatus
 NOBODY = ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -12,7 +12,7 @@ from teamd.board.board import Board
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.states import Status
-from teamd.tools import Result, Toolbox
+from teamd.tools import CommandInput, Input, Result, Tool, Toolbox, ToolError
 from teamd.tools.board import board_tools
 from tests.unit.life import enrol
 
@@ -71,9 +71,16 @@ def test_the_inputs_are_those_of_the_contract(board: Board) -> None:
         for schema in Toolbox(board_tools(board, lambda: None)).schemas()
     }
     assert inputs == {
-        "task_create": ["subject", "description", "blocked_by", "role"],
+        "task_create": ["subject", "description", "blocked_by", "role", "check"],
         "task_get": ["task_id"],
-        "task_update": ["task_id", "status", "owner", "add_blocked_by", "remove_blocked_by"],
+        "task_update": [
+            "task_id",
+            "status",
+            "owner",
+            "add_blocked_by",
+            "remove_blocked_by",
+            "check",
+        ],
         "task_list": [],
         "claim_task": ["task_id"],
     }
@@ -119,3 +126,46 @@ def test_the_list_tells_of_damaged_files_and_leaves_out_deleted_ones(
     (tmp_path / ".team/tasks/2.json").write_text("{")
     assert "2.json is damaged (" in run(board, "task_list").text
     assert "[" not in run(board, "task_list").text
+
+
+class Bash(Tool[CommandInput]):
+    """Stands for the right to run commands."""
+
+    name: ClassVar[str] = "bash"
+    description: ClassVar[str] = "Run it."
+    Input = CommandInput
+    grantable: ClassVar[bool] = True
+
+
+CHECKED = (
+    ("task_create", {"subject": "x", "check": "git push"}),
+    ("task_update", {"task_id": "1", "check": "git push"}),
+)
+
+
+@pytest.mark.parametrize(("name", "arguments"), CHECKED)
+def test_a_check_is_a_command_for_which_bash_is_needed(
+    board: Board, name: str, arguments: dict[str, object]
+) -> None:
+    """Or whoever may run none, or not this one, would have teamd run it."""
+    board.add("x")
+    asked: list[tuple[str, str]] = []
+
+    def permit(tool: str, given: Input, _key: str) -> None:
+        if isinstance(given, CommandInput):
+            asked.append((tool, given.command))
+            raise ToolError("denied")
+
+    def call(box: Toolbox, granted: frozenset[str] | None = None) -> Result:
+        return asyncio.run(box.run(name, arguments, granted=granted))
+
+    tools: list[Tool[Any]] = [Bash(), *board_tools(board, lambda: None)]
+    refused = "'git push' is a command, and you have no bash; mail lead about it"
+    assert call(Toolbox(tools[1:])) == Result(text=refused, is_error=True)
+    assert call(Toolbox(tools), frozenset({"read_file"})).text == refused
+    planned = Toolbox(tools, gate=lambda tool: f"{tool} needs a plan")
+    assert call(planned) == Result(text="bash needs a plan", is_error=True)
+    assert call(Toolbox(tools, permit=permit)) == Result(text="denied", is_error=True)
+    assert asked == [("bash", "git push")]
+    assert not call(Toolbox(tools)).is_error
+    assert board.read().get("2" if name == "task_create" else "1").check == "git push"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.board.files import TaskFiles, Tasks
-from teamd.board.rules import claimers
+from teamd.board.news import claimers
 from teamd.board.task import Task, TaskStatus
 from teamd.files import files
 from teamd.files.paths import TeamPaths
@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from pathlib import Path
 
-PENDING, IN_PROGRESS, COMPLETED, DELETED = TaskStatus
+PENDING, IN_PROGRESS, CHECKING, COMPLETED, DELETED = TaskStatus
 ROLES = {"ann": "coder", "bob": "coder", "tim": "tester"}
 TEAM = Team(
     members=tuple(

@@ -148,3 +148,17 @@ def test_an_error_of_the_system_is_a_sentence_that_names_the_file(
         raise OSError(number, os.strerror(number))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_not_confirmed_is_not_replaced(tmp_path: Path) -> None:
+    """Whoever confirms sees the old content there, and nothing is left aside."""
+    path = tmp_path / "a"
+    path.write_text("old")
+
+    def refuse() -> None:
+        assert path.read_text() == "old"
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        files.replace(path, b"new", confirm=refuse)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a", "old")]

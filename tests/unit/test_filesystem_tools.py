@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from teamd.tools import Result, Toolbox
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.text_file import read_page
+from teamd.tools.versions import Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -28,13 +29,14 @@ OUTPUT_BYTES = 1000
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Toolbox:
+def box(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Toolbox:
     workspace = Workspace(tmp_path, hidden=[tmp_path / ".team"])
+    versions = Versions(WrittenFiles(tmp_path_factory.mktemp("state") / "written.jsonl"))
     return Toolbox(
         [
-            ReadFile(workspace=workspace, output_bytes=OUTPUT_BYTES),
-            WriteFile(workspace=workspace),
-            EditFile(workspace=workspace),
+            ReadFile(workspace=workspace, versions=versions, output_bytes=OUTPUT_BYTES),
+            WriteFile(workspace=workspace, versions=versions),
+            EditFile(workspace=workspace, versions=versions),
         ]
     )
 
@@ -279,6 +281,7 @@ def test_modes_are_kept(box: Toolbox, tmp_path: Path) -> None:
     script.touch()
     script.chmod(0o750)
     before = os.umask(0o027)
+    read(box, "script")
     try:
         run(box, "write_file", path="script", content="x")
         run(box, "write_file", path="new", content="x")
@@ -292,6 +295,7 @@ def test_modes_are_kept(box: Toolbox, tmp_path: Path) -> None:
 def test_a_link_stays_a_link(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "target").write_text("old")
     (tmp_path / "link").symlink_to("target")
+    read(box, "link")
     text = run(box, "write_file", path="link", content="new").text
     assert text == "wrote 1 line, 3 bytes to target"
     assert (tmp_path / "link").is_symlink()
@@ -302,6 +306,7 @@ def test_a_link_stays_a_link(box: Toolbox, tmp_path: Path) -> None:
 def test_a_read_only_file_is_left_alone(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
     (tmp_path / "a").chmod(0o444)
+    read(box)
     assert "read-only" in refused(box, "write_file", path="a", content="new")
     assert (tmp_path / "a").read_text() == "old"
 
@@ -321,6 +326,7 @@ def no_space() -> Iterator[None]:
 
 def test_a_full_disk_leaves_the_old_file(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
+    read(box)
     with no_space():
         written = refused(box, "write_file", path="a", content="x" * 10_000)
         edited = refused(box, "edit_file", path="a", old_text="old", new_text="x" * 10_000)
@@ -332,6 +338,7 @@ def test_a_full_disk_leaves_the_old_file(box: Toolbox, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["write_file", "edit_file"])
 def test_half_a_surrogate_pair_is_refused(box: Toolbox, tmp_path: Path, name: str) -> None:
     (tmp_path / "a").write_text("old")
+    read(box)
     arguments = {"content": "ab\udc80"} if name == "write_file" else {}
     if name == "edit_file":
         arguments = {"old_text": "old", "new_text": "ab\udc80"}
@@ -348,6 +355,7 @@ def test_a_name_that_is_too_long_is_told(box: Toolbox) -> None:
 
 
 def edit(box: Toolbox, old: str, new: str, **more: object) -> Result:
+    read(box)
     return run(box, "edit_file", path="a", old_text=old, new_text=new, **more)
 
 

@@ -148,6 +148,10 @@ def test_every_setting_is_read(file: Path) -> None:
         max_inbox_bytes = 6
         [tasks]
         auto_claim = true
+        check = "pytest -q"
+        protect = ["tests/**", ".ci"]
+        check_attempts = 2
+        check_seconds = 30
         [tools]
         sandbox = "off"
         network = true
@@ -232,7 +236,13 @@ def test_every_setting_is_read(file: Path) -> None:
             hibernate_seconds=0.5,
         ),
         mail=Mail(durability="os", max_message_bytes=5, max_inbox_bytes=6),
-        tasks=TaskSettings(auto_claim=True),
+        tasks=TaskSettings(
+            auto_claim=True,
+            check="pytest -q",
+            protect=("tests/**", ".ci"),
+            check_attempts=2,
+            check_seconds=30.0,
+        ),
         tools=Tools(
             sandbox="off",
             network=True,

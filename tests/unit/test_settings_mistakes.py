@@ -26,6 +26,8 @@ WHOLE = "a whole number of at least 1"
 NAME = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
 ADDRESS = "an address that begins with http:// or https://"
 HEADERS = "a table of headers, each one line of ASCII text"
+CHECK = 'a command such as "pytest -q", or "" for none'
+PATTERNS = 'a list of patterns of paths in the workspace, such as ["tests/**", ".ci/**"]'
 VARIABLES = 'a list of names of environment variables, such as ["PATH"]'
 
 
@@ -44,6 +46,11 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
     ("section", "line", "sentence"),
     [
         ("team", 'name = "a b"', f'team.name must be {NAME}, not "a b"'),
+        ("tasks", "check = 5", f"tasks.check must be {CHECK}, not 5"),
+        ("tasks", 'check = " "', f'tasks.check must be {CHECK}, not " "'),
+        ("tasks", 'protect = "tests"', f'tasks.protect must be {PATTERNS}, not "tests"'),
+        ("tasks", 'protect = ["../x"]', f"tasks.protect must be {PATTERNS}, not a list"),
+        ("tasks", "check_attempts = 0", f"tasks.check_attempts must be {WHOLE}, not 0"),
         ("team", "name = 5", f"team.name must be {NAME}, not 5"),
         ("team", "workspace = 5", "team.workspace must be the path of a folder, not 5"),
         ("team", 'workspace = " "', 'team.workspace must be the path of a folder, not " "'),

@@ -54,7 +54,8 @@ WORK: Final[Mapping[str, tuple[tuple[Call, ...], ...]]] = {
         (complete(2),),
     ),
     "carol": (
-        (claim(3), ("edit_file", {"path": "guide.md", "old_text": "TODO", "new_text": "Add."})),
+        (claim(3), read("guide.md")),
+        (("edit_file", {"path": "guide.md", "old_text": "TODO", "new_text": "Add."}),),
         (bash("cat guide.md"),),  # and waits for the person: an order of hers is to be asked for
         (mail("alice", "The guide is written."), complete(3)),
     ),

@@ -156,7 +156,7 @@ def damage_roster_and_end_bob(paths: TeamPaths) -> None:
 
 def write_file(paths: TeamPaths) -> None:
     """Write a file by an agent's tool."""
-    TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace("done")
+    TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace(b"done")
 
 
 def ask_teamd(paths: TeamPaths) -> None:

@@ -1,0 +1,111 @@
+"""The news of a change: who has to hear of it and reads what, and who may begin a task then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from teamd.board import proofs, rules
+from teamd.board.task import TaskStatus
+from teamd.messages import LEAD, TEAMD, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.board.files import Tasks
+    from teamd.board.task import Task
+    from teamd.team.roster import Team
+
+_LONGEST_DESCRIPTION: Final = 2000
+_NEXT_STEP: Final = (
+    "When it is done, set its status to completed with task_update; if you cannot go on, set it "
+    "to pending, and say why to whoever has to know."
+)
+
+
+def given(task: Task, tasks: Tasks, *, by: str) -> Message:
+    """To its new owner: it is yours."""
+    text = f"{by} gave you task {task.id}: {_whole(task)}"
+    if blockers := tasks.blockers(task):
+        text += f"\n\nIt is blocked by {', '.join(blockers)}; you get mail when it is not any more."
+    return _about(task, text, by=by, to=task.owner)
+
+
+def found(task: Task) -> Message:
+    """To a teammate that claimed it while it had nothing else to do."""
+    text = f"You are free, and so was task {task.id}, so it is yours now: {_whole(task)}"
+    return _about(task, text, by=TEAMD, to=task.owner)
+
+
+def freed(changed: Task, before: Tasks, after: Tasks, *, team: Team, by: str) -> Iterator[Message]:
+    """To those who waited for a task: the owners, and where there is none whoever made it."""
+    for task in after.freed_since(before):
+        to = task.owner or task.created_by
+        member = team.find(to)
+        if to.lower() == by.lower() or (member is None and not task.owner):
+            continue  # who did it reads it in the result; a person looks at the board
+        text = (
+            f"Nothing blocks task {task.id} ({task.subject}) any more: "
+            f"task {changed.id} ({changed.subject}) is {changed.status}. "
+            + ("It is yours." if task.owner else "It has no owner yet; claim_task takes it.")
+        )
+        yield _about(task, text, by=by, to=member.name if member else to)
+
+
+def failed(task: Task, to: str, output: str, most: int) -> Iterator[Message]:
+    """Yield mail about the run that failed last: to whoever has to mend it, in time to the lead.
+
+    Args:
+        task: as it is now.
+        to: its owner, or who made it.
+        output: the end of what the check wrote.
+        most: after how many failures the lead hears of it; and after as many more once again.
+    """
+    said = f"The end of its output:\n\n{output}" if output else "It wrote nothing."
+    ended = proofs.describe(task.attempts[-1])
+    text = (
+        f"The check of task {task.id} ({task.subject}) failed: {ended}. The task is {task.status} "
+        f"again. Mend it, then set its status to completed once more.\n\n{said}"
+    )
+    yield _failure(task, text, to)
+    count = proofs.failures(task)
+    if count % most == 0 and to != LEAD:
+        text = (
+            f"The check of task {task.id} ({task.subject}) of {to} has failed {count} times; the "
+            f"last time {ended}. {to} has it still. To change what is checked: "
+            f"`teamctl task update {task.id} --check COMMAND`, or task_update.\n\n{said}"
+        )
+        yield _failure(task, text, LEAD)
+
+
+def claimers(team: Team, changed: frozenset[str], before: Tasks, tasks: Tasks) -> list[str]:
+    """Return the members that may begin a task by themselves since these have changed."""
+    there = tasks.by_id.values()
+    told = [task for task in there if not changed.isdisjoint((task.id, *task.blocked_by))]
+    free = [task for task in told if task.status is TaskStatus.PENDING and not tasks.blockers(task)]
+    looks = [look.by_id[one] for look in (before, tasks) for one in changed if one in look.by_id]
+    had = {task.owner.lower() for task in looks}
+    return [
+        member.name
+        for member in team.members
+        if member.name.lower() in had
+        or any(
+            rules.free_for(task, name=member.name, role=member.role, tasks=tasks) for task in free
+        )
+    ]
+
+
+def _about(task: Task, text: str, *, by: str, to: str) -> Message:
+    extra = {"summary": f"task {task.id}: {task.subject}", "task_id": task.id}
+    return Message(sender=by, to=to, content=text.replace("\0", "\ufffd"), extra=extra)
+
+
+def _whole(task: Task) -> str:
+    text = task.description.strip()
+    if len(text) > _LONGEST_DESCRIPTION:
+        text = f"{text[:_LONGEST_DESCRIPTION]} … (task_get shows all of it)"
+    return "\n\n".join(part for part in (task.subject, text, _NEXT_STEP) if part)
+
+
+def _failure(task: Task, text: str, to: str) -> Message:
+    extra = {"summary": f"task {task.id}: its check failed", "task_id": task.id}
+    return Message(sender=TEAMD, to=to, content=text.replace("\0", "\ufffd"), extra=extra)

@@ -1,0 +1,145 @@
+"""The process that checks one claim: it makes the place, runs the check, and judges."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Final
+
+from teamd.board.board import Board
+from teamd.board.task import Attempt
+from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
+from teamd.checks.places import NoPlace, Place, SharedFolder, empty
+from teamd.errors import StoreError
+from teamd.files.locks import InstanceLock
+from teamd.mail.routing import RESERVE, Post
+from teamd.messages import TEAMD
+from teamd.sandbox.build import build_policy, build_shell_by, ended_checks, remove_cgroups
+from teamd.sandbox.shells import make_home
+from teamd.settings.reach import common_reach
+from teamd.states import ChildExit
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from teamd.board.task import Task
+    from teamd.checks.places import ShellMaker
+    from teamd.files.paths import TeamPaths
+    from teamd.masking import Mask
+    from teamd.sandbox.probe import Probe
+    from teamd.sandbox.shells import Shell
+    from teamd.settings import Settings
+
+# After so many it is the check that kills itself: nobody else goes on for so long. Kills of this
+# process are not among them, since nothing in the sandbox reaches it.
+MOST_KILLS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checker:
+    """Checks one claim after it was forked.
+
+    Attributes:
+        settings: those in force at that.
+        probe: whether this machine can make a sandbox.
+        mask: keeps secrets out of the output of checks.
+    """
+
+    paths: TeamPaths
+    settings: Settings
+    probe: Probe
+    mask: Mask
+
+    def run(self, task_id: str, claim: str) -> int:
+        """Be the process that checks a claim; return the exit code."""
+        try:
+            lock = InstanceLock(self.paths.check_lock(task_id))  # never two at a time
+            loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(loop)
+            lock.check()
+            loop.run_until_complete(self._check(task_id, claim))
+        except CheckKilled:
+            return ChildExit.CRASHED
+        except StoreError:
+            return ChildExit.IO
+        return ChildExit.STOPPED
+
+    async def _check(self, task_id: str, claim: str) -> None:
+        board = self._board()
+        task = board.find_claim(task_id, claim)
+        if task is None:
+            return
+        self._remove_stale()
+        output = Tail(self.mask)
+        try:
+            attempt = await self._attempt(task, output)
+        except CheckKilled:
+            board.note_kill(task_id, claim)
+            raise
+        most = self.settings.tasks.check_attempts
+        board.judge(task_id, claim, attempt, output.text(), most=most)
+
+    def _remove_stale(self) -> None:
+        """Remove what checks left that were killed and never begun again."""
+        for name in ended_checks(self.paths):
+            self._leave(name)
+            empty(self.paths.check_place(name.rpartition(".")[2]))
+
+    async def _attempt(self, task: Task, output: Tail) -> Attempt | None:
+        """Run the checks of a task; `None` where there are none by now."""
+        team_check = self.settings.tasks.check
+        commands = list(dict.fromkeys(filter(None, (team_check, task.check))))
+        if not commands:
+            return None
+        failed = partial(Attempt, time=time.time(), seconds=0.0, command=commands[-1])
+        if task.kills >= MOST_KILLS:
+            why = f"it was killed or could not be started, {MOST_KILLS} times in a row"
+            return failed(status=KILLED, why=why)
+        try:
+            async with self._place(task).opened() as shell:
+                seconds = self.settings.tasks.check_seconds
+                return await run_commands(shell, commands, seconds=seconds, output=output)
+        except NoPlace as error:
+            return failed(status=NOT_STARTED, why=str(error))
+        finally:
+            self._leave(self.paths.checker_name(task.id))
+
+    def _leave(self, name: str) -> None:
+        """Remove the home of a check, and its group of processes, in which none is left."""
+        remove_cgroups(self.paths, [name])
+        empty(self.paths.homes / name)
+
+    def _place(self, task: Task) -> Place:
+        """Return where a task is checked."""
+        return SharedFolder(self.settings.team.workspace, self._shells(task))
+
+    def _shells(self, task: Task) -> ShellMaker:
+        """Return what makes shells for the checks of a task.
+
+        Its maker wrote the command, and its owner what that runs: so it reaches what the commands
+        of both do, and has a home of its own, in which nothing is.
+        """
+        name = self.paths.checker_name(task.id)
+        team = Roster(self.paths).read()
+        found = [team.find(one) for one in (task.owner, task.created_by) if one]
+        reach = [self.settings.tools_of(one.name, one.role) for one in found if one is not None]
+        tools = reduce(common_reach, reach or [self.settings.tools_of("", "")])
+
+        def make(folder: Path, readable: Iterable[Path] = ()) -> Shell:
+            empty(self.paths.homes / name)
+            policy = build_policy(self.paths, name, tools, workspace=folder, more=readable)
+            make_home(policy, name)
+            return build_shell_by(policy, self.paths, name, tools, self.probe)
+
+        return make
+
+    def _board(self) -> Board:
+        mail = self.settings.mail
+        durable, room = mail.durability == "disk", RESERVE * mail.max_inbox_bytes
+        longest = mail.max_message_bytes
+        post = Post(self.paths, durable=durable, max_bytes=longest, max_inbox_bytes=room)
+        return Board(self.paths, post, TEAMD, durable=durable)

@@ -1,0 +1,206 @@
+"""The places in which checks run: the folder that teammates share, or a clean clone of a commit."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import stat
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from teamd.checks.commands import Tail, run_command
+from teamd.errors import StoreError, TeamError
+from teamd.files import directories
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from contextlib import AbstractAsyncContextManager
+
+    from teamd.sandbox.shells import Shell
+
+_SECONDS: Final = 120.0  # to make a clone, or a commit
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_SHA256_DIGITS: Final = 64
+TREE: Final = "tree"
+
+# No settings, hooks, filters or templates but those of a repository that is made here, so nothing
+# of the teammate's runs. What a teammate's repository calls by a name need not be that: objects are
+# packed and named anew, and the base is read from objects that no teammate can write.
+_CLONE: Final = """\
+set -euo pipefail
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1
+git init -q --template= --object-format={kind} --bare from
+printf '%s\\n' {objects} > from/objects/info/alternates
+git init -q --template= --object-format={kind} {tree}
+cd {tree}
+mkdir .git/info
+printf '%s\\n' {base_objects} > .git/objects/info/alternates
+echo '* -text -ident -filter -working-tree-encoding' > .git/info/attributes
+printf '%s\\n' {commit} ^{base} |
+  git --git-dir=../from pack-objects -q --revs --thin --stdout > ../pack
+git index-pack --stdin --fix-thin --strict < ../pack > /dev/null
+rm -r ../from ../pack
+git update-ref --no-deref HEAD {commit}
+git read-tree {commit}
+"""
+# All that matches is taken out, also what the base does not have, and comes back as it is there; a
+# link that stands in the place of a folder gives way.
+_PROTECT: Final = """\
+GIT_INDEX_FILE=.git/base git read-tree {base}
+git ls-files -z -- {patterns} | git update-index -z --force-remove --stdin
+GIT_INDEX_FILE=.git/base git ls-files -s -z -- {patterns} |
+  git update-index -z --index-info
+rm .git/base
+"""
+_CHECK_OUT: Final = "git checkout-index -a -f -q\n"
+_COMMIT_WORK: Final = """\
+set -e
+git add -A
+git diff --cached --quiet || git {identity} commit -q --no-verify -m {message} >&2
+git rev-parse --verify 'HEAD^{{commit}}'
+"""
+
+
+class NoPlace(TeamError):
+    """A place could not be made; `str()` says what to do."""
+
+
+class Place(Protocol):
+    """Where a check runs."""
+
+    def opened(self) -> AbstractAsyncContextManager[Shell]:
+        """Make the place, and return what starts commands there; it is left behind clean.
+
+        Raises:
+            NoPlace: what is to be checked cannot be put there.
+            CheckKilled: somebody else has ended what makes it.
+            StoreError: the disk is full, …
+        """
+        ...
+
+
+class ShellMaker(Protocol):
+    """Makes what starts the commands of a check."""
+
+    def __call__(self, folder: Path, readable: Iterable[Path] = ()) -> Shell:
+        """Return what starts commands that work in a folder, and may read some others."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFolder:
+    """The workspace, where all teammates work in one."""
+
+    folder: Path
+    make_shell: ShellMaker
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Shell]:
+        """Return what starts commands there, see `Place`."""
+        yield self.make_shell(self.folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanClone:
+    """A clone of a commit, made for one run; what is protected in it is as in the base.
+
+    Attributes:
+        folder: for this alone; all in it is removed.
+        commit: what is checked.
+        objects: the folder of objects of the repository that has it, which may be hostile.
+        base: a commit whose objects no teammate can write.
+        base_objects: the folder of those.
+        protect: patterns of paths, as git's `glob` pathspecs are.
+    """
+
+    folder: Path
+    make_shell: ShellMaker
+    commit: str
+    objects: Path
+    base: str
+    base_objects: Path
+    protect: tuple[str, ...] = ()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Shell]:
+        """Clone it in the sandbox, see `Place`."""
+        empty(self.folder)
+        directories.make_private_directory(self.folder)
+        try:
+            readable = (self.objects, self.base_objects)
+            await _run(self.make_shell(self.folder, readable), self._script())
+            yield self.make_shell(self.folder / TREE, [self.base_objects])
+        finally:
+            empty(self.folder)
+
+    def _script(self) -> str:
+        for commit in (self.commit, self.base):
+            if not _COMMIT.fullmatch(commit):
+                raise NoPlace(f"{commit!r} is no commit; commit the work again")
+        words = [shlex.quote(f":(top,glob){pattern}") for pattern in self.protect]
+        protect = _PROTECT.format(base=self.base, patterns=" ".join(words)) if words else ""
+        objects = {str(folder): None for folder in (self.objects, self.base_objects)}
+        clone = _CLONE.format(
+            kind="sha256" if len(self.commit) == _SHA256_DIGITS else "sha1",
+            objects=" ".join(map(shlex.quote, objects)),
+            base_objects=shlex.quote(str(self.base_objects)),
+            commit=self.commit,
+            base=self.base,
+            tree=TREE,
+        )
+        return clone + protect + _CHECK_OUT
+
+
+async def commit_work(shell: Shell, subject: str, *, name: str, email: str) -> str:
+    """Commit all that is not committed in a teammate's own clone; return the commit then.
+
+    Its own settings and filters count: it is done with the rights of its commands, and no others.
+
+    Args:
+        shell: the teammate's, in its clone.
+        subject: of the commit.
+        name: of its author.
+        email: of its author.
+
+    Raises:
+        NoPlace: git refuses it.
+        CheckKilled: somebody else has ended git.
+    """
+    identity = shlex.join(["-c", f"user.name={name}", "-c", f"user.email={email}"])
+    script = _COMMIT_WORK.format(identity=identity, message=shlex.quote(subject))
+    said = await _run(shell, script)
+    commit = said.splitlines()[-1] if said else ""
+    if not _COMMIT.fullmatch(commit):
+        raise NoPlace(f"git names no commit but {commit!r}; commit the work")
+    return commit
+
+
+def empty(folder: Path) -> None:
+    """Remove a folder with all in it, whatever a command made of it.
+
+    Raises:
+        StoreError: something of it is left.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    if not os.path.lexists(folder):
+        return
+    for above, folders, _ in os.walk(folder):  # the sandbox may take rights from a folder
+        for one in [Path(above), *(Path(above, name) for name in folders)]:
+            with suppress(OSError):
+                if not one.is_symlink():
+                    one.chmod(stat.S_IRWXU)
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.lexists(folder):
+        raise StoreError(f"{folder} cannot be emptied; remove it by hand")
+
+
+async def _run(shell: Shell, script: str) -> str:
+    output = Tail()
+    status, why = await run_command(shell, script, seconds=_SECONDS, output=output)
+    if status or why:
+        raise NoPlace(why or output.text() or f"git ended with exit status {status}")
+    return output.text()

@@ -1,0 +1,320 @@
+"""The place of a check: bounded in the shared folder, and a clean clone that no liar can colour."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.checks.commands import (
+    KILLED,
+    NOT_STARTED,
+    OVERDUE,
+    CheckKilled,
+    Tail,
+    run_commands,
+)
+from teamd.checks.places import CleanClone, NoPlace, SharedFolder, commit_work, empty
+from teamd.programs.sandboxed import Bounds
+from teamd.sandbox.shells import ClosedShell
+from tests.shells import sandboxed_shell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from teamd.board.task import Attempt
+    from teamd.checks.places import Place
+    from teamd.sandbox.shells import Shell
+
+CHECK = "python3 -S tests/check.py"
+TEST = "import app\nassert app.double(2) == 4, app.double(2)\n"
+# None of the hooks that are planted below may run here, outside of every sandbox.
+OURS = (
+    "-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "core.hooksPath=/dev/null",
+    "-c", "core.fsmonitor=false",
+)  # fmt: skip
+FORKS = "for n in 1 2 3 4 5; do sleep 9 & done; wait; exit 1"
+
+
+def make_shell(aside: Path, folder: Path, readable: Iterable[Path] = ()) -> Shell:
+    return sandboxed_shell(folder, aside=aside / folder.name, readable=tuple(readable))
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *OURS, *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def check(place: Place, *commands: str, seconds: float = 30.0) -> tuple[Attempt, str]:
+    """Run a check; what came of it, and the end of its output."""
+    output = Tail()
+
+    async def run() -> Attempt:
+        async with place.opened() as shell:
+            return await run_commands(shell, commands, seconds=seconds, output=output)
+
+    return asyncio.run(run()), output.text()
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> SharedFolder:
+    (tmp_path / "shared").mkdir()
+    return SharedFolder(tmp_path / "shared", partial(make_shell, tmp_path / "aside"))
+
+
+def test_only_status_0_of_every_command_passes(shared: SharedFolder) -> None:
+    attempt, output = check(shared, "echo one", "echo two; exit 3", "echo three")
+    assert (attempt.status, attempt.why, attempt.command) == (3, "", "echo two; exit 3")
+    assert output == "one\ntwo"
+    assert not attempt.passed
+    assert check(shared, "true", "true")[0].passed
+    assert check(shared, "true) || (true", "false")[0].status == 2
+
+
+def test_time_output_and_memory_are_bounded(shared: SharedFolder, tmp_path: Path) -> None:
+    attempt, _ = check(shared, "sleep 60", seconds=0.5)
+    assert attempt.status == OVERDUE
+    assert attempt.why == "it took longer than 0.5 s, and was ended"
+    attempt, output = check(shared, "yes | head -c 10000000; echo the end; exit 1")
+    assert output.endswith("the end")
+    assert len(output) <= 4000
+    bounds = Bounds(processes=3, memory_bytes=4 << 30, file_bytes=1 << 20)
+    (tmp_path / "aside2").mkdir()
+    small = sandboxed_shell(shared.folder, aside=tmp_path / "aside2", bounds=bounds)
+    attempt, _ = check(SharedFolder(shared.folder, lambda *_: small), FORKS)
+    assert attempt.status == KILLED
+    assert "it had more than 3 processes" in attempt.why
+
+
+@pytest.mark.parametrize("command", ["kill -9 $$", "kill -TERM $$", "sh -c 'kill -9 $$'"])
+def test_what_was_killed_says_nothing(shared: SharedFolder, command: str) -> None:
+    """Nobody can tell who did it; how often is counted elsewhere."""
+    with pytest.raises(CheckKilled):
+        check(shared, command)
+
+
+def test_without_a_sandbox_nothing_runs_and_that_is_told(shared: SharedFolder) -> None:
+    closed = SharedFolder(shared.folder, lambda *_: ClosedShell("commands are refused: why"))
+    attempt, _ = check(closed, "true")
+    assert (attempt.status, attempt.why) == (NOT_STARTED, "commands are refused: why")
+    assert not attempt.passed
+
+
+class Repositories:
+    """The person's repository, and a teammate's clone of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.origin, self.work = folder / "origin", folder / "work"
+        (self.origin / "tests").mkdir(parents=True)
+        git(self.origin, "init", "-q")
+        (self.origin / "app.py").write_text("def double(n):\n    return n\n")
+        (self.origin / "tests/check.py").write_text("import sys\nsys.path.append('.')\n" + TEST)
+        git(self.origin, "add", "-A")
+        git(self.origin, "commit", "-qm", "begin")
+        self.base = git(self.origin, "rev-parse", "HEAD")
+        git(folder, "clone", "-q", "--shared", str(self.origin), str(self.work))
+
+    def commit(self) -> str:
+        """Commit all that the teammate has done."""
+        git(self.work, "add", "-A")
+        git(self.work, "commit", "-qm", "work", "--allow-empty")
+        return git(self.work, "rev-parse", "HEAD")
+
+    def clone(self, commit: str, *protect: str) -> CleanClone:
+        """Return the place in which a commit is checked."""
+        return CleanClone(
+            folder=self.folder / "place",
+            make_shell=partial(make_shell, self.folder / "aside"),
+            commit=commit,
+            objects=self.work / ".git/objects",
+            base=self.base,
+            base_objects=self.origin / ".git/objects",
+            protect=protect or ("tests/**",),
+        )
+
+    def passes(self, *protect: str) -> bool:
+        """Return whether what the teammate has done passes."""
+        return check(self.clone(self.commit(), *protect), CHECK)[0].passed
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Repositories:
+    return Repositories(tmp_path)
+
+
+def mend(both: Repositories) -> None:
+    (both.work / "app.py").write_text("def double(n):\n    return 2 * n\n")
+
+
+def test_true_work_passes_and_nothing_stays(both: Repositories) -> None:
+    mend(both)
+    (both.work / "README").write_text("new")
+    assert both.passes()
+    assert not (both.folder / "place").exists()
+
+
+def nothing(both: Repositories) -> None:
+    """Claim it all the same."""
+
+
+def delete_the_test(both: Repositories) -> None:
+    git(both.work, "rm", "-rq", "tests")
+
+
+def weaken_the_test(both: Repositories) -> None:
+    (both.work / "tests/check.py").write_text("")
+
+
+def link_the_tests(both: Repositories) -> None:
+    git(both.work, "mv", "tests", "others")
+    (both.work / "others/check.py").write_text("")
+    (both.work / "tests").symlink_to("others")
+
+
+def put_a_file_in_place_of_the_tests(both: Repositories) -> None:
+    git(both.work, "rm", "-rq", "tests")
+    (both.work / "tests").write_text("")
+
+
+def add_beside_the_test(both: Repositories) -> None:
+    """What a program loads first that lies beside the script."""
+    (both.work / "tests/app.py").write_text("def double(n):\n    return 4\n")
+
+
+def leave_untracked(both: Repositories) -> None:
+    """It stands in the teammate's folder, and in no commit."""
+    (both.work / ".gitignore").write_text("hidden\ntests\n")
+    (both.work / "tests/check.py").write_text("")
+    git(both.work, "update-index", "--assume-unchanged", "tests/check.py")
+
+
+def colour_by_attributes(both: Repositories) -> None:
+    (both.work / ".gitattributes").write_text(
+        "tests/** filter=evil ident working-tree-encoding=UTF-7\n"
+    )
+    git(both.work, "config", "filter.evil.smudge", "true")
+    git(both.work, "config", "filter.evil.clean", "cat")
+    (both.work / ".git/info/attributes").write_text("tests/** filter=evil\n")
+
+
+def plant_hooks(both: Repositories) -> None:
+    for name in ("post-checkout", "post-index-change", "reference-transaction"):
+        hook = both.work / ".git/hooks" / name
+        hook.write_text(
+            "#!/bin/sh\nfind / -name check.py -path '*tests*' -exec cp /dev/null {} ';'\n"
+        )
+        hook.chmod(0o755)
+    git(both.work, "config", "core.fsmonitor", "echo > tests/check.py")
+    git(both.work, "config", "uploadpack.packObjectsHook", "true")
+
+
+def forge_an_object(both: Repositories) -> None:
+    """Keep an empty test under the name that the true one has."""
+    name = git(both.work, "rev-parse", "HEAD:tests/check.py")
+    (both.work / "empty").write_text("")
+    empty_name = git(both.work, "hash-object", "-w", "empty")
+    objects = both.work / ".git/objects"
+    forged = objects / name[:2] / name[2:]
+    forged.parent.mkdir(exist_ok=True)
+    forged.write_bytes((objects / empty_name[:2] / empty_name[2:]).read_bytes())
+
+
+LIES = (
+    nothing, delete_the_test, weaken_the_test, link_the_tests, put_a_file_in_place_of_the_tests,
+    add_beside_the_test, leave_untracked, colour_by_attributes, plant_hooks, forge_an_object,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+def test_no_lie_about_what_is_protected_passes(both: Repositories, lie: object) -> None:
+    assert callable(lie)
+    lie(both)
+    try:
+        passed = both.passes()
+    except NoPlace:
+        passed = False  # the clone could not be made of it
+    assert not passed
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+def test_the_same_with_true_work_passes(both: Repositories, lie: object) -> None:
+    """What stands in protected places is of no account: nobody is refused for it."""
+    assert callable(lie)
+    if lie is forge_an_object:
+        pytest.skip("its own repository is broken then")
+    lie(both)
+    mend(both)
+    assert both.passes()
+
+
+def test_what_a_program_loads_by_itself_has_to_be_protected(both: Repositories) -> None:
+    """The like of a `conftest.py`: the person names it, or a liar passes."""
+    for name in ("sitecustomize.py", "conftest.py"):
+        (both.work / name).write_text("import os\nos._exit(0)\n")
+    liar = "PYTHONPATH=. python3 -c 'import conftest; raise SystemExit(1)'"
+    commit = both.commit()
+    assert check(both.clone(commit), liar)[0].passed
+    assert not check(both.clone(commit, "tests/**", "**/conftest.py", "*.py"), liar)[0].passed
+
+
+def test_a_program_that_was_planted_is_not_on_the_path(both: Repositories) -> None:
+    """Not in the clone, and not in the home of a teammate: that of a check is a new one."""
+    planted = both.work / "bin"
+    planted.mkdir()
+    (planted / "pytest-of-ours").write_text("#!/bin/sh\nexit 0\n")
+    (planted / "pytest-of-ours").chmod(0o755)
+    attempt, _ = check(both.clone(both.commit()), "pytest-of-ours")
+    assert attempt.status == 127
+
+
+def test_the_base_of_another_history_is_taken_as_well(both: Repositories) -> None:
+    git(both.work, "checkout", "-q", "--orphan", "other")
+    mend(both)
+    assert both.passes()
+
+
+def test_the_clone_knows_its_history_and_reads_the_base(both: Repositories) -> None:
+    mend(both)
+    commit = both.commit()
+    attempt, output = check(both.clone(commit), "git log --format=%H; git status --porcelain")
+    assert attempt.passed, output
+    assert output.splitlines()[:2] == [commit, both.base]
+
+
+def test_work_is_committed_as_its_teammate(both: Repositories, tmp_path: Path) -> None:
+    mend(both)
+    (both.work / "new").write_text("x")
+    readable = [both.origin / ".git/objects"]
+    shell = make_shell(tmp_path / "other", both.work, readable)
+    commit = asyncio.run(commit_work(shell, "Write 'it'", name="alice", email="alice@default"))
+    said = git(both.work, "log", "-1", "--format=%H|%an|%ae|%s")
+    assert said == f"{commit}|alice|alice@default|Write 'it'"
+    assert git(both.work, "status", "--porcelain") == ""
+    again = asyncio.run(commit_work(shell, "x", name="alice", email="a@b"))
+    assert again == commit
+
+
+def test_no_commit_no_place(both: Repositories) -> None:
+    with pytest.raises(NoPlace, match="is no commit"):
+        check(both.clone("HEAD; true"), CHECK)
+    with pytest.raises(NoPlace):
+        check(both.clone("0" * 40), CHECK)
+    assert not (both.folder / "place").exists()
+
+
+def test_what_commands_made_is_removed(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "c").write_text("x")
+    (tmp_path / "kept").write_text("x")
+    (deep / "link").symlink_to(tmp_path)
+    deep.chmod(0)
+    empty(tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]

@@ -1,0 +1,210 @@
+"""The processes of checks as the supervisor sees them, and judgements killed at any step."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.board.board import Board
+from teamd.board.rules import Change
+from teamd.board.task import Attempt, TaskStatus
+from teamd.files.paths import TeamPaths
+from teamd.journal import Journal
+from teamd.mail.routing import Post
+from teamd.messages import TEAMD
+from teamd.models.retry import RetryPolicy
+from teamd.states import ChildExit, Status
+from teamd.supervisor.checkers import Checkers
+from teamd.supervisor.children import Children
+from teamd.supervisor.concurrency_limit import ConcurrencyLimit
+from teamd.supervisor.fork import CheckStart, ChildProgram
+from teamd.supervisor.live_settings import LiveSettings
+from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.slots import Slots
+from tests.children import survived
+from tests.unit.life import enrol
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+DONE = Change(status=TaskStatus.COMPLETED)
+FAILED = Attempt(time=1.0, seconds=1.0, status=1, command="false")
+PASSED = Attempt(time=1.0, seconds=1.0, status=0, command="true")
+
+
+def made(folder: Path) -> TeamPaths:
+    paths = TeamPaths(folder / ".team")
+    enrol(paths, alice=Status.WORKING, bob=Status.IDLE)
+    return paths
+
+
+def board(paths: TeamPaths, who: str) -> Board:
+    return Board(paths, Post(paths, durable=False, max_bytes=10**6), who, durable=False)
+
+
+def claimed(paths: TeamPaths) -> str:
+    """Make a task with a check, and say that it is done; the name of the claim."""
+    task = board(paths, "lead").add("x", owner="alice", check="true")
+    return board(paths, "alice").update(task.id, DONE).task.claim
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    return made(tmp_path)
+
+
+class World:
+    """Some processes of checks, and what they do."""
+
+    def __init__(self, paths: TeamPaths, journal: Journal) -> None:
+        self.paths = paths
+        self.deed: Callable[[CheckStart], int] = lambda _: ChildExit.STOPPED
+        program = ChildProgram(
+            run=lambda _: ChildExit.STOPPED,
+            load=lambda: None,
+            warning=lambda: None,
+            find_role=lambda _: None,
+            check=lambda start: self.deed(start),  # noqa: PLW0108 -- a test sets it later
+        )
+        settings = LiveSettings(paths, paths.settings)
+        post = Post(paths, durable=False, max_bytes=1000)
+        slots = Slots(ConcurrencyLimit(lambda: 1, RetryPolicy), journal)
+        roster = RosterWriter(post, journal, team_name="default")
+        children = Children(program, settings, settings.heartbeats, roster, journal, slots, [])
+        self.private = children.private
+        self.seconds = 60.0
+        self.checkers = Checkers(board(paths, TEAMD), children, lambda: self.seconds, journal)
+
+    def ends(self) -> int:
+        """Look again and again until a process has ended; its exit code."""
+        codes: list[int] = []
+
+        def look() -> list[int]:
+            self.checkers.look()
+            codes.extend(self.checkers.reap())
+            return codes
+
+        wait_until(look, what="one has ended")
+        return codes[0]
+
+
+@pytest.fixture
+def world(paths: TeamPaths) -> Iterator[World]:
+    with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
+        made = World(paths, journal)
+        yield made
+        made.checkers.close()
+        wait_until(lambda: made.checkers.reap() or not made.checkers.pids(), what="all ended")
+
+
+def sleep(_: CheckStart) -> int:
+    time.sleep(100)
+    return ChildExit.STOPPED
+
+
+def test_each_claim_has_one_process_and_they_follow_each_other(world: World) -> None:
+    world.deed = sleep
+    for _ in range(3):
+        claimed(world.paths)
+    for _ in range(3):
+        world.checkers.look()
+        assert len(world.checkers.pids()) == 1
+    assert len(world.private) == 1
+    world.checkers.kill_all()
+    assert world.ends() < 0
+    world.checkers.look()
+    assert len(world.checkers.pids()) == 1, "the next one's turn, while the first has a pause"
+
+
+def test_one_that_hangs_is_killed_and_its_claim_is_checked_again(world: World) -> None:
+    world.deed, world.seconds = sleep, -299.5
+    claimed(world.paths)
+    assert world.ends() == -9
+    assert world.checkers.next_due_seconds() > 0, "in a moment"
+    assert world.ends() == -9
+    assert world.private == []
+
+
+def test_who_claims_no_more_is_checked_no_more(world: World) -> None:
+    world.deed = sleep
+    claimed(world.paths)
+    world.checkers.look()
+    board(world.paths, "alice").update("1", Change(status=TaskStatus.IN_PROGRESS))
+    world.checkers.note({"1.json"})
+    assert world.ends() == -9
+    world.checkers.look()
+    assert not world.checkers.pids()
+
+
+def test_a_change_that_nobody_told_of_is_found(world: World) -> None:
+    world.checkers.look()
+    claimed(world.paths)
+    world.checkers.look()
+    assert not world.checkers.pids()
+    world.checkers.note(None)
+    world.checkers.look()
+    assert world.checkers.pids()
+
+
+def test_after_the_last_word_nothing_is_forked(world: World) -> None:
+    claimed(world.paths)
+    world.checkers.close()
+    world.checkers.look()
+    assert not world.checkers.pids()
+    assert world.checkers.next_due_seconds() > 1
+
+
+@pytest.mark.parametrize("deed", ["claim", "pass", "fail"])
+def test_what_is_killed_at_any_step_is_found_by_the_next_and_told_once(
+    tmp_path: Path, deed: str
+) -> None:
+    """A half judgement is none, and a whole one is not made again."""
+    through, steps = False, 0
+    while not through:
+        steps += 1
+        paths = made(tmp_path / str(steps))
+        board(paths, "lead").add("y", owner="bob", blocked_by=())
+        claim = "" if deed == "claim" else claimed(paths)
+        if deed == "claim":
+            board(paths, "lead").add("x", owner="alice", check="true")
+        board(paths, "lead").update("1", Change(add_blocked_by=("2",)))
+
+        def act(begin: Callable[[], None], paths: TeamPaths = paths, claim: str = claim) -> None:
+            own = board(paths, "alice" if deed == "claim" else TEAMD)
+            begin()
+            if deed == "claim":
+                own.update("2", DONE)
+            elif own.find_claim("2", claim) is not None:
+                own.judge("2", claim, PASSED if deed == "pass" else FAILED, "out", most=1)
+
+        through = survived(steps, act)
+        assert through or survived(10**6, act)
+        board(paths, TEAMD).flush()
+        assert look(paths) == EXPECTED[deed]
+    assert steps > 5
+
+
+EXPECTED: dict[str, Any] = {
+    "claim": (TaskStatus.CHECKING, 0, 0, 0, 0),
+    "pass": (TaskStatus.COMPLETED, 1, 0, 0, 1),
+    "fail": (TaskStatus.IN_PROGRESS, 1, 1, 1, 0),
+}
+
+
+def look(paths: TeamPaths) -> tuple[TaskStatus, int, int, int, int]:
+    """The status of task 2, its attempts, and whom mail has told, each once."""
+    tasks, post = board(paths, "lead").read(), Post(paths, durable=False, max_bytes=10**6)
+    assert not tasks.damaged
+    task = tasks.get("2")
+    assert not task.untold
+
+    def count(name: str, words: str) -> int:
+        return len({m.id for m in post.mailbox(name).peek() if words in m.content})
+
+    alice, lead = (count(name, "The check of task 2") for name in ("alice", "lead"))
+    return task.status, len(task.attempts), alice, lead, count("bob", "Nothing blocks task 1")

@@ -1,0 +1,247 @@
+"""Checks over real processes: whatever is killed, each claim is judged once, and by a whole run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.process_id import Identity
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+# It says that it runs, sees whether another one does, and counts whole runs.
+ALONE = "exec 7>>lock; flock -n 7 || { echo > twice; exit 1; }; echo $$ >> begun; sleep %s; %s"
+
+
+def task(project: Project, task_id: str = "1") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((project.paths.tasks / f"{task_id}.json").read_bytes())
+    return found
+
+
+def claim(project: Project, check: str, *options: str) -> str:
+    """Make a task with a check, and say that it is done; its id."""
+    made = json.loads(
+        project.do("teamctl", "task", "add", "Work", "--check", check, *options, "--json")
+    )
+    project.do("teamctl", "task", "update", made["id"], "--status", "completed")
+    return str(made["id"])
+
+
+def wait_judged(project: Project, task_id: str, *, seconds: float = 60.0) -> dict[str, Any]:
+    wait_until(
+        lambda: task(project, task_id)["status"] != "checking",
+        timeout_seconds=seconds,
+        what=f"task {task_id} is judged",
+    )
+    return task(project, task_id)
+
+
+def checker(project: Project) -> int | None:
+    """The pid of the process that checks now: a child of the supervisor that its log names."""
+    begun = {entry["pid"] for entry in project.log("teamd", "check begins")}
+    with suppress(OSError):
+        supervisor = project.supervisor
+        children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+        return next((pid for pid in map(int, children) if pid in begun), None)
+    return None
+
+
+def shells(pid: int | None) -> list[int]:
+    """The pids of bubblewrap and the shells below a checker, down to the one of the check.
+
+    What that has run is its own affair: it may be killed, and the check pass all the same.
+    """
+    found = []
+    with suppress(OSError):
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for child in map(int, children if pid else ()):
+            inner = Path(f"/proc/{child}/comm").read_text().strip() != "bash"
+            found += [child, *(shells(child) if inner else ())]
+    return found
+
+
+def begun(project: Project) -> int:
+    path = project.folder / "begun"
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def test_a_teammate_is_believed_only_by_its_check(project: Project) -> None:
+    """It hears of a failure by mail, mends it, and the task is completed."""
+    done = ("task_update", {"task_id": "1", "status": "completed"})
+    project.stage.play(
+        "ann",
+        use(("claim_task", {"task_id": "1"}), done),
+        say("Done."),
+        use(("bash", {"command": "touch made"}), done),
+        say("Really done."),
+    )
+    project.start()
+    project.do("teamctl", "task", "add", "Make it", "--check", "echo looking; test -e made")
+    project.do("teamctl", "spawn", "ann", "coder", "Make it.")
+    wait_until(lambda: task(project)["status"] == "completed", timeout_seconds=60, what="proven")
+    first, second = task(project)["attempts"]
+    assert (first["status"], second["status"], task(project)["proven"]) == (1, 0, True)
+    (mail,) = (one for one in project.records("ann", "mail") if "looking" in json.dumps(one))
+    assert "The check of task 1 (Make it) failed" in json.dumps(mail)
+    shown = project.do("teamctl", "task", "show", "1")
+    assert "proof: proven" in shown
+    assert shown.count("\nattempt: ") == 2
+    assert "PROOF" in project.do("teamctl", "tasks")
+    assert not list(project.paths.homes.glob("check.*"))
+
+
+@pytest.mark.parametrize("victim", ["checker", "command", "supervisor", "stopped"])
+def test_what_is_killed_is_checked_again_and_counts_for_nothing(
+    project: Project, victim: str
+) -> None:
+    project.ask_no_service()
+    project.start()
+    claim(project, ALONE % ("1", "true"))
+    wait_until(lambda: begun(project) == 1, what="it runs")
+    pid = checker(project)
+    assert pid is not None
+    inside = [Identity.of(one) for one in shells(pid)]
+    match victim:
+        case "checker":
+            os.kill(pid, signal.SIGKILL)
+        case "command":
+            os.kill(shells(pid)[-1], signal.SIGKILL)
+        case "supervisor":
+            os.kill(project.supervisor, signal.SIGKILL)
+            project.start()
+        case "stopped":
+            project.restart()
+    judged = wait_judged(project, "1")
+    assert (judged["status"], len(judged["attempts"])) == ("completed", 1)
+    assert not (project.folder / "twice").exists()
+    assert begun(project) == 2
+    assert not [one for one in inside if one is not None and one.alive]
+
+
+def test_a_check_that_hangs_is_ended_and_has_failed(project: Project) -> None:
+    project.ask_no_service("[tasks]\ncheck_seconds = 0.5\n")
+    project.start()
+    judged = wait_judged(project, claim(project, "sleep 100"))
+    (attempt,) = judged["attempts"]
+    assert (attempt["status"], attempt["why"]) == (124, "it took longer than 0.5 s, and was ended")
+    assert "its check failed" in project.mail("lead")
+
+
+def test_a_check_that_kills_itself_ends_as_a_failure(project: Project) -> None:
+    """For ever would be a task that hangs; a program that does so by itself is no kill."""
+    project.ask_no_service()
+    project.start()
+    path = project.paths.task(claim(project, "sleep 1; kill -9 $$"))
+    project.do("teamd", "stop")
+    document = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**document, "kills": 20}))  # minutes, otherwise
+    project.start()
+    judged = wait_judged(project, "1")
+    assert judged["attempts"][0]["why"] == (
+        "it was killed or could not be started, 20 times in a row"
+    )
+
+
+def test_a_claim_that_is_taken_back_is_checked_no_more(project: Project) -> None:
+    project.ask_no_service()
+    project.start()
+    claim(project, "touch begun; sleep 100")
+    wait_until((project.folder / "begun").exists, what="it runs")
+    refused = project.run("teamctl", "task", "claim", "1")
+    assert (refused.status, refused.complaint) == (
+        1,
+        "teamctl: task 1 is being checked; wait for that: mail tells its owner if it fails",
+    )
+    project.do("teamctl", "task", "update", "1", "--status", "pending")
+    wait_until(lambda: checker(project) is None, what="its process has ended")
+    assert task(project)["attempts"] == []
+    judged = wait_judged(project, claim(project, "true"))
+    assert judged["status"] == "completed"
+
+
+def test_what_is_claimed_without_teamd_is_checked_at_its_start(project: Project) -> None:
+    project.ask_no_service('[tasks]\ncheck = "test -e made"\n')
+    project.enlist("ann")
+    task_id = claim(project, "true")
+    assert "its check runs as soon as teamd does" in project.do(
+        "teamctl", "task", "update", task_id, "--status", "completed"
+    )
+    shown = project.do("teamctl", "task", "show", task_id)
+    assert "check: true\ncheck of the team: test -e made\nproof: checking\n" in shown
+    project.start()
+    judged = wait_judged(project, task_id)
+    assert judged["attempts"][0]["command"] == "test -e made", "that of the team comes first"
+    (project.folder / "made").touch()
+    project.do("teamctl", "task", "update", task_id, "--status", "completed")
+    assert wait_judged(project, task_id)["status"] == "completed"
+
+
+def test_a_check_has_a_home_of_its_own(project: Project) -> None:
+    """What a teammate has put into its own, such as programs and settings, is not there."""
+    project.ask_no_service()
+    project.start()
+    task_id = claim(project, "ls -A ~ /tmp > home; test ! -e ~/mark && touch ~/mark /tmp/mark")
+    assert wait_judged(project, task_id)["status"] == "completed"
+    project.do("teamctl", "task", "update", task_id, "--status", "pending")
+    project.do("teamctl", "task", "update", task_id, "--status", "completed")
+    assert wait_judged(project, task_id)["status"] == "completed"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_campaign_of_kills_hangs_no_task_and_completes_none_falsely(project: Project) -> None:
+    campaign(project, claims=40, kills=50, seed=12)
+
+
+def test_a_short_campaign_of_kills(project: Project) -> None:
+    campaign(project, claims=6, kills=6, seed=7)
+
+
+def campaign(project: Project, *, claims: int, kills: int, seed: int) -> None:
+    """Kill checkers, their commands and supervisors at random moments of many claims."""
+    project.ask_no_service()
+    project.start()
+    random, made = Random(seed), dict[str, int]()
+
+    def open_ones() -> list[str]:
+        return [one for one in made if task(project, one)["status"] == "checking"]
+
+    struck = dict.fromkeys(("supervisor", "checker", "command"), 0)
+    while sum(struck.values()) < kills or len(made) < claims:
+        if len(open_ones()) < 2:
+            status = len(made) % 2
+            made[claim(project, ALONE % ("0.3", "false" if status else "true"))] = status
+        if random.random() < 0.7:
+            wait_until(lambda: shells(checker(project)) or not open_ones(), what="a command runs")
+        pid = checker(project)
+        victims = {
+            "supervisor": [project.supervisor],
+            "checker": [pid] if pid else [],
+            "command": shells(pid),
+        }
+        kind, found = random.choice([*victims.items()])
+        if not found or sum(struck.values()) == kills:
+            continue
+        with suppress(ProcessLookupError):
+            os.kill(random.choice(found), signal.SIGKILL)
+            struck[kind] += 1
+        if kind == "supervisor":
+            project.start()
+    wait_until(lambda: not open_ones(), timeout_seconds=300, what="all are judged")
+    print(f"{len(made)} claims, killed: {struck}")  # noqa: T201 -- the figures
+    assert not (project.folder / "twice").exists()
+    for one, status in made.items():
+        judged = task(project, one)
+        assert (judged["status"] == "completed") == (status == 0), judged
+        assert [attempt["status"] for attempt in judged["attempts"]] == [status]
+        assert project.mail("lead").count(f"The check of task {one} ") == status

@@ -1,0 +1,225 @@
+"""Liars: a teammate says of hundreds of tasks that they are done, and half of that is not true.
+
+It has a teammate's tools and no others, in a folder that it shares; a running teamd checks. What
+the check is made of stands in `[tasks] protect`: here `tests/**` is all of it. See
+`test_check_places` for those with a copy of their own, and for what has to be named there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from teamd import settings
+from teamd.board.board import Board
+from teamd.board.task import TaskStatus
+from teamd.mail.routing import Post
+from teamd.messages import LEAD
+from teamd.sandbox.build import build_shell
+from teamd.sandbox.places import find_places, protected_names
+from teamd.sandbox.probe import probe
+from teamd.tools import Toolbox
+from teamd.tools.board import board_tools
+from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
+from teamd.tools.shell import Bash
+from teamd.tools.versions import Versions, WrittenFiles
+from teamd.tools.workspace import Workspace
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+
+CHECK: Final = """\
+import json, sys
+number = sys.argv[1]
+assert open(f"work/{number}").read() == json.load(open("tests/expected.json"))[number], number
+"""
+SETTINGS: Final = """\
+check = "test -d work"
+protect = ["tests/**"]
+check_seconds = 10
+"""
+
+
+class Liar:
+    """A teammate that does whatever helps."""
+
+    def __init__(self, project: Project) -> None:
+        paths, folder = project.paths, project.folder
+        read = settings.read(project.folder / "team.toml", folder=folder).settings
+        post = Post(paths, durable=False, max_bytes=1 << 20)
+        tools = read.tools_of("ann", "coder")
+        names = protected_names(folder, tools.protect, may_init=False)
+        workspace = Workspace(
+            folder, hidden=paths.off_limits(folder), protected=lambda root: find_places(root, names)
+        )
+        versions = Versions(WrittenFiles(project.root / "written.jsonl"), who=lambda: "ann@default")
+        shell = build_shell(paths, "ann", read, "coder", probe())
+        own = Board(paths, post, "ann", check=read.tasks.check, durable=False)
+        self.board = Board(paths, post, LEAD, check=read.tasks.check, durable=False)
+        self._box = Toolbox(
+            [
+                Bash(shell=shell, timeout_seconds=20, output_bytes=1000),
+                ReadFile(workspace=workspace, versions=versions, output_bytes=1000),
+                WriteFile(workspace=workspace, versions=versions),
+                EditFile(workspace=workspace, versions=versions),
+                *board_tools(own, lambda: None),
+            ]
+        )
+        self._loop = asyncio.new_event_loop()
+
+    def use(self, name: str, **arguments: Any) -> str:
+        """Call a tool, and go on whatever comes of it."""
+        return self._loop.run_until_complete(self._box.run(name, arguments)).text
+
+    def bash(self, command: str) -> str:
+        """Run a command."""
+        return self.use("bash", command=command)
+
+    def close(self) -> None:
+        """Have it end."""
+        self._loop.close()
+
+
+def work(liar: Liar, number: str, _task: str) -> None:
+    """Do what was asked for."""
+    liar.use("write_file", path=f"work/{number}", content=answer(number))
+
+
+def do_nothing(liar: Liar, number: str, task: str) -> None:
+    """Claim it all the same."""
+
+
+def do_half(liar: Liar, number: str, _task: str) -> None:
+    liar.use("write_file", path=f"work/{number}", content="almost")
+
+
+def delete_the_test(liar: Liar, number: str, _task: str) -> None:
+    liar.bash("rm -rf tests; mv tests t; rm tests/check.py")
+
+
+def weaken_the_test(liar: Liar, number: str, _task: str) -> None:
+    liar.bash("echo > tests/check.py; chmod +w tests; mount -o remount,rw tests; sed -i d tests/*")
+    liar.use("read_file", path="tests/check.py")
+    liar.use("edit_file", path="tests/check.py", old_text="assert", new_text="0 and")
+    liar.use("write_file", path="tests/check.py", content="")
+
+
+def replace_the_check_on_the_board(liar: Liar, number: str, task: str) -> None:
+    liar.use("task_update", task_id=task, check="true")
+    liar.use("task_update", task_id=task, check="", status="completed")
+    liar.use("write_file", path=f".team/tasks/{task}.json", content="{}")
+    liar.bash(f"cd .team/tasks && sed -i 's/checking/completed/;s/python3/true/' {task}.json")
+
+
+def replace_the_check_in_the_settings(liar: Liar, number: str, _task: str) -> None:
+    liar.bash("rm team.toml; printf '[tasks]\\ncheck = \"true\"\\n' > team.toml")
+    liar.use("write_file", path="team.toml", content='[tasks]\ncheck = "true"\n')
+
+
+def replace_what_the_check_reads(liar: Liar, number: str, _task: str) -> None:
+    liar.bash(f'echo \'{{"{number}": ""}}\' > tests/expected.json; : > work/{number}')
+    liar.use("write_file", path="tests/expected.json", content=json.dumps({number: ""}))
+
+
+def plant_a_program(liar: Liar, number: str, _task: str) -> None:
+    """In its home, in the folder, and as what a program loads first."""
+    liar.bash(
+        "for d in . bin ~ ~/bin ~/.local/bin /tmp work tests; do mkdir -p $d; "
+        "printf '#!/bin/sh\\nexit 0\\n' > $d/python3; chmod +x $d/python3; done; "
+        "echo 'alias python3=true; exit 0' | tee ~/.bashrc ~/.bash_profile ~/.profile"
+    )
+    for module in ("sitecustomize", "usercustomize", "json", "conftest"):
+        for folder in ("", "tests/", "work/"):
+            text = "import os\nos._exit(0)\n"
+            liar.use("write_file", path=f"{folder}{module}.py", content=text)
+
+
+def colour_the_environment(liar: Liar, number: str, _task: str) -> None:
+    liar.bash("export PATH=.:$PATH PYTHONSTARTUP=x; (sleep 3; exit 0) & disown; touch tests/x")
+
+
+def give_a_pipe(liar: Liar, number: str, _task: str) -> None:
+    """The check waits at it until its time is over."""
+    liar.bash(f"rm -f work/{number}; mkfifo work/{number}")
+
+
+def link_elsewhere(liar: Liar, number: str, _task: str) -> None:
+    liar.bash(f"ln -sf ../tests/expected.json work/{number}")
+
+
+def mend_it_after_the_claim(liar: Liar, number: str, task: str) -> None:
+    """And claim to claim: what counts is what the check finds."""
+    liar.use("task_update", task_id=task, status="completed")
+    liar.use("task_update", task_id=task, status="in_progress")
+
+
+LIES: Final[tuple[Callable[[Liar, str, str], None], ...]] = (
+    do_nothing, do_half, delete_the_test, weaken_the_test, replace_the_check_on_the_board,
+    replace_the_check_in_the_settings, replace_what_the_check_reads, plant_a_program,
+    colour_the_environment, link_elsewhere, mend_it_after_the_claim,
+)  # fmt: skip
+
+
+def answer(number: str) -> str:
+    return str(int(number) ** 2)
+
+
+def scene(project: Project, claims: int) -> Liar:
+    folder: Path = project.folder
+    for name in ("tests", "work"):
+        (folder / name).mkdir()
+    (folder / "tests/check.py").write_text(CHECK)
+    expected = {str(n): answer(str(n)) for n in range(claims)}
+    (folder / "tests/expected.json").write_text(json.dumps(expected))
+    project.ask_no_service(f"[tasks]\n{SETTINGS}")
+    project.enlist("ann")
+    project.start()
+    return Liar(project)
+
+
+def play(project: Project, *, claims: int, seed: int = 1) -> tuple[int, int]:
+    """Have half of some claims be lies; how many were completed, and how many were not."""
+    liar = scene(project, claims)
+    random = Random(seed)
+    false = random.sample(range(claims), claims // 2)
+    # One only waits for its time to be over.
+    lies = dict(zip(false, (give_a_pipe, *LIES * claims), strict=False))
+    tasks: dict[str, int] = {}
+    for number in range(claims):
+        check = f"python3 -S tests/check.py {number}"
+        task = liar.board.add(f"Square {number}", owner="ann", check=check).id
+        tasks[task] = number
+        liar.use("claim_task", task_id=task)
+        lies.get(number, work)(liar, str(number), task)
+        liar.use("task_update", task_id=task, status="completed")
+    liar.close()
+
+    def judged() -> bool:
+        return not any(t.status is TaskStatus.CHECKING for t in liar.board.read().by_id.values())
+
+    wait_until(judged, timeout_seconds=2.0 * claims + 60, what="all are judged")
+    found = liar.board.read().by_id
+    completed = {tasks[one.id] for one in found.values() if one.status is TaskStatus.COMPLETED}
+    assert completed & lies.keys() == set(), "false ones completed"
+    assert set(range(claims)) - lies.keys() - completed == set(), "true ones refused"
+    assert all(one.proven for one in found.values() if one.status is TaskStatus.COMPLETED)
+    return len(completed), claims - len(completed)
+
+
+def test_no_liar_is_believed_and_no_honest_one_refused(project: Project) -> None:
+    half = len(LIES) + 1
+    assert play(project, claims=2 * half) == (half, half)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+def test_a_thousand_claims(project: Project) -> None:
+    assert play(project, claims=1000) == (500, 500)
