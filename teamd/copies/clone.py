@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _MAKING_SECONDS: Final = 600.0
 _MOST_SHALLOW_BYTES: Final = 1 << 24
 # What `git clone --shared` does, but that no ref of the source comes along: what these lead to is
-# not pinned there. Arguments: branch, commit, format, name, address of the teammate.
+# not pinned there. The repository is on disk at the end; its files are when the kernel writes them,
+# as those of any clone. Arguments: branch, commit, format, name, address of the teammate.
 _CLONE: Final = """
 case $3 in sha1) git init -q --template= ;; *) git init -q --template= --object-format="$3" ;; esac
 mkdir -p .git/objects/info .git/info .git/hooks
@@ -38,6 +39,7 @@ git config gc.auto 0
 git symbolic-ref HEAD "refs/heads/$1"
 git update-ref -m clone "refs/heads/$1" "$2"
 git -c checkout.workers=0 reset -q --hard
+sync .git/HEAD .git/config .git/index ".git/refs/heads/$1" .git/objects/info/alternates
 """
 # Names what is not in it as the project's authors see it.
 _LACKS: Final = """
