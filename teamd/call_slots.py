@@ -2,14 +2,19 @@
 
 A teammate asks for one slot at a time, is granted one under a number, says when the reply begins,
 and gives the slot back. Each word is one datagram of a socket pair that is made before the fork.
+Its end says that no more is granted: the teammate has written what no word is.
 """
 
 from __future__ import annotations
 
 import math
+import socket
+import sys
 from dataclasses import dataclass
 from typing import Final
 
+# Of plain datagrams nobody sees that the other end has closed; only Linux has the better ones.
+CHANNEL: Final = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_DGRAM
 ASK: Final = b"ask"  # and the digest of what the request begins with, where that is cached
 BEGUN: Final = b"begun"  # and the number of the slot
 LONGEST_WORD: Final = 64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections import deque
 from contextlib import suppress
@@ -39,6 +40,9 @@ class CallSlots:
 
         Args:
             prefix: names what the request begins with, where the server keeps that in a cache.
+
+        Raises:
+            ConnectionResetError: none is granted any more.
         """
         slot: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((prefix, slot))
@@ -68,9 +72,13 @@ class CallSlots:
 
     def _hear(self) -> None:
         try:
-            number = int(os.read(self._fd, LONGEST_WORD))
+            word = os.read(self._fd, LONGEST_WORD)
         except BlockingIOError:
             return
+        if not word:
+            self._give_up()
+            return
+        number = int(word)
         asked, self._asked = self._asked, None
         asyncio.get_running_loop().remove_reader(self._fd)
         while self._waiting:
@@ -83,6 +91,16 @@ class CallSlots:
         else:
             self.give_back(Returned(number=number))
         self._ask()
+
+    def _give_up(self) -> None:
+        """Fail those who wait, so that this process ends, and the next one has another channel."""
+        asyncio.get_running_loop().remove_reader(self._fd)
+        self._asked = None
+        while self._waiting:
+            _, slot = self._waiting.popleft()
+            if not slot.done():
+                why = "the supervisor grants no more slots for model calls"
+                slot.set_exception(ConnectionResetError(errno.ECONNRESET, why))
 
     def _say(self, word: bytes) -> None:
         with suppress(OSError):  # the supervisor has gone, and ends this process as well

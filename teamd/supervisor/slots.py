@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, Returned
+from teamd.call_slots import ASK, BEGUN, CHANNEL, LONGEST_WORD, Returned
 from teamd.supervisor.warmth import Warmth
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Slots:
             OSError: there are no descriptors left.
         """
         self.close(name)
-        own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        own, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
         own.setblocking(False)
         channel = _Channel(name, own.detach())
         self._channels[name] = channel
@@ -135,7 +135,9 @@ class Slots:
             word = os.read(channel.fd, LONGEST_WORD)
         except BlockingIOError:
             return
-        except OSError:  # it has ended, and is reaped in a moment
+        except OSError:
+            word = b""
+        if not word:  # it has ended, and is reaped in a moment
             self.close(channel.name)
             return
         try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.agent.throttle import CallSlots, Throttle
-from teamd.call_slots import ASK, Returned
+from teamd.call_slots import ASK, CHANNEL, Returned
 from teamd.journal import Journal
 from teamd.models import Ask, RefusedError, Reply, TransientError
 from teamd.models.retry import Retrying, RetryPolicy
@@ -176,7 +176,7 @@ def test_a_slot_that_goes_to_another_conversation_says_nothing_of_the_first_ones
     """Or what is not in the server's cache would be taken to be there."""
 
     async def scenario() -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
         with ours, theirs:
             theirs.setblocking(False)
             slots = CallSlots(theirs.fileno())
@@ -300,6 +300,25 @@ def test_nonsense_of_one_harms_nobody_else(tmp_path: Path, word: bytes) -> None:
             with suppress(OSError):
                 os.write(there.ends["eve"], word)
             assert (await begin(Player(say("Done.")), slots)).text == "Done."
+
+    run(scenario)
+
+
+def test_who_writes_nonsense_does_not_wait_for_ever(tmp_path: Path) -> None:
+    """Its call fails, and its process with it: the next one has another channel."""
+
+    async def scenario() -> None:
+        async with team(tmp_path, 1) as there:
+            model = Slow()
+            other = begin(model.of("bob"), there.enter("bob"))
+            await until(lambda: model.inside == 1)
+            call = begin(model.of("eve"), there.enter("eve"))
+            await until(lambda: there.slots._queue, what="eve waits for a slot")
+            os.write(there.ends["eve"], b"nonsense")
+            with pytest.raises(ConnectionResetError):
+                await call
+            model.go.set()
+            assert (await other).text == "Done."
 
     run(scenario)
 
