@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 _NAMES: Final = (
-    "mail", "wake", "turn", "spawn", "memory", "resume", "growth", "fairness", "commands"
+    "mail", "wake", "turn", "spawn", "memory", "resume", "growth", "fairness", "commands",
+    "roster", "tokens",
 )  # fmt: skip
 _REPOSITORY: Final = Path(__file__).parents[2]
 

@@ -6,7 +6,6 @@ becomes the same teammate, with its mail in the inbox already.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -150,10 +149,7 @@ class Scene:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="ten seconds; says little")
-    parser.add_argument("--rounds", type=int, default=15)
-    given = parser.parse_args()
+    given = ruler.options(__doc__, rounds=15)
     with tempfile.TemporaryDirectory() as folder, wire.served() as served:
         scene = Scene(Path(folder), served)
         cases = {

@@ -22,7 +22,7 @@ from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.places import BUILT_IN, find_places
 from teamd.sandbox.readable import Readable
 from tests.bench import quick_server
-from tests.bench.ruler import interleave, machine, median, percentile, table
+from tests.bench.ruler import interleave, machine, median, options, percentile, table
 from tests.shells import sandboxed_shell
 from tests.waiting import wait_until
 
@@ -123,7 +123,7 @@ def measure(rounds: int, grown_to: int = 0) -> str:
         argv = bubblewrap(root / "sandbox")
         team.run("teamd", "start")
         try:
-            team.run("teamctl", "spawn", "ann", "coder", "Wait.")
+            team.run("teamctl", "spawn", "ann", "coder", "Wait.", "--wait")  # a first request
             if grown_to:
                 team.wake("read_file", {"path": "note.txt"}, grown_to)
             gaps: dict[str, list[float]] = {"bash": [], "read_file": []}
@@ -163,5 +163,5 @@ def _ms(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    short = "--short" in sys.argv
+    short = options(__doc__).short
     sys.stdout.write(f"{measure(2 if short else 12)}\n\n{machine()}\n")
