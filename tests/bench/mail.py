@@ -215,7 +215,7 @@ def main() -> int:
     remark = f"teamd takes {ruler.ratio(took, 'teamd', next(reversed(ways))):.2f} of it, wanted 0.5"
     rows = [(name, took[name], "" if name == "teamd" else remark) for name in ways]
     print(ruler.spread(f"taking {count:,} messages", rows, "ms"))
-    print("\nwhat came of it, by runs:", *sorted(tally.items()), sep="\n  ")
+    print(*(f"- {outcome} ({runs} x)" for outcome, runs in sorted(tally.items())), sep="\n")
     bad = [one for one in tally if one.startswith(_OURS) and "lost 0, doubled 0, torn 0" not in one]
     return len(bad)
 

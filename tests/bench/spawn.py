@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PROGRAMS: Final = Path(sys.executable).parent
-_SETTINGS: Final = '[tools]\nsandbox = "off"\n[supervision]\nhibernate_seconds = 0.5\n'
+_SETTINGS: Final = '[supervision]\nhibernate_seconds = 0.5\n'
 _TEAMMATE: Final = """
 import os, socket, sys
 from pathlib import Path
