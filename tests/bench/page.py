@@ -32,8 +32,8 @@ How long a command takes on your machine:
 time teamctl team
 ```
 
-In a clone of the repository, `python -m tests.bench` measures all of this, and with `--short` it
-only tries in a minute that nothing is lost.
+In a clone of the repository, `python -m tests.bench` measures all of this anew, and
+`python -m tests.bench --short` only tries in a minute that nothing is lost.
 """
 SECTIONS: Final[Mapping[str, str]] = {
     "mail": "How many messages a second are sent, each with an id and a time of its own. What is "

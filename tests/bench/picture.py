@@ -11,14 +11,17 @@ if TYPE_CHECKING:
 
 Table = list[list[str]]
 
+# A ground of its own: a page may be dark where its reader's browser is not.
 _STYLE: Final = """
 text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #1f2328 }
 .head { font-weight: 600 } .unit { fill: #59636e; font-size: 12px }
-.ours { fill: #2f6fdf } .peer { fill: #a9b3bf }
+.ours { fill: #2f6fdf } .peer { fill: #a9b3bf } .ground { fill: #f6f8fa }
 @media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3 } .unit { fill: #9aa4b0 } .ours { fill: #5b93f5 } .peer { fill: #5c6670 }
+  text { fill: #e6edf3 } .unit { fill: #9aa4b0 }
+  .ours { fill: #5b93f5 } .peer { fill: #5c6670 } .ground { fill: #161b22 }
 }
 """
+_EDGE: Final = 16
 _WIDTH: Final = 410  # of a panel
 _COLUMNS: Final = 2
 _NAMES: Final = 150  # in front of the bars
@@ -89,20 +92,20 @@ def draw(page: str) -> str:
     drawn = [
         (panel, bars) for panel in PANELS if (bars := _bars(panel, tables.get(panel.table, [])))
     ]
-    left, y, parts = 0, 0, []
+    y, parts = _EDGE, []
     for start in range(0, len(drawn), _COLUMNS):
         row = drawn[start : start + _COLUMNS]
         for column, (panel, bars) in enumerate(row):
-            left = column * (_WIDTH + _GAP)
-            parts += _panel(panel, bars, left, y)
-        y += max(len(bars) for _, bars in row) * _LINE + 2 * _LINE + _GAP
-    width = _COLUMNS * _WIDTH + _GAP
+            parts += _panel(panel, bars, _EDGE + column * (_WIDTH + _GAP), y)
+        y += (2 + max(len(bars) for _, bars in row)) * _LINE + _GAP
+    width, height = _COLUMNS * (_WIDTH + _GAP) - _GAP + 2 * _EDGE, y - _GAP + _EDGE
     opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" '
-        f'viewBox="0 0 {width} {y}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img">'
     )
-    title = "<title>Benchmarks: teamd beside others; shown as tables in the topic</title>"
-    return "\n".join([opening, title, f"<style>{_STYLE}</style>", *parts, "</svg>", ""])
+    title = "<title>Benchmarks: teamd beside other programs</title>"
+    ground = f'<rect class="ground" width="{width}" height="{height}" rx="8"/>'
+    return "\n".join([opening, title, f"<style>{_STYLE}</style>", ground, *parts, "</svg>", ""])
 
 
 def _bars(panel: Panel, table: Table) -> list[tuple[str, str]]:
