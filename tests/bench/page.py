@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import textwrap
 import time
 from importlib.metadata import version
@@ -21,10 +22,10 @@ PICTURE: Final = Path(__file__).with_name("benchmarks.svg")
 _OPENING: Final = """\
 # Benchmarks: what teamd adds to the model's own time, memory and price
 
-Measured on {date} with teamd {teamd}, anthropic {anthropic}, {python}, on {system}. Such a machine
-is busier in one minute than in the next. So the cases of a table took turns, and only figures of
-the same table can be compared. Where a table names a limit or what is wanted, a later version may
-not be worse than that. Peers that were not installed are left out.
+Measured on {date} with teamd {teamd}, anthropic {anthropic} and Python {python}, on {system}. A
+machine is busier in one minute than in the next, so the cases of a table took turns: compare
+figures of one table only. A limit, or what a row says is wanted, is what every version is to keep.
+Peers that were not installed are left out.
 
 How long a command takes on your machine:
 
@@ -69,14 +70,14 @@ def compose(outputs: Mapping[str, str]) -> str:
         date=time.strftime("%Y-%m-%d"),
         teamd=version("teamd"),
         anthropic=version("anthropic"),
-        python=f"Python {platform.python_version()}",
+        python=platform.python_version(),
         system=f"{platform.system()} {platform.release().partition('-')[0]}",
     )
     parts = [
         f"## {name.capitalize()}\n\n{_filled(SECTIONS[name])}\n\n{output.strip()}\n"
         for name, output in outputs.items()
     ]
-    return "\n".join([opening, *parts])
+    return re.sub(r"\n{3,}", "\n\n", "\n".join([opening, *parts]))
 
 
 def _filled(sentence: str) -> str:
