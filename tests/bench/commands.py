@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PROGRAMS: Final = Path(sys.executable).parent
+CLONE: Final = Path(__file__).parents[2]
 ROUNDS: Final = 20
 SHORT: Final = 1
 PASS: Final = "python -c pass"
@@ -145,8 +146,8 @@ def main() -> None:
         }
         if peer is not None:
             cases[PEER] = partial(bench.time, *peer)
-        if shutil.which("git"):
-            cases[GIT] = partial(bench.time, "git", "-C", str(Path(__file__).parent), "status")
+        if shutil.which("git") and (CLONE / ".git").exists():
+            cases[GIT] = partial(bench.time, "git", "-C", str(CLONE), "status")
         if not given.short:
             interleave(cases, 1)  # bytecode is written, files are in memory
         before = bench.delivered()

@@ -81,6 +81,7 @@ class Crowd:
         return found
 
     def _done(self, calls: int) -> bool:
+        assert not self.crashes(), "a teammate has crashed, and a call of its may be lost"
         members = self.members()
         ended = [one["name"] for one in members if one["status"] in _ENDS]
         assert not ended, f"these have ended: {ended}"

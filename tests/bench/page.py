@@ -77,7 +77,8 @@ def compose(outputs: Mapping[str, str]) -> str:
         f"## {name.capitalize()}\n\n{_filled(SECTIONS[name])}\n\n{output.strip()}\n"
         for name, output in outputs.items()
     ]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join([opening, *parts]))
+    page = "\n".join([opening, *parts]).replace("\n### ", "\n\n### ")
+    return re.sub(r"\n{3,}", "\n\n", page)
 
 
 def _filled(sentence: str) -> str:
