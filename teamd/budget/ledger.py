@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.budget import days
 from teamd.budget.accounts import Account, Accounts, Reservation, Terms
 from teamd.budget.records import apply, encode, summarise
-from teamd.errors import translate_os_errors
+from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self._accounts = Accounts()
+        self._owed: dict[str, Account | None] = {}  # calls of this process that are not settled
         self._head = b""
         self._offset = 0
         self._named = b""  # how the file begins whose name is known to be safe
@@ -81,11 +82,6 @@ class Ledger:
             else:
                 self._sync(fd)
 
-    def terms(self) -> Terms:
-        """The terms in force."""
-        with self._locked():
-            return self._accounts.terms
-
     def reserve(
         self,
         wanted: Reservation,
@@ -104,6 +100,7 @@ class Ledger:
             StoreError: it cannot be written; the call must not be made.
         """
         with self._locked() as fd:
+            self._settle_owed(fd)
             wanted = self._dated(price(wanted, self._accounts.terms))
             # What the dead have kept back counts as much as what they will be charged. So they
             # are looked for only where nothing fits; it takes a look at each holder's process.
@@ -124,13 +121,12 @@ class Ledger:
     def settle(self, reservation: Reservation, account: Account | None) -> None:
         """Say what a call has taken; `None` for: nobody knows, so it counts in full.
 
-        What somebody else has settled meanwhile stays as it is.
+        What somebody else has settled meanwhile stays as it is. Where it cannot be written now, it
+        comes before the next call of this process: what has been paid for must not be lost for it.
         """
-        with self._locked() as fd:
-            kept = self._accounts.held.get(reservation.id)
-            if kept is not None:
-                # Lost in a power cut, it is settled in full: dearer, and never too little.
-                self._settle(fd, kept, account or kept.in_full())
+        self._owed[reservation.id] = account
+        with suppress(StoreError), self._locked() as fd:
+            self._settle_owed(fd)
             if os.fstat(fd).st_size > self.longest_bytes:
                 self._bury(fd)  # each would be a record for ever
                 self._replace()
@@ -227,6 +223,13 @@ class Ledger:
         for kept in orphans:
             self._settle(fd, kept, kept.in_full())
         return bool(orphans)
+
+    def _settle_owed(self, fd: int) -> None:
+        """Settle what this process has to; lost in a power cut it counts in full, never too low."""
+        for call, account in list(self._owed.items()):
+            if (kept := self._accounts.held.get(call)) is not None:
+                self._settle(fd, kept, account or kept.in_full())
+            del self._owed[call]
 
     def _settle(self, fd: int, reservation: Reservation, account: Account) -> None:
         record = {"record": "settle", "id": reservation.id, **account.encode()}

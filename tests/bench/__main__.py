@@ -1,7 +1,8 @@
-"""Run all benches, one after the other: `python -m tests.bench [--short] [NAME …]`.
+"""Run all benches, one after the other: `python -m tests.bench [--short | --save] [NAME …]`.
 
 Each works in a temporary folder of its own. It fails where mail or a turn was lost, or a bench
-could not be run, and never for a time: `--short`, a minute in all, is for CI.
+could not be run, and never for a time: `--short`, a minute in all, is for CI. `--save` writes the
+help topic and the picture of a full run.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-_NAMES: Final = (
-    "mail", "wake", "turn", "spawn", "memory", "resume", "growth", "fairness", "commands"
-)  # fmt: skip
+from tests.bench import page
+
+_NAMES: Final = tuple(page.SECTIONS)
 _REPOSITORY: Final = Path(__file__).parents[2]
 
 
@@ -24,24 +25,40 @@ def main() -> int:
     """Run those that are named, or all; return 1 where one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(_NAMES)}")
-    parser.add_argument("--short", action="store_true", help="a minute in all")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--short", action="store_true", help="a minute in all")
+    how.add_argument("--save", action="store_true", help="all benches; keep what they print")
     given = parser.parse_args()
     if unknown := set(given.names) - set(_NAMES):
         parser.error(f"no such bench: {', '.join(sorted(unknown))}")
+    if given.save and given.names:
+        parser.error("a run is saved whole: give no names")
     options = ["--short"] if given.short else []
-    failed = [name for name in given.names or _NAMES if not _runs(name, options)]
-    if failed:
+    outputs = {name: _run(name, options) for name in given.names or _NAMES}
+    if failed := [name for name, output in outputs.items() if output is None]:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+        return 1
+    if given.save:
+        page.write({name: output or "" for name, output in outputs.items()})
+    return 0
 
 
-def _runs(name: str, options: list[str]) -> bool:
+def _run(name: str, options: list[str]) -> str | None:
+    """Return what a bench prints, which is shown meanwhile; `None` where it fails."""
     print(f"## {name}\n", flush=True)
     path = os.pathsep.join(filter(None, (str(_REPOSITORY), os.environ.get("PYTHONPATH"))))
+    lines = []
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as folder:
-        argv = [sys.executable, "-m", f"tests.bench.{name}", *options]
-        done = subprocess.run(argv, cwd=folder, env={**os.environ, "PYTHONPATH": path}, check=False)
-    return done.returncode == 0
+        argv = [sys.executable, "-u", "-m", f"tests.bench.{name}", *options]
+        environment = {**os.environ, "PYTHONPATH": path}
+        with subprocess.Popen(
+            argv, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                print(line, end="", flush=True)
+                lines.append(line)
+    return None if process.returncode else "".join(lines)
 
 
 if __name__ == "__main__":

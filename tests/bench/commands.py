@@ -6,7 +6,6 @@ holds `supervisord` and `supervisorctl`; otherwise they are looked for in PATH.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -20,13 +19,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.bench.ruler import interleave, machine, ratio, spread
+from tests.bench.ruler import interleave, machine, options, ratio, spread
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PROGRAMS: Final = Path(sys.executable).parent
+CLONE: Final = Path(__file__).parents[2]
 ROUNDS: Final = 20
 SHORT: Final = 1
 PASS: Final = "python -c pass"
@@ -98,7 +98,7 @@ class Bench:
 
 
 @contextmanager
-def supervisord(root: Path, programs: Path | None) -> Iterator[list[str] | None]:
+def supervisord(root: Path, programs: str) -> Iterator[list[str] | None]:
     """Serve three programs with supervisor, if it is installed; yields its status command."""
     daemon, control = (_find(name, programs) for name in ("supervisord", "supervisorctl"))
     if daemon is None or control is None:
@@ -126,17 +126,13 @@ def supervisord(root: Path, programs: Path | None) -> Iterator[list[str] | None]
             serving.send_signal(signal.SIGTERM)
 
 
-def _find(name: str, folder: Path | None) -> str | None:
-    return shutil.which(name, path=None if folder is None else str(folder))
+def _find(name: str, folder: str) -> str | None:
+    return shutil.which(name, path=folder or None)
 
 
 def main() -> None:
     """Measure, print the table; fails only where mail was lost."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="at most ten seconds")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--supervisor", type=Path, metavar="BIN")
-    given = parser.parse_args()
+    given = options(__doc__, rounds=ROUNDS, supervisor="")
     rounds = SHORT if given.short else given.rounds
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -150,8 +146,8 @@ def main() -> None:
         }
         if peer is not None:
             cases[PEER] = partial(bench.time, *peer)
-        if shutil.which("git"):
-            cases[GIT] = partial(bench.time, "git", "-C", str(Path(__file__).parent), "status")
+        if shutil.which("git") and (CLONE / ".git").exists():
+            cases[GIT] = partial(bench.time, "git", "-C", str(CLONE), "status")
         if not given.short:
             interleave(cases, 1)  # bytecode is written, files are in memory
         before = bench.delivered()

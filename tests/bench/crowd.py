@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from teamd.control import ControlRequest
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD
-from tests.bench.service import Running, running
+from tests.bench.imitation import Imitation, running
 from tests.e2e.harness import Project, opened
 from tests.waiting import wait_until
 
@@ -32,7 +32,7 @@ class Crowd:
         spawn_seconds: how long it took until the last of them idled.
     """
 
-    def __init__(self, project: Project, service: Running, size: int, calls: int) -> None:
+    def __init__(self, project: Project, service: Imitation, size: int, calls: int) -> None:
         self.project = project
         self.service = service
         self.calls = calls
@@ -81,6 +81,7 @@ class Crowd:
         return found
 
     def _done(self, calls: int) -> bool:
+        assert not self.crashes(), "a teammate has crashed, and a call of its may be lost"
         members = self.members()
         ended = [one["name"] for one in members if one["status"] in _ENDS]
         assert not ended, f"these have ended: {ended}"
@@ -96,7 +97,7 @@ def crowd(size: int, settings: str = "", **terms: Any) -> Iterator[Crowd]:
         running(**{"seconds": 0.05, **terms}) as service,
         opened(Path(root)) as project,
     ):
-        project.environment["ANTHROPIC_BASE_URL"] = service.url
+        project.environment |= service.environment
         project.write("team.toml", f'[tools]\nsandbox = "off"\n{settings}')
         project.start()
         made = Crowd(project, service, size, terms.get("calls", 1))

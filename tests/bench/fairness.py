@@ -8,11 +8,10 @@ No peer is beside it: programs that share a limit among processes are servers of
 
 from __future__ import annotations
 
-import argparse
 import statistics
 
 from tests.bench.crowd import crowd
-from tests.bench.ruler import machine, table
+from tests.bench.ruler import machine, options, table
 
 _HEAD = ("slots", "retry-after", "calls / needed", "slowest / mean", "time / limit", "most", "lost")
 
@@ -42,9 +41,7 @@ def measure(
 
 def main() -> None:
     """Print the table."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--short", action="store_true", help="ten seconds, to see that it works")
-    short = arguments.parse_args().short
+    short = options(__doc__).short
     size, room, calls, seconds = (12, 4, 3, 0.1) if short else (100, 20, 4, 0.5)
     cases = [(room, ""), (size, "1")] if short else [(room, ""), (size, ""), (size, "1")]
     rows = [

@@ -9,7 +9,6 @@ No peer is beside it: none of them keeps a process for each teammate.
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from contextlib import ExitStack, closing
@@ -31,7 +30,7 @@ from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
 from tests.bench.crowd import crowd
-from tests.bench.ruler import interleave, machine, median, table
+from tests.bench.ruler import interleave, machine, median, options, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -143,10 +142,7 @@ def teams(sizes: Sequence[int]) -> str:
 
 def main() -> None:
     """Print the tables."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--short", action="store_true", help="ten seconds, to see that it works")
-    arguments.add_argument("--thousand", action="store_true", help="a team of 1,000 as well")
-    given = arguments.parse_args()
+    given = options(__doc__, thousand=False)
     sizes = (10, 100) if given.short else (10, 100, 300, 1000)
     rounds = 5 if given.short else 50
     print(machine())

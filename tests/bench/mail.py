@@ -1,17 +1,14 @@
 """Sending and taking mail, beside what else keeps lines for a reader: `python -m tests.bench.mail`.
 
 Every case makes each message with an id and a time of its own, as JSON. Ours is `Post.send`, which
-looks the receiver up in the roster. A reader keeps what it takes before it forgets it there, but
-for that of the bare file, which loses what it has in hand when it is killed.
+looks the receiver up in the roster.
 """
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import json
 import multiprocessing
-import os
 import sqlite3
 import sys
 import tempfile
@@ -26,18 +23,18 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.mail.spool import BatchLimit
-from teamd.messages import MAX_MESSAGE_BYTES, Message, new_id
+from teamd.messages import MAX_MESSAGE_BYTES, Message
 from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, mail_in
 from tests.bench import ruler
+from tests.bench.mail_peers import Flock, Redis, Sqlite, line, text
 from tests.bench.redis_server import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-TEXT: Final = "x" * 100
 _LIMIT: Final = BatchLimit(messages=100, bytes=1 << 17, wary=True)
 _FORK: Final = multiprocessing.get_context("fork")
 _OURS: Final = "teamd"
@@ -48,17 +45,6 @@ _TARGETS: Final = {
     (False, True): {"flock": 0.7, "SQLite NORMAL": 1.0, "Redis everysec": 2.0},
     (True, True): {"SQLite FULL": 2.5, "Redis always": 0.75},
 }
-
-
-def line(sender: str, n: int) -> bytes:
-    """Make a message as any program would."""
-    names = {"id": new_id(), "type": "message", "from": sender, "to": "bob"}
-    return json.dumps({**names, "content": text(n), "timestamp": time.time()}).encode() + b"\n"
-
-
-def text(n: int) -> str:
-    """Return the content of a message, which begins with its number."""
-    return f"{n} {TEXT}"
 
 
 class Teamd:
@@ -94,100 +80,6 @@ class Teamd:
                 found += len(batch.messages)
         for record in kept.records():
             yield from (message.encode() for message in mail_in(record))
-
-
-class Flock:
-    """A file whose descriptor is kept, and `flock`; or, durable and alone, no lock at all."""
-
-    def __init__(self, folder: Path, *, durable: bool) -> None:
-        self._path, self._durable = folder / "inbox", durable
-        self._path.touch()
-
-    def send(self, sender: str, count: int) -> None:
-        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND)
-        for n in range(count):
-            made = line(sender, n)
-            if self._durable:
-                os.write(fd, made)
-                os.fdatasync(fd)
-            else:
-                fcntl.flock(fd, fcntl.LOCK_EX)
-                os.write(fd, made)
-                fcntl.flock(fd, fcntl.LOCK_UN)
-        os.close(fd)
-
-    def read(self, wanted: int) -> Iterator[bytes]:
-        found = 0
-        with self._path.open("r+b", 0) as file:
-            while found < wanted:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                file.seek(0)
-                lines = file.readall().splitlines()
-                file.truncate(0)
-                fcntl.flock(file, fcntl.LOCK_UN)
-                found += len(lines)
-                yield from lines
-
-
-class Sqlite:
-    """A table in a database in WAL mode."""
-
-    def __init__(self, folder: Path, *, durable: bool) -> None:
-        self._path, self._level = folder / "mail.db", "FULL" if durable else "NORMAL"
-        made = self._open()
-        made.execute("PRAGMA journal_mode=WAL")
-        made.execute("CREATE TABLE mail (n INTEGER PRIMARY KEY, line BLOB)")
-        made.execute("CREATE TABLE kept (n INTEGER PRIMARY KEY, line BLOB)")
-        made.close()
-
-    def _open(self) -> sqlite3.Connection:
-        opened = sqlite3.connect(self._path, isolation_level=None, timeout=60)
-        opened.execute(f"PRAGMA synchronous={self._level}")
-        return opened
-
-    def send(self, sender: str, count: int) -> None:
-        opened = self._open()
-        for n in range(count):
-            opened.execute("INSERT INTO mail (line) VALUES (?)", (line(sender, n),))
-        opened.close()
-
-    def read(self, wanted: int) -> Iterator[bytes]:
-        opened, found = self._open(), 0
-        while found < wanted:
-            opened.execute("BEGIN IMMEDIATE")
-            opened.execute("INSERT INTO kept (line) SELECT line FROM mail ORDER BY n LIMIT 100")
-            count = opened.execute("SELECT changes()").fetchone()[0]
-            opened.execute("DELETE FROM mail WHERE n IN (SELECT n FROM mail ORDER BY n LIMIT 100)")
-            opened.execute("COMMIT")
-            found += count
-        yield from (row[0] for row in opened.execute("SELECT line FROM kept"))
-        opened.close()
-
-
-class Redis:
-    """A stream with a group of one reader."""
-
-    def __init__(self, _: Path, *, durable: bool, connect: Callable[[bool], Any]) -> None:
-        self._connect = partial(connect, durable)
-        server = self._connect()
-        server.flushall()
-        server.xgroup_create("mail", "readers", mkstream=True)
-
-    def send(self, sender: str, count: int) -> None:
-        server = self._connect()
-        for n in range(count):
-            server.xadd("mail", {"line": line(sender, n)})
-
-    def read(self, wanted: int) -> Iterator[bytes]:
-        server, found = self._connect(), 0
-        while found < wanted:
-            came = server.xreadgroup("readers", "bob", {"mail": ">"}, count=100, block=10)
-            for _, entries in came or []:
-                yield from (fields[b"line"] for _, fields in entries)
-                ids = [one for one, _ in entries]
-                server.xack("mail", "readers", *ids)
-                server.xdel("mail", *ids)
-                found += len(ids)
 
 
 def alone(make: Callable[[Path], Any], count: int) -> float:
@@ -293,14 +185,12 @@ def _table(title: str, figures: ruler.Samples, targets: dict[str, float]) -> Non
             wanted = f", wanted {targets[name]}" if name in targets else ""
             remark = f"teamd is {ruler.ratio(figures, _OURS, name):.2f} of it{wanted}"
         rows.append((name, found, remark))
-    sys.stdout.write(ruler.spread(title, rows, "messages a second"))
+    print(ruler.spread(title, rows, "messages a second"))
 
 
 def main() -> int:
     """Print the tables; return whether anything was lost, doubled or torn by teamd."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--short", action="store_true", help="at most ten seconds")
-    short = parser.parse_args().short
+    short = ruler.options(__doc__).short
     rounds = 1 if short else 7
     tally: Counter[str] = Counter()
     with ExitStack() as stack:
@@ -324,8 +214,8 @@ def main() -> int:
     took = ruler.interleave({name: partial(take, count, how) for name, how in ways.items()}, rounds)
     remark = f"teamd takes {ruler.ratio(took, 'teamd', next(reversed(ways))):.2f} of it, wanted 0.5"
     rows = [(name, took[name], "" if name == "teamd" else remark) for name in ways]
-    sys.stdout.write(ruler.spread(f"taking {count:,} messages", rows, "ms"))
-    print("\nwhat came of it, by runs:", *sorted(tally.items()), sep="\n  ")
+    print(ruler.spread(f"taking {count:,} messages", rows, "ms"))
+    print(*(f"- {outcome} ({runs} x)" for outcome, runs in sorted(tally.items())), sep="\n")
     bad = [one for one in tally if one.startswith(_OURS) and "lost 0, doubled 0, torn 0" not in one]
     return len(bad)
 

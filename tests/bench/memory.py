@@ -6,7 +6,6 @@ has had one reply, lives beside the team: what a library's file takes is shared 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import subprocess
 import sys
@@ -174,11 +173,7 @@ def _row(what: str, seen: list[float], alone: float) -> list[str]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="ten seconds; says little")
-    parser.add_argument("--many", action="store_true", help=f"{MANY} alive, one broadcast")
-    parser.add_argument("--team", type=int)
-    given = parser.parse_args()
+    given = ruler.options(__doc__, many=False, team=0)
     print(ruler.machine())
     with tempfile.TemporaryDirectory() as folder:
         if given.many:

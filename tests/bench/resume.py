@@ -26,7 +26,7 @@ from teamd.tokens import Usage
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
-from tests.bench.ruler import interleave, machine, median, table
+from tests.bench.ruler import interleave, machine, median, options, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,7 +122,7 @@ def _ms(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    short = "--short" in sys.argv
+    short = options(__doc__).short
     shown, missing = measure((1, 10) if short else (1, 10, 100), 3 if short else 7)
     sys.stdout.write(f"{shown}\n\nLost: {len(missing)}\n{machine()}\n")
     sys.exit("\n".join(missing) or None)

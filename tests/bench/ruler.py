@@ -6,17 +6,35 @@ compared; a time alone says nothing.
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import random
 import statistics
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Samples = dict[str, list[float]]
+
+
+def options(document: str | None, **more: Any) -> argparse.Namespace:
+    """Read the command line of a bench: `--short`, and what else it takes.
+
+    Args:
+        document: of the bench.
+        more: the defaults of further options by their names; `False` is that of a switch.
+    """
+    parser = argparse.ArgumentParser(description=document)
+    parser.add_argument("--short", action="store_true", help="ten seconds, to see that it works")
+    for name, default in more.items():
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true")
+        else:
+            parser.add_argument(f"--{name}", type=type(default), default=default)
+    return parser.parse_args()
 
 
 def interleave(cases: Mapping[str, Callable[[], float | None]], rounds: int) -> Samples:

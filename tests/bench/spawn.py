@@ -6,7 +6,6 @@ becomes the same teammate, with its mail in the inbox already.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -25,14 +24,14 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import PROMPT_KEY, Message
 from teamd.states import Status
 from teamd.team.roster import Roster
-from tests.bench import ruler, wire
+from tests.bench import imitation, ruler
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PROGRAMS: Final = Path(sys.executable).parent
-_SETTINGS: Final = '[tools]\nsandbox = "off"\n[supervision]\nhibernate_seconds = 0.5\n'
+_SETTINGS: Final = "[supervision]\nhibernate_seconds = 0.5\n"
 _TEAMMATE: Final = """
 import os, socket, sys
 from pathlib import Path
@@ -63,7 +62,7 @@ with Anthropic().messages.stream(model="bench", max_tokens=10, system="You are '
 class Scene:
     """A team that runs, and the server that all ask."""
 
-    def __init__(self, folder: Path, served: wire.Wire) -> None:
+    def __init__(self, folder: Path, served: imitation.Imitation) -> None:
         self._folder, self._served, self._numbers = folder, served, count()
         self.paths = TeamPaths(folder / ".team")
         home = {"HOME": str(folder), STATE_VARIABLE: str(folder / "state")}
@@ -150,11 +149,8 @@ class Scene:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true", help="ten seconds; says little")
-    parser.add_argument("--rounds", type=int, default=15)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, wire.served() as served:
+    given = ruler.options(__doc__, rounds=15)
+    with tempfile.TemporaryDirectory() as folder, imitation.running() as served:
         scene = Scene(Path(folder), served)
         cases = {
             "a fresh process becomes a teammate": scene.fresh_teammate,

@@ -1,17 +1,15 @@
 """A turn: what stands between two requests of a teammate, beside the bare parts of it.
 
-Run `python -m tests.bench.turn`; `--short` for ten seconds of it.
+`python -m tests.bench.turn [--short] [--grown N]`: N turns come before those that are measured.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -21,26 +19,27 @@ import anthropic
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.places import BUILT_IN, find_places
 from teamd.sandbox.readable import Readable
-from tests.bench import quick_server
-from tests.bench.ruler import interleave, machine, median, percentile, table
+from tests.bench import imitation
+from tests.bench.ruler import interleave, machine, median, options, percentile, table
 from tests.shells import sandboxed_shell
 from tests.waiting import wait_until
 
 _BIN: Final = Path(sys.executable).parent
 _CALLS: Final = 10  # a wake
+_GROWN: Final = 40  # a wake: few enough for the limit on calls
 
 
 class Team:
-    """A team with one teammate, asking the quick server."""
+    """A team with one teammate, asking the imitation."""
 
-    def __init__(self, root: Path, url: str) -> None:
-        self.folder, self.url = root / "project", url
+    def __init__(self, root: Path, service: imitation.Imitation) -> None:
+        self.folder, self.service = root / "project", service
         home = root / "home"
         for made in (self.folder, home):
             made.mkdir()
-        given = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sk-ant-bench-0123456789"}
         path = os.pathsep.join((str(_BIN), os.environ["PATH"]))
-        self.environment = {"PATH": path, "HOME": str(home), "XDG_STATE_HOME": str(root), **given}
+        own = {"PATH": path, "HOME": str(home), "XDG_STATE_HOME": str(root)}
+        self.environment = {**own, **service.environment}
         (self.folder / "note.txt").write_text("A line.\n")
 
     def run(self, *argv: str) -> str:
@@ -50,33 +49,29 @@ class Team:
         )
         return done.stdout
 
-    def ask(self, path: str, body: Any = None) -> bytes:
-        """Ask or tell the server something beside its requests."""
-        data = json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.url}{path}", data=data, method="PUT")
-        with urllib.request.urlopen(request) as answer:
-            return bytes(answer.read())
-
     def wake(self, tool: str, given: dict[str, Any], calls: int = _CALLS) -> list[float]:
         """Have it make so many calls of a tool; seconds from each request to the next."""
-        self.ask("/times")  # of others: forgotten
-        self.ask("/next", [tool, given, calls])
+        self.service.seen()  # of others: forgotten
+        self.service.answer(tool=tool, given=given, calls=calls + 1)
         self.run("teamctl", "send", "ann", "go on")
-        times: list[tuple[float, float, int]] = []
+        seen: list[imitation.Request] = []
 
         def done() -> bool:
-            times.extend(json.loads(self.ask("/times")))
-            return len(times) > calls
+            seen.extend(self.service.seen())
+            return len(seen) > calls
 
         wait_until(done, timeout_seconds=120, what="the wake is over")
-        self.sizes = [size for _, _, size in times]
-        begun = [came for came, _, _ in times]
-        return [after - before for before, after in pairwise(begun)]
+        self.size = seen[-1].size
+        return [after.whole - before.whole for before, after in pairwise(seen)]
 
 
-def bare_calls(url: str, body: dict[str, Any], calls: int = _CALLS) -> float:
+def bare_calls(service: imitation.Imitation, calls: int = _CALLS) -> float:
     """Return the median seconds of a call of the SDK with the same request."""
-    with anthropic.Anthropic(base_url=url, api_key="sk-ant-bench-0123456789") as client:
+    body = service.last()
+    body.pop("stream")
+    service.answer()
+    key = service.environment["ANTHROPIC_API_KEY"]
+    with anthropic.Anthropic(base_url=service.url, api_key=key) as client:
         seconds = []
         for _ in range(calls + 2):
             begun = time.perf_counter()
@@ -115,17 +110,17 @@ def timed(argv: list[str]) -> None:
     subprocess.run(argv, check=True, env={})
 
 
-def measure(rounds: int, grown_to: int = 0) -> str:
+def measure(rounds: int, grown: int = 0) -> str:
     """Return the table of a run."""
-    with tempfile.TemporaryDirectory() as name, quick_server.running() as url:
+    with tempfile.TemporaryDirectory() as name, imitation.running() as service:
         root = Path(name)
-        team = Team(root, url)
+        team = Team(root, service)
         argv = bubblewrap(root / "sandbox")
         team.run("teamd", "start")
         try:
-            team.run("teamctl", "spawn", "ann", "coder", "Wait.")
-            if grown_to:
-                team.wake("read_file", {"path": "note.txt"}, grown_to)
+            team.run("teamctl", "spawn", "ann", "coder", "Wait.", "--wait")  # a first request
+            for _ in range(0, grown, _GROWN):
+                team.wake("read_file", {"path": "note.txt"}, _GROWN)
             gaps: dict[str, list[float]] = {"bash": [], "read_file": []}
 
             def turns(tool: str, given: dict[str, Any]) -> float:
@@ -133,15 +128,10 @@ def measure(rounds: int, grown_to: int = 0) -> str:
                 gaps[tool] += seconds
                 return median(seconds)
 
-            def bare() -> float:
-                body = json.loads(team.ask("/last"))
-                body.pop("stream")
-                return bare_calls(url, body)
-
             cases = {
                 "a turn with bash": lambda: turns("bash", {"command": "true"}),
                 "a turn with read_file": lambda: turns("read_file", {"path": "note.txt"}),
-                "the SDK's bare call": bare,
+                "the SDK's bare call": lambda: bare_calls(service),
                 "bwrap … true": lambda: timed(argv),
                 "append and fdatasync": lambda: bare_sync(root),
             }
@@ -155,7 +145,7 @@ def measure(rounds: int, grown_to: int = 0) -> str:
         worst = gaps.get(case.removeprefix("a turn with "), seconds)
         limit = f"{1000 * limits[case]:.1f}" if case in limits else ""
         rows.append([case, _ms(median(seconds)), _ms(percentile(worst, 0.95)), limit])
-    return table(f"A turn outside the model, request of {team.sizes[-1]} bytes", rows)
+    return table(f"A turn outside the model, request of {team.size} bytes", rows)
 
 
 def _ms(seconds: float) -> str:
@@ -163,5 +153,6 @@ def _ms(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    short = "--short" in sys.argv
-    sys.stdout.write(f"{measure(2 if short else 12)}\n\n{machine()}\n")
+    arguments = options(__doc__, grown=0)
+    shown = measure(2 if arguments.short else 12, arguments.grown)
+    sys.stdout.write(f"{shown}\n{machine()}\n")

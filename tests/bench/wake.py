@@ -6,7 +6,6 @@ one record on the disk, and makes the SDK's bare call with the bytes of the same
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import json
 import multiprocessing
@@ -114,10 +113,7 @@ def measure(rounds: int) -> ruler.Samples:
 
 def main() -> int:
     """Print the table; a wake that never came has failed before."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--short", action="store_true", help="at most ten seconds")
-    short = parser.parse_args().short
-    figures = measure(5 if short else 60)
+    figures = measure(5 if ruler.options(__doc__).short else 60)
     print(ruler.machine())
     middle, late = (partial(_share, figures, part) for part in (0.5, 0.95))
     rows = []
@@ -127,7 +123,7 @@ def main() -> int:
             wanted = " and ".join(f"{one:g}" for one in _WANTED)
             remark += f"; {middle(name):.2f} and {late(name):.2f} of the bare, wanted {wanted}"
         rows.append((name, found, remark))
-    sys.stdout.write(ruler.spread("an idle teammate's wake", rows, "ms"))
+    print(ruler.spread("an idle teammate's wake", rows, "ms"))
     return 0
 
 

@@ -137,7 +137,7 @@ def test_a_torn_end_of_the_ledger_is_no_damage(paths: TeamPaths) -> None:
     with paths.ledger.open("ab") as file:
         file.write(b"\0" * 50)
     assert repaired(paths) == []
-    assert Ledger(paths.ledger).terms().team_tokens == 7
+    assert Ledger(paths.ledger).read().terms.team_tokens == 7
 
 
 def test_damaged_tasks_stay_and_are_named(paths: TeamPaths) -> None:

@@ -193,7 +193,7 @@ def test_the_file_stays_short_and_keeps_every_sum(path: Path) -> None:
     standing = ledger.standing_refusal("max")
     assert standing is not None
     assert "it may take 10,000,100 tokens" in standing.why
-    assert ledger.terms().prices == {"m": {"input": 1, "output": Decimal("2.5")}}
+    assert ledger.read().terms.prices == {"m": {"input": 1, "output": Decimal("2.5")}}
 
 
 def test_a_file_that_was_replaced_is_noticed_whatever_its_inode_and_length(path: Path) -> None:
@@ -213,6 +213,21 @@ def test_a_file_that_was_replaced_is_noticed_whatever_its_inode_and_length(path:
     found = ledger.reserve(call(3))
     assert found is not None
     assert "the team has used 1,000 tokens of 5 tokens" in found.why
+
+
+def test_what_cannot_be_settled_now_is_settled_with_the_next_call(path: Path) -> None:
+    """The reply has been paid for, and is not lost because others keep the file locked, say."""
+    ledger = Ledger(path)
+    ledger.reserve(call(1))
+    aside = path.rename(path.with_name("aside.jsonl"))
+    path.mkdir()
+    ledger.settle(call(1), SMALL)
+    path.rmdir()
+    aside.rename(path)
+    assert ledger.read().used == {}
+    ledger.reserve(call(2))
+    assert ledger.read().used == {"alice": SMALL}
+    assert set(ledger.read().held) == {call(2).id}
 
 
 def test_what_others_added_is_all_that_is_read_again(path: Path) -> None:

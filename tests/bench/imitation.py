@@ -1,0 +1,254 @@
+"""A Messages API server that does next to nothing, so that what is measured is not the server.
+
+It runs in a process of its own until its standard input ends. It answers all requests alike, in
+one write and without Nagle's delay, and reads of a request no more than its length and whose it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tests.strict import sse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_KEY: Final = "sk-ant-bench-0123456789"
+_NAME: Final = re.compile(rb"You are '([^']*)'")
+_LENGTH: Final = re.compile(rb"(?i)content-length: (\d+)")
+_LONGEST_SECONDS: Final = 120.0
+_MOST_BYTES: Final = 1 << 26
+_BUSY: Final = b'{"type": "error", "error": {"type": "rate_limit_error", "message": "busy"}}'
+_USAGE: Final = {
+    "input_tokens": 10, "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0, "output_tokens": 5,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How requests are answered.
+
+    Attributes:
+        calls: how many make a turn of a teammate; each but the last is answered with a tool call.
+        tool: the tool's name.
+        given: its input.
+        seconds: how long each answer takes.
+        room: how many requests are answered at once; others are refused with 429.
+        retry_after: what is said to those; nothing where it is empty.
+    """
+
+    calls: int = 1
+    tool: str = "task_list"
+    given: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    room: int = 1_000_000
+    retry_after: str = ""
+
+
+class Request(NamedTuple):
+    """A request that was answered; times are those of the monotonic clock.
+
+    Attributes:
+        name: the teammate's.
+        first: when its first byte came.
+        whole: when all of it had come.
+        size: of its body.
+    """
+
+    name: str
+    first: float
+    whole: float
+    size: int
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has been asked so far.
+
+    Attributes:
+        served: how often each teammate was answered, and when last, by the monotonic clock.
+        refused: requests that were one too many.
+        inside: requests that are under way.
+        most: the most that were at once.
+    """
+
+    served: dict[str, tuple[int, float]] = field(default_factory=dict)
+    refused: int = 0
+    inside: int = 0
+    most: int = 0
+
+
+class Server:
+    """The server in its own process; `PUT` sets its terms and asks what it has seen."""
+
+    def __init__(self) -> None:
+        self._terms, self._counts = Terms(), Counts()
+        self._steps: Counter[str] = Counter()  # of the turn that each is at
+        self._seen: list[Request] = []
+        self._news = asyncio.Condition()
+        self._last = b""
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection until it is closed."""
+        try:
+            while first := await reader.read(1):
+                came = time.monotonic()
+                head = first + await reader.readuntil(b"\r\n\r\n")
+                length = _LENGTH.search(head)
+                body = await reader.readexactly(int(length[1]) if length else 0)
+                if head.startswith(b"PUT"):
+                    writer.write(await self._tell(head.split(b" ", 2)[1].decode(), body))
+                else:
+                    whole = time.monotonic()
+                    name = found[1].decode() if (found := _NAME.search(body)) else ""
+                    writer.write(await self._answer(name))
+                    self._last = body
+                    await self._note(Request(name, came, whole, len(body)))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    async def _answer(self, name: str) -> bytes:
+        counts, terms = self._counts, self._terms
+        if counts.inside >= terms.room:
+            counts.refused += 1
+            later = f"\r\nretry-after: {terms.retry_after}" if terms.retry_after else ""
+            return _response("429 Too Many Requests", f"application/json{later}", _BUSY)
+        counts.inside += 1
+        counts.most = max(counts.most, counts.inside)
+        if terms.seconds:
+            await asyncio.sleep(terms.seconds)
+        counts.inside -= 1
+        self._steps[name] += 1
+        times = counts.served.get(name, (0, 0.0))[0] + 1
+        counts.served[name] = (times, time.monotonic())
+        return _response("200 OK", "text/event-stream", self._reply(name, f"toolu_{name}{times}"))
+
+    def _reply(self, name: str, call_id: str) -> bytes:
+        terms = self._terms
+        if self._steps[name] % terms.calls == 0:
+            return _stream({"type": "text", "text": "Done."}, "end_turn")
+        call = {"type": "tool_use", "id": call_id, "name": terms.tool, "input": terms.given}
+        return _stream(call, "tool_use")
+
+    async def _note(self, request: Request) -> None:
+        async with self._news:
+            self._seen.append(request)
+            self._news.notify_all()
+
+    async def _tell(self, path: str, body: bytes) -> bytes:
+        if path == "/last":
+            return _response("200 OK", "application/json", self._last)
+        told: Any = None
+        if path == "/terms":
+            self._terms = Terms(**json.loads(body))
+            self._steps.clear()
+        elif path == "/seen":
+            told, self._seen = self._seen, []
+        elif path == "/counts":
+            told = asdict(self._counts)
+        else:
+            told = await self._first(*json.loads(body))
+        return _response("200 OK", "application/json", json.dumps(told).encode())
+
+    async def _first(self, name: str, after: float) -> float:
+        """Wait for a request of a teammate that came after a moment."""
+
+        def moments() -> list[float]:
+            return [one.first for one in self._seen if one.name == name and one.first > after]
+
+        async with self._news:
+            return min(await self._news.wait_for(moments))
+
+
+def _stream(block: dict[str, Any], reason: str) -> bytes:
+    message = {
+        "id": "msg_bench", "type": "message", "role": "assistant", "model": "bench",
+        "content": [block], "stop_reason": reason, "stop_sequence": None, "stop_details": None,
+        "usage": _USAGE,
+    }  # fmt: skip
+    return b"".join(sse.encode(message))
+
+
+def _response(status: str, kind: str, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@dataclass(frozen=True, slots=True)
+class Imitation:
+    """A server that runs, as its bench sees it.
+
+    Attributes:
+        url: its base URL.
+    """
+
+    url: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which a process finds this server."""
+        return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": _KEY}
+
+    def answer(self, **terms: Any) -> None:
+        """Answer like this from now on; each teammate begins a turn with its next request."""
+        self._ask("terms", asdict(Terms(**terms)))
+
+    def seen(self) -> list[Request]:
+        """Return the requests since the last look."""
+        return [Request(*one) for one in self._ask("seen")]
+
+    def counts(self) -> Counts:
+        """Return what it has counted."""
+        return Counts(**self._ask("counts"))
+
+    def last(self) -> dict[str, Any]:
+        """Return the last request."""
+        return dict(self._ask("last"))
+
+    def wait_for(self, name: str, *, after: float) -> float:
+        """Wait for a request of a teammate that came after a moment; return when it came."""
+        return float(self._ask("first", [name, after]))
+
+    def _ask(self, what: str, body: Any = None) -> Any:
+        data = json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}/{what}", data=data, method="PUT")
+        with urllib.request.urlopen(request, timeout=_LONGEST_SECONDS) as answer:
+            return json.load(answer)
+
+
+@contextmanager
+def running(**terms: Any) -> Iterator[Imitation]:
+    """Run a server for the length of a block."""
+    argv = [sys.executable, "-m", "tests.bench.imitation"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        imitation = Imitation(server.stdout.readline().strip())
+        imitation.answer(**terms)
+        try:
+            yield imitation
+        finally:
+            server.stdin.close()
+
+
+async def _main() -> None:
+    serve = Server().connected
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=_MOST_BYTES, backlog=4096)
+    print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())

@@ -1,0 +1,129 @@
+"""What else keeps lines for a reader: a bare file, SQLite and Redis Streams.
+
+Each is made with a folder of its own, and for messages that are to be on the disk or not; `send`
+and `read` run in processes of their own. A reader keeps what it takes before it forgets it there,
+but for that of the bare file, which loses what it has in hand when it is killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.messages import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TEXT: Final = "x" * 100
+
+
+def line(sender: str, n: int) -> bytes:
+    """Make a message as any program would."""
+    names = {"id": new_id(), "type": "message", "from": sender, "to": "bob"}
+    return json.dumps({**names, "content": text(n), "timestamp": time.time()}).encode() + b"\n"
+
+
+def text(n: int) -> str:
+    """Return the content of a message, which begins with its number."""
+    return f"{n} {TEXT}"
+
+
+class Flock:
+    """A file whose descriptor is kept, and `flock`; or, durable and alone, no lock at all."""
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self._path, self._durable = folder / "inbox", durable
+        self._path.touch()
+
+    def send(self, sender: str, count: int) -> None:
+        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+        for n in range(count):
+            made = line(sender, n)
+            if self._durable:
+                os.write(fd, made)
+                os.fdatasync(fd)
+            else:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                os.write(fd, made)
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
+
+    def read(self, wanted: int) -> Iterator[bytes]:
+        found = 0
+        with self._path.open("r+b", 0) as file:
+            while found < wanted:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                lines = file.readall().splitlines()
+                file.truncate(0)
+                fcntl.flock(file, fcntl.LOCK_UN)
+                found += len(lines)
+                yield from lines
+
+
+class Sqlite:
+    """A table in a database in WAL mode."""
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self._path, self._level = folder / "mail.db", "FULL" if durable else "NORMAL"
+        made = self._open()
+        made.execute("PRAGMA journal_mode=WAL")
+        made.execute("CREATE TABLE mail (n INTEGER PRIMARY KEY, line BLOB)")
+        made.execute("CREATE TABLE kept (n INTEGER PRIMARY KEY, line BLOB)")
+        made.close()
+
+    def _open(self) -> sqlite3.Connection:
+        opened = sqlite3.connect(self._path, isolation_level=None, timeout=60)
+        opened.execute(f"PRAGMA synchronous={self._level}")
+        return opened
+
+    def send(self, sender: str, count: int) -> None:
+        opened = self._open()
+        for n in range(count):
+            opened.execute("INSERT INTO mail (line) VALUES (?)", (line(sender, n),))
+        opened.close()
+
+    def read(self, wanted: int) -> Iterator[bytes]:
+        opened, found = self._open(), 0
+        while found < wanted:
+            opened.execute("BEGIN IMMEDIATE")
+            opened.execute("INSERT INTO kept (line) SELECT line FROM mail ORDER BY n LIMIT 100")
+            count = opened.execute("SELECT changes()").fetchone()[0]
+            opened.execute("DELETE FROM mail WHERE n IN (SELECT n FROM mail ORDER BY n LIMIT 100)")
+            opened.execute("COMMIT")
+            found += count
+        yield from (row[0] for row in opened.execute("SELECT line FROM kept"))
+        opened.close()
+
+
+class Redis:
+    """A stream with a group of one reader."""
+
+    def __init__(self, _: Path, *, durable: bool, connect: Callable[[bool], Any]) -> None:
+        self._connect = partial(connect, durable)
+        server = self._connect()
+        server.flushall()
+        server.xgroup_create("mail", "readers", mkstream=True)
+
+    def send(self, sender: str, count: int) -> None:
+        server = self._connect()
+        for n in range(count):
+            server.xadd("mail", {"line": line(sender, n)})
+
+    def read(self, wanted: int) -> Iterator[bytes]:
+        server, found = self._connect(), 0
+        while found < wanted:
+            came = server.xreadgroup("readers", "bob", {"mail": ">"}, count=100, block=10)
+            for _, entries in came or []:
+                yield from (fields[b"line"] for _, fields in entries)
+                ids = [one for one, _ in entries]
+                server.xack("mail", "readers", *ids)
+                server.xdel("mail", *ids)
+                found += len(ids)

@@ -1,0 +1,85 @@
+"""The saved run: a help topic with all tables, and the picture of it that README shows."""
+
+from __future__ import annotations
+
+import platform
+import re
+import textwrap
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.bench import picture
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_REPOSITORY: Final = Path(__file__).parents[2]
+TOPIC: Final = _REPOSITORY / "teamctl" / "topics" / "benchmarks.md"
+PICTURE: Final = Path(__file__).with_name("benchmarks.svg")
+
+_OPENING: Final = """\
+# Benchmarks: what teamd adds to the model's own time, memory and price
+
+Measured on {date} with teamd {teamd}, anthropic {anthropic} and Python {python}, on {system}. A
+machine is busier in one minute than in the next, so the cases of a table took turns: compare
+figures of one table only. A limit, or what a row says is wanted, is what every version is to keep.
+Peers that were not installed are left out.
+
+How long a command takes on your machine:
+
+```sh
+time teamctl team
+```
+
+In a clone of the repository, `python -m tests.bench` measures all of this anew, and
+`python -m tests.bench --short` only tries in a minute that nothing is lost.
+"""
+SECTIONS: Final[Mapping[str, str]] = {
+    "mail": "How many messages a second are sent, each with an id and a time of its own. What is "
+    "durable is on the disk when the call returns. Redis Streams and SQLite do the same work; the "
+    "bare file has no lock and loses mail.",
+    "wake": "From mail in the inbox of an idle teammate until its model is asked. The bare case "
+    "waits with inotify, syncs one record and asks with the same bytes.",
+    "turn": "From one model call of a teammate to its next, with a trivial tool in between. The "
+    "rows below are the parts that no program can do without.",
+    "spawn": "From the request for a teammate until its first model call is on the wire.",
+    "memory": "What a teammate takes of the memory. Pages that processes share count in parts.",
+    "resume": "How long it takes to read a conversation again, by the length of its transcript.",
+    "growth": "What a team costs at several sizes. A broadcast wakes everybody.",
+    "fairness": "Many teammates at a service that refuses with 429 what is too much at once.",
+    "commands": "Commands as a shell starts them, beside `python -c pass` and other programs.",
+    "roster": "From a teammate's report until readers of `config.json` see it. The peers lock "
+    "the file and change it themselves.",
+    "tokens": "Which share of the input tokens of a task is paid in full, and not read from the "
+    "prompt cache.",
+}
+
+
+def write(outputs: Mapping[str, str]) -> None:
+    """Save what the benches have printed, by their names."""
+    page = compose(outputs)
+    TOPIC.write_text(page, encoding="utf-8")
+    PICTURE.write_text(picture.draw(page), encoding="utf-8")
+
+
+def compose(outputs: Mapping[str, str]) -> str:
+    """Return the page."""
+    opening = _OPENING.format(
+        date=time.strftime("%Y-%m-%d"),
+        teamd=version("teamd"),
+        anthropic=version("anthropic"),
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.release().partition('-')[0]}",
+    )
+    parts = [
+        f"## {name.capitalize()}\n\n{_filled(SECTIONS[name])}\n\n{output.strip()}\n"
+        for name, output in outputs.items()
+    ]
+    page = "\n".join([opening, *parts]).replace("\n### ", "\n\n### ")
+    return re.sub(r"\n{3,}", "\n\n", page)
+
+
+def _filled(sentence: str) -> str:
+    return textwrap.fill(sentence, 100)
