@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from teamd.files.paths import TeamPaths
-    from teamd.mail.mailbox import Mailbox
+    from teamd.mail.mailbox import Batch, Mailbox
     from teamd.messages import Message
 
     # Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
@@ -44,12 +44,16 @@ class Taker:
         """Show what has come, and take it; returns how many messages that is."""
         # What a killed reader had in hand comes alone, and the rest only once that is done with,
         # as does what is too much at a time: for the one document of --json that is the next
-        # call's.
+        # call's, unless there was nothing new in it.
         try:
             with locks.locked(self._turn):
-                count = found = self._read(as_json=as_json)
-                while found and not as_json and any(box.waiting() for box in self._boxes()):
-                    count += (found := self._read(as_json=False))
+                count = 0
+                while batches := self._take():
+                    count += self._show_and_keep(batches, as_json=as_json)
+                    if count and as_json:
+                        break
+                if not count:
+                    output.show_messages([], as_json=as_json)
                 return count
         except LockTimeout as error:
             if error.path != self._turn:
@@ -57,20 +61,25 @@ class Taker:
             why = "another `teamctl inbox` is showing your mail and has not been read to its end"
             raise TeamError(f"{why}; end it, or look with --peek") from error
 
-    def _read(self, *, as_json: bool) -> int:
-        batches = [(box, box.take(_BATCH)) for box in self._boxes()]
+    def _take(self) -> list[tuple[Mailbox, Batch]]:
+        found = [(box, box.take(_BATCH)) for box in self._boxes()]
+        return [(box, batch) for box, batch in found if batch.messages]
+
+    def _show_and_keep(self, batches: list[tuple[Mailbox, Batch]], *, as_json: bool) -> int:
+        """Show what is new in some batches, keep it, and forget them; return how much that was."""
         fresh = [self._fresh(batch.messages) for _, batch in batches]
-        output.show_messages([m for messages in fresh for m in messages], as_json=as_json)
+        if shown := [message for messages in fresh for message in messages]:
+            output.show_messages(shown, as_json=as_json)
         sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken
         for (box, batch), messages in zip(batches, fresh, strict=True):
             if messages:
                 taken = moment_of(batch.id)
                 kept = Delivered(messages=tuple(messages), taken=taken, time=time.time())
                 self._kept.append(kept)
-            elif batch.messages:  # all kept, by one that may have been killed before they were safe
+            else:  # all kept, by one that may have been killed before they were safe
                 self._kept.make_durable()
             box.done(batch)
-        return sum(map(len, fresh))
+        return len(shown)
 
     def _fresh(self, messages: Sequence[Message]) -> list[Message]:
         """Those that were not read before; a repeated send is one message."""

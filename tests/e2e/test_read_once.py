@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
@@ -45,3 +49,20 @@ def test_what_a_killed_reader_had_in_hand_is_read_together_with_the_rest(project
     assert "One." in shown
     assert "Two." in shown
     assert project.do("teamctl", "inbox") == "no new mail\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_what_a_killed_reader_had_kept_hides_nothing_that_came_later(
+    project: Project, options: tuple[str, ...]
+) -> None:
+    """It was killed before it forgot what it had shown: that batch has nothing new in it."""
+    project.enlist("bob")
+    box = Mailbox(project.paths, "lead")
+    box.put(Message(sender="bob", to="lead", content="One."))
+    kept = Transcript(project.paths.transcript("user"))
+    kept.append(Delivered(messages=box.take().messages))
+    box.put(Message(sender="bob", to="lead", content="Two."))
+    shown = project.do("teamctl", "inbox", *options)
+    assert "One." not in shown
+    assert "Two." in shown
+    assert not box.waiting()
