@@ -57,14 +57,14 @@ def measure(team: int, folder: Path) -> list[list[str]]:
         _fresh(project) as fresh,
     ):
         worked = [pss(pid) for pid in _pids(project).values()]
-        assert not _hibernations(project), "some hibernate already: this machine is too slow"
+        all_idle = not _hibernations(project)  # or the machine was too slow for this row
         wait_until(lambda: _hibernations(project) >= team, timeout_seconds=_WAIT_SECONDS)
         time.sleep(1.0)  # what is measured is what stays
         rested = [pss(pid) for pid in _pids(project).values()]
         alone, supervisor = pss(fresh), pss(project.supervisor)
     return [
         _row("a fresh process with the SDK", [alone], alone),
-        _row(f"worked and idle, each of {team}", worked, alone),
+        *([_row(f"worked and idle, each of {team}", worked, alone)] if all_idle else []),
         _row(f"hibernating, each of {team}", rested, alone),
         _row("teamd", [supervisor], alone),
     ]
