@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from teamd.sandbox.policy import Origin
     from teamd.sandbox.probe import Probe
     from teamd.sandbox.shells import Command
-    from teamd.settings.schema import Settings, Tools
+    from teamd.settings.reach import Tools
+    from teamd.settings.schema import Settings
 
 _MEBI: Final = 20
 _OWN_PROCESSES: Final = 32  # and threads of a teammate's own, beside its commands
