@@ -124,7 +124,7 @@ def build_policy(
     workspace: Path,
     allowed: Iterable[str] = (),
     origin: Origin | None = None,
-    more: Iterable[Path] = (),
+    lent: Iterable[Path] = (),
 ) -> Policy:
     """Return the rights of a teammate's commands.
 
@@ -135,7 +135,7 @@ def build_policy(
         workspace: where they work.
         allowed: protected places that they may write to.
         origin: the repository that the workspace is a copy of, if it is one.
-        more: folders that they may read, whatever those lie in.
+        lent: folders that they may only read, whatever those lie in.
     """
     root = Path(os.path.realpath(workspace))
     source = [] if origin is None else [origin.folder, *paths.off_limits(origin.folder)]
@@ -146,13 +146,10 @@ def build_policy(
         home=paths.home_of(name),
         temporary=paths.temporary(name),
         # As what they lead to: what is hidden in them is known by its real path.
-        readable=(
-            *(
-                Path(os.path.realpath(folder))
-                for folder in tools.read
-                if not leads_through(folder, (root, *hidden))  # to where a command wants
-            ),
-            *(Path(os.path.realpath(folder)) for folder in more),
+        readable=tuple(
+            Path(os.path.realpath(folder))
+            for folder in tools.read
+            if not leads_through(folder, (root, *hidden))  # to where a command wants
         ),
         hidden=hidden,
         protected=(*tools.protect, *_own_places(root)),
@@ -166,6 +163,7 @@ def build_policy(
             file_bytes=tools.max_file_mb << _MEBI,
         ),
         origin=origin,
+        lent=tuple(lent),
     )
 
 

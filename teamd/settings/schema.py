@@ -261,9 +261,13 @@ class Settings:
         own = next(said, None)
         return self.team.worktree if own is None else own
 
-    def in_folder(self, workspace: Path) -> Settings:
-        """Return the settings of a teammate that works in another folder."""
-        return replace(self, team=replace(self.team, workspace=workspace))
+    def in_copy(self, folder: Path) -> Settings:
+        """Return the settings of a teammate that works in a copy of the workspace.
+
+        What its checks take from the base it may change there.
+        """
+        team, tasks = replace(self.team, workspace=folder), replace(self.tasks, protect=())
+        return replace(self, team=team, tasks=tasks)
 
     def tools_of(self, name: str, role: str) -> Tools:
         """Return what the tools of one teammate may take: the team's, the role's, its own."""
