@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
 from teamctl.arguments import REQUEST_SECONDS
+from teamctl.demo.copy_round import CopyRound, find_lack
 from teamctl.demo.onlooker import Onlooker, Teller
 from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
 from teamctl.roster_table import show
@@ -41,7 +42,8 @@ _LONGEST_REASON: Final = 200
 def command(*, fast: bool, keep: bool, story: Path | None) -> int:
     """Watch a coder and a tester build a small program in a temporary folder.
 
-    Their words come from a script. Everything else is real, and the demo checks it at the end.
+    Then a third one adds to it in a working copy, until a check passes, and it is merged. Their
+    words come from a script. Everything else is real, and the demo checks it at the end.
     """
     terminal.echo(_INTRO + "\n")
     told = Story.read(story)
@@ -85,6 +87,9 @@ class _Play:
         """
         self._begin()
         self._work()
+        lack = find_lack()
+        if not lack:
+            self._work_in_copy()
         terminal.echo("\n$ teamctl team")
         show(self.stage.paths)
         terminal.echo("\n$ teamctl inbox")
@@ -92,6 +97,10 @@ class _Play:
             output.show_message(message)
         self._show_run("the program works", "MCMXCIV", _PROGRAM, "1994")
         self._show_run("its tests pass", "OK", "-m", "unittest")
+        if lack:
+            terminal.echo(f"\nA working copy with a check and a merge was left out: {lack}.")
+        else:
+            self._show_run("what was merged works", "1994", _PROGRAM, "MCMXCIV")
 
     def _begin(self) -> None:
         self.teller.lead(f"starts teamd in {self.stage.folder}")
@@ -116,6 +125,12 @@ class _Play:
         step = _missing(evidence)
         if step is not None or onlooker.trouble:
             raise self._failure(step or "all come to rest", onlooker.trouble)
+
+    def _work_in_copy(self) -> None:
+        played = CopyRound(self.stage, self.story.task, self.teller, self.check)
+        step = played.run()
+        if step or played.trouble:
+            raise self._failure(step or "all come to rest", played.trouble)
 
     def _show_run(self, step: str, wanted: str, *arguments: str) -> None:
         """Run Python, and show the last line of what it prints, which must be the one wanted."""

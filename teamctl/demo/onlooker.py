@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
 
@@ -34,6 +34,7 @@ _VERBS: Final = {
     "edit_file": ("edits", "path"),
     "read_file": ("reads", "path"),
     "bash": ("runs", "command"),
+    "claim_task": ("claims task", "task_id"),
 }
 _FAILURES: Final = ("[exit status", "[killed", "[ended after")  # what the bash tool notes of an end
 
@@ -106,10 +107,24 @@ class ConversationEvents:
         given = block["input"]
         if block["name"] == "send_message":
             return f"→ {given.get('to')}: {given.get('summary') or given.get('content')}"
+        if block["name"] == "task_update":
+            return f"says that task {given.get('task_id')} is {given.get('status')}"
         if block["name"] == "bash":
             self._commands.add(block["id"])
         verb, key = _VERBS.get(block["name"], (f"uses {block['name']}", ""))
         return f"{verb} {given.get(key, '')}"
+
+
+class Proof(Protocol):
+    """What is checked meanwhile."""
+
+    def news(self) -> Iterable[TeamEvent]:
+        """Return what has come of it since the last time."""
+        ...
+
+    def settled(self) -> bool:
+        """Return whether nothing more comes of it by itself."""
+        ...
 
 
 class Onlooker:
@@ -117,6 +132,7 @@ class Onlooker:
 
     Args:
         check: called at each look; raises what ends the following.
+        proof: of a task that they do, if there is one.
 
     Attributes:
         records: of each teammate's transcript, so far.
@@ -125,11 +141,17 @@ class Onlooker:
     """
 
     def __init__(
-        self, paths: TeamPaths, names: Iterable[str], teller: Teller, check: Callable[[], None]
+        self,
+        paths: TeamPaths,
+        names: Iterable[str],
+        teller: Teller,
+        check: Callable[[], None],
+        proof: Proof | None = None,
     ) -> None:
         self._paths = paths
         self._teller = teller
         self._check = check
+        self._proof = proof
         self._roster = Roster(paths)
         self._growing = {name: GrowingFile(paths.transcript(name)) for name in names}
         self._told = {name: ConversationEvents(name) for name in self._growing}
@@ -139,7 +161,8 @@ class Onlooker:
 
     def follow(self) -> None:
         """Return when nobody works any more and no mail is under way, or on trouble."""
-        if not wait_for(self._paths.transcripts, self._look, timeout_seconds=REST_SECONDS):
+        conversations, board = self._paths.transcripts, self._paths.tasks
+        if not wait_for(conversations, self._look, timeout_seconds=REST_SECONDS, also=[board]):
             self.trouble = f"the team was not done within {REST_SECONDS:g} s"
         for growing in self._growing.values():
             growing.close()
@@ -150,11 +173,12 @@ class Onlooker:
     def _look(self) -> bool | None:
         self._check()
         gone = self._who_is_gone()  # before the look: what they wrote, they wrote
+        settled = self._proof is None or self._proof.settled()  # the same
         self._tell_news()
         if gone:
             self.trouble = self.trouble or gone
             return True
-        if not all(map(_has_ended, self.records.values())):
+        if not settled or not all(map(_has_ended, self.records.values())):
             return None
         # Only who works sends mail. So if none was under way, and nobody has worked meanwhile,
         # nobody ever will.
@@ -164,6 +188,7 @@ class Onlooker:
     def _tell_news(self) -> bool:
         """Tell what is new; returns whether anybody has worked."""
         events = list(self._mail_events())
+        events += self._proof.news() if self._proof else ()
         worked = False
         for name, growing in self._growing.items():
             for record in decode_lines(growing.lines()):
@@ -193,7 +218,8 @@ class Onlooker:
     def _agrees(self) -> bool | None:
         """Return whether the roster says what the transcripts do."""
         self._check()
-        for member in self._roster.read().members:
+        followed = (self._roster.read().get(name) for name in self.records)
+        for member in followed:
             replies = sum(isinstance(one, Replied) for one in self.records[member.name])
             if member.status is not Status.IDLE or member.turns != replies:
                 return None

@@ -28,7 +28,7 @@ from teamd.settings.trust import TrustStore
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from teamd.programs import Captured
 
@@ -45,6 +45,7 @@ _STOP_SECONDS: Final = 60.0  # more than `teamd stop` itself takes
 _RUN_SECONDS: Final = 30.0
 # What names another team, another service or a key has no business here.
 _FOREIGN: Final = ("TEAMD_DIR", "ANTHROPIC_", "CREDENTIALS_", "NOTIFY_", "WATCHDOG_")
+_NO_SETTINGS: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 _ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHELL_BASE: Final = 128  # as shells tell the end by a signal
 
@@ -58,12 +59,27 @@ class Part:
     prompt: str
     turns: list[dict[str, Any]]
 
+    @classmethod
+    def read(cls, told: dict[str, Any]) -> Self:
+        """Read a part of the story."""
+        return cls(told["name"], told["role"], told["prompt"], told["turn"])
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInCopy:
+    """A task with a check, and who does it in a working copy."""
+
+    part: Part
+    subject: str
+    check: str
+
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """All of it, in the order of the spawns."""
+    """All of it: first the parts, in the order of the spawns, then the task."""
 
     parts: tuple[Part, ...]
+    task: TaskInCopy
     pace_seconds: float
 
     @classmethod
@@ -76,17 +92,16 @@ class Story:
         source = files("teamctl.demo") / "story.toml" if file is None else file
         try:
             told = tomllib.loads(source.read_text(encoding="utf-8"))
-            parts = [
-                Part(one["name"], one["role"], one["prompt"], one["turn"])
-                for one in told["teammate"]
-            ]
-            return cls(tuple(parts), float(told["pace_seconds"]))
+            last = told["copy"]
+            task = TaskInCopy(Part.read(last), last["subject"], last["check"])
+            parts = tuple(map(Part.read, told["teammate"]))
+            return cls(parts, task, float(told["pace_seconds"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise TeamError(f"{source} holds no story for the demo: {error}") from error
 
     def script(self, *, paced: bool) -> str:
         """Return what `[model] script` plays, see teamd/models/scripted.py."""
-        turns = {part.name: part.turns for part in self.parts}
+        turns = {part.name: part.turns for part in (*self.parts, self.task.part)}
         return json.dumps({"pace_seconds": self.pace_seconds if paced else 0, "turns": turns})
 
 
@@ -136,8 +151,21 @@ class Stage:
 
     def run(self, *arguments: str) -> Captured:
         """Run Python on what the team has made."""
-        argv, environment = [sys.executable, *arguments], {"PATH": _path()}
-        where = self.workspace
+        return self._capture([sys.executable, *arguments])
+
+    def git(self, *words: str) -> None:
+        """Run git there, without the person's settings.
+
+        Raises:
+            TeamError: it failed.
+        """
+        ended = self._capture(["git", *words], **_NO_SETTINGS)
+        if ended.status:
+            said = " ".join(ended.stderr.decode("utf-8", "replace").split())
+            raise TeamError(f"the demo failed: `git {words[0]}` said: {said}")
+
+    def _capture(self, argv: Sequence[str], **variables: str) -> Captured:
+        environment, where = {"PATH": _path(), **variables}, self.workspace
         ending = programs.capture(argv, timeout_seconds=_RUN_SECONDS, cwd=where, env=environment)
         return asyncio.run(ending)
 

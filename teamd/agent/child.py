@@ -109,7 +109,7 @@ def _environment(
     return Environment(
         name=name,
         paths=common.paths,
-        settings=settings if copy is None else settings.in_folder(copy.folder),
+        settings=settings if copy is None else settings.in_copy(copy.folder),
         origin=None if copy is None else copy.origin,
         journal=journal,
         wakeup=wakeup,

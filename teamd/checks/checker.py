@@ -5,33 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd.board.board import Board
 from teamd.board.task import Attempt
 from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.places import NoPlace, Place, SharedFolder, empty
+from teamd.checks.shells import CheckShells
+from teamd.checks.work import CommittedWork
 from teamd.errors import StoreError
 from teamd.files.locks import InstanceLock
 from teamd.mail.routing import RESERVE, Post
 from teamd.messages import TEAMD
-from teamd.sandbox.build import build_policy, build_shell_by, ended_checks, remove_cgroups
-from teamd.sandbox.shells import make_home
-from teamd.settings.reach import common_reach
+from teamd.sandbox.build import ended_checks, remove_cgroups
 from teamd.states import ChildExit
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from teamd.board.task import Task
-    from teamd.checks.places import ShellMaker
     from teamd.files.paths import TeamPaths
     from teamd.masking import Mask
     from teamd.sandbox.probe import Probe
-    from teamd.sandbox.shells import Shell
     from teamd.settings import Settings
 
 # After so many it is the check that kills itself: nobody else goes on for so long. Kills of this
@@ -114,28 +109,20 @@ class Checker:
         empty(self.paths.homes / name)
 
     def _place(self, task: Task) -> Place:
-        """Return where a task is checked."""
-        return SharedFolder(self.settings.team.workspace, self._shells(task))
-
-    def _shells(self, task: Task) -> ShellMaker:
-        """Return what makes shells for the checks of a task.
-
-        Its maker wrote the command, and its owner what that runs: so it reaches what the commands
-        of both do, and has a home of its own, in which nothing is.
-        """
-        name = self.paths.checker_name(task.id)
-        team = Roster(self.paths).read()
-        found = [team.find(one) for one in (task.owner, task.created_by) if one]
-        reach = [self.settings.tools_of(one.name, one.role) for one in found if one is not None]
-        tools = reduce(common_reach, reach or [self.settings.tools_of("", "")])
-
-        def make(folder: Path, readable: Iterable[Path] = ()) -> Shell:
-            empty(self.paths.homes / name)
-            policy = build_policy(self.paths, name, tools, workspace=folder, more=readable)
-            make_home(policy, name)
-            return build_shell_by(policy, self.paths, name, tools, self.probe)
-
-        return make
+        """Return where a task is checked: in a clone where its owner has a working copy."""
+        team, settings = Roster(self.paths).read(), self.settings
+        shells = CheckShells.of(task, team, settings, self.paths, self.probe)
+        owner = team.find(task.owner) if task.owner else None
+        if owner is None or not owner.worktree:
+            return SharedFolder(settings.team.workspace, shells)
+        return CommittedWork(
+            paths=self.paths,
+            name=owner.name,
+            subject=task.subject,
+            folder=self.paths.check_place(task.id),
+            shells=shells,
+            protect=settings.tasks.protect,
+        )
 
     def _board(self) -> Board:
         mail = self.settings.mail

@@ -7,14 +7,14 @@ import re
 import shlex
 import shutil
 import stat
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from teamd.checks.commands import Tail, run_command
 from teamd.errors import StoreError, TeamError
-from teamd.files import directories
+from teamd.files import directories, files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SECONDS: Final = 120.0  # to make a clone, or a commit
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SHA256_DIGITS: Final = 64
+_MOST_SAID: Final = 500
 TREE: Final = "tree"
 
 # No settings, hooks, filters or templates but those of a repository that is made here, so nothing
@@ -35,15 +36,17 @@ set -euo pipefail
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1
 git init -q --template= --object-format={kind} --bare from
 printf '%s\\n' {objects} > from/objects/info/alternates
+if [ -s shallow ]; then cp shallow from/shallow; fi
 git init -q --template= --object-format={kind} {tree}
 cd {tree}
 mkdir .git/info
+if [ -s ../shallow ]; then cp ../shallow .git/shallow; fi
 printf '%s\\n' {base_objects} > .git/objects/info/alternates
 echo '* -text -ident -filter -working-tree-encoding' > .git/info/attributes
 printf '%s\\n' {commit} ^{base} |
   git --git-dir=../from pack-objects -q --revs --thin --stdout > ../pack
 git index-pack --stdin --fix-thin --strict < ../pack > /dev/null
-rm -r ../from ../pack
+rm -r ../from ../pack ../shallow
 git update-ref --no-deref HEAD {commit}
 git read-tree {commit}
 """
@@ -57,8 +60,24 @@ GIT_INDEX_FILE=.git/base git ls-files -s -z -- {patterns} |
 rm .git/base
 """
 _CHECK_OUT: Final = "git checkout-index -a -f -q\n"
+# One that was killed leaves its mark, and maybe locks, which nobody else waits for. A conflict that
+# is not resolved would be, by `git add`.
 _COMMIT_WORK: Final = """\
 set -e
+mark=.git/teamd.commit
+if [ -e $mark ]; then rm -f .git/index.lock .git/HEAD.lock .git/refs/heads/{branch}.lock; fi
+: > $mark
+trap 'rm -f $mark' EXIT
+for _ in {{1..50}}; do if [ -e .git/index.lock ]; then sleep 0.1; fi; done
+on=$(git symbolic-ref -q --short HEAD) || on='no branch'
+if [ "$on" != {branch} ]; then
+  echo "its copy is on $on, and its work is what is on" {branch}
+  exit 1
+fi
+if [ -n "$(git ls-files -u)" ]; then
+  echo "it has conflicts that are not resolved"
+  exit 1
+fi
 git add -A
 git diff --cached --quiet || git {identity} commit -q --no-verify -m {message} >&2
 git rev-parse --verify 'HEAD^{{commit}}'
@@ -86,8 +105,8 @@ class Place(Protocol):
 class ShellMaker(Protocol):
     """Makes what starts the commands of a check."""
 
-    def __call__(self, folder: Path, readable: Iterable[Path] = ()) -> Shell:
-        """Return what starts commands that work in a folder, and may read some others."""
+    def __call__(self, folder: Path, lent: Iterable[Path] = ()) -> Shell:
+        """Return what starts commands that work in a folder, and may only read some others."""
         ...
 
 
@@ -101,7 +120,8 @@ class SharedFolder:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Shell]:
         """Return what starts commands there, see `Place`."""
-        yield self.make_shell(self.folder)
+        with closing(self.make_shell(self.folder)) as shell:
+            yield shell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,19 +130,23 @@ class CleanClone:
 
     Attributes:
         folder: for this alone; all in it is removed.
+        make_walled_shell: the same for git, in a sandbox however commands are run.
         commit: what is checked.
-        objects: the folder of objects of the repository that has it, which may be hostile.
+        repository: the folder of the repository that has it, which may be hostile.
         base: a commit whose objects no teammate can write.
         base_objects: the folder of those.
+        shallow: where the history of the base is cut off, as git notes it.
         protect: patterns of paths, as git's `glob` pathspecs are.
     """
 
     folder: Path
     make_shell: ShellMaker
+    make_walled_shell: ShellMaker
     commit: str
-    objects: Path
+    repository: Path
     base: str
     base_objects: Path
+    shallow: bytes = b""
     protect: tuple[str, ...] = ()
 
     @asynccontextmanager
@@ -131,9 +155,13 @@ class CleanClone:
         empty(self.folder)
         directories.make_private_directory(self.folder)
         try:
-            readable = (self.objects, self.base_objects)
-            await _run(self.make_shell(self.folder, readable), self._script())
-            yield self.make_shell(self.folder / TREE, [self.base_objects])
+            files.replace(self.folder / "shallow", self.shallow, durable=False)
+            # Shown as a whole: a link in it leads nowhere but in the sandbox.
+            lent = (self.repository, self.base_objects)
+            with closing(self.make_walled_shell(self.folder, lent)) as git:
+                await _run(git, self._script(), "its commit could not be cloned")
+            with closing(self.make_shell(self.folder / TREE, [self.base_objects])) as shell:
+                yield shell
         finally:
             empty(self.folder)
 
@@ -143,10 +171,10 @@ class CleanClone:
                 raise NoPlace(f"{commit!r} is no commit; commit the work again")
         words = [shlex.quote(f":(top,glob){pattern}") for pattern in self.protect]
         protect = _PROTECT.format(base=self.base, patterns=" ".join(words)) if words else ""
-        objects = {str(folder): None for folder in (self.objects, self.base_objects)}
+        objects = (self.repository / ".git/objects", self.base_objects)
         clone = _CLONE.format(
             kind="sha256" if len(self.commit) == _SHA256_DIGITS else "sha1",
-            objects=" ".join(map(shlex.quote, objects)),
+            objects=" ".join(shlex.quote(str(one)) for one in objects),
             base_objects=shlex.quote(str(self.base_objects)),
             commit=self.commit,
             base=self.base,
@@ -155,7 +183,7 @@ class CleanClone:
         return clone + protect + _CHECK_OUT
 
 
-async def commit_work(shell: Shell, subject: str, *, name: str, email: str) -> str:
+async def commit_work(shell: Shell, subject: str, *, name: str, email: str, branch: str) -> str:
     """Commit all that is not committed in a teammate's own clone; return the commit then.
 
     Its own settings and filters count: it is done with the rights of its commands, and no others.
@@ -165,14 +193,17 @@ async def commit_work(shell: Shell, subject: str, *, name: str, email: str) -> s
         subject: of the commit.
         name: of its author.
         email: of its author.
+        branch: that must be checked out.
 
     Raises:
-        NoPlace: git refuses it.
+        NoPlace: git refuses it, or that would not be its work.
         CheckKilled: somebody else has ended git.
     """
     identity = shlex.join(["-c", f"user.name={name}", "-c", f"user.email={email}"])
-    script = _COMMIT_WORK.format(identity=identity, message=shlex.quote(subject))
-    said = await _run(shell, script)
+    script = _COMMIT_WORK.format(
+        identity=identity, message=shlex.quote(subject), branch=shlex.quote(branch)
+    )
+    said = await _run(shell, script, "its work could not be committed")
     commit = said.splitlines()[-1] if said else ""
     if not _COMMIT.fullmatch(commit):
         raise NoPlace(f"git names no commit but {commit!r}; commit the work")
@@ -198,9 +229,10 @@ def empty(folder: Path) -> None:
         raise StoreError(f"{folder} cannot be emptied; remove it by hand")
 
 
-async def _run(shell: Shell, script: str) -> str:
+async def _run(shell: Shell, script: str, trouble: str) -> str:
     output = Tail()
     status, why = await run_command(shell, script, seconds=_SECONDS, output=output)
     if status or why:
-        raise NoPlace(why or output.text() or f"git ended with exit status {status}")
+        said = " ".join(output.text().split())[-_MOST_SAID:]
+        raise NoPlace(f"{trouble}: {why or said or f'git ended with exit status {status}'}")
     return output.text()

@@ -168,9 +168,11 @@ def _check_free(folder: Path) -> None:
 
 def _hand_over(git: ConfinedGit, head: Head) -> None:
     """Put into the sandbox what is not an argument."""
-    files.replace(git.scratch / "alternates", os.fsencode(head.origin.objects) + b"\n")
+    files.replace(
+        git.scratch / "alternates", os.fsencode(head.origin.objects) + b"\n", durable=False
+    )
     with suppress(FileNotFoundError), head.shallow.open("rb") as cut:
-        files.replace(git.scratch / "shallow", cut.read(_MOST_SHALLOW_BYTES))
+        files.replace(git.scratch / "shallow", cut.read(_MOST_SHALLOW_BYTES), durable=False)
 
 
 def _describe_changes(head: Head) -> str:

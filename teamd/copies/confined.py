@@ -25,7 +25,7 @@ from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy
 from teamd.sandbox.probe import probe
 from teamd.sandbox.readable import Readable
-from teamd.settings.schema import Tools
+from teamd.settings.reach import Tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -272,13 +272,6 @@ def sync(fd: int) -> None:
         os.fdatasync(fd)
 
 
-def ignore(directory: Path) -> None:
-    """Have git pass a directory over, unless it holds a `.gitignore` already."""
-    path = directory / ".gitignore"
-    if not exists(path):
-        replace(path, b"*\n", durable=False)
-
-
 def _write_aside(aside: Path, parts: Iterable[bytes], mode: int, *, durable: bool) -> None:
     # O_EXCL: whoever may write to the folder cannot have put a link there for us to follow.
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

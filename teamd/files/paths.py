@@ -36,6 +36,13 @@ def trust_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
     return None if state is None else state / "trust"
 
 
+def ignore(directory: Path) -> None:
+    """Have git pass a directory over, unless it holds a `.gitignore` already."""
+    path = directory / ".gitignore"
+    if not files.exists(path):
+        files.replace(path, b"*\n", durable=False)
+
+
 class _Place:
     """A path that is the same in every team directory."""
 
@@ -228,7 +235,7 @@ class TeamPaths:
             directories.check_owner(folder)
             if self.root.name == TEAM_FOLDER or self.own_name is not None:
                 directories.close_directory(folder)  # any other may be a folder of the person's
-        files.ignore(self.root)
+        ignore(self.root)
         for name in (LEAD, USER):  # before a program of others makes them
             files.append(self.inbox(name), b"", durable=False)
         self.make_durable()

@@ -15,14 +15,14 @@ import os
 import select
 import sys
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from io import FileIO
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from teamd.clocks import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 T = TypeVar("T")
@@ -209,20 +209,25 @@ def watch(folder: Path) -> Watch:
     return BlindWatch()
 
 
-def wait_for(folder: Path, look: Callable[[], T | None], *, timeout_seconds: float) -> T | None:
-    """Return what `look` finds as soon as it finds something; `None` when the time is over."""
+def wait_for(
+    folder: Path, look: Callable[[], T | None], *, timeout_seconds: float, also: Iterable[Path] = ()
+) -> T | None:
+    """Return what `look` finds as soon as it finds something; `None` when the time is over.
+
+    It looks when something has changed in the folder or one of the others, and now and then.
+    """
     deadline = Deadline.after(timeout_seconds)
-    watching = watch(folder)
-    try:
+    with ExitStack() as stack:
+        watches = [stack.enter_context(closing(watch(one))) for one in (folder, *also)]
         while True:
             if (found := look()) is not None:
                 return found
             if (left := deadline.left) <= 0:
                 return None
-            select.select([watching], [], [], min(left, watching.recheck_seconds, 1.0))
-            watching.changed()
-    finally:
-        watching.close()
+            recheck = min(watching.recheck_seconds for watching in watches)
+            select.select(watches, [], [], min(left, recheck, 1.0))
+            for watching in watches:
+                watching.changed()
 
 
 def _standing(folder: Path) -> tuple[int, ...] | None:

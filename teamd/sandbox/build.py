@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from teamd.sandbox.policy import Origin
     from teamd.sandbox.probe import Probe
     from teamd.sandbox.shells import Command
-    from teamd.settings.schema import Settings, Tools
+    from teamd.settings.reach import Tools
+    from teamd.settings.schema import Settings
 
 _MEBI: Final = 20
 _OWN_PROCESSES: Final = 32  # and threads of a teammate's own, beside its commands
@@ -123,7 +124,7 @@ def build_policy(
     workspace: Path,
     allowed: Iterable[str] = (),
     origin: Origin | None = None,
-    more: Iterable[Path] = (),
+    lent: Iterable[Path] = (),
 ) -> Policy:
     """Return the rights of a teammate's commands.
 
@@ -134,7 +135,7 @@ def build_policy(
         workspace: where they work.
         allowed: protected places that they may write to.
         origin: the repository that the workspace is a copy of, if it is one.
-        more: folders that they may read, whatever those lie in.
+        lent: folders that they may only read, whatever those lie in.
     """
     root = Path(os.path.realpath(workspace))
     source = [] if origin is None else [origin.folder, *paths.off_limits(origin.folder)]
@@ -145,13 +146,10 @@ def build_policy(
         home=paths.home_of(name),
         temporary=paths.temporary(name),
         # As what they lead to: what is hidden in them is known by its real path.
-        readable=(
-            *(
-                Path(os.path.realpath(folder))
-                for folder in tools.read
-                if not leads_through(folder, (root, *hidden))  # to where a command wants
-            ),
-            *(Path(os.path.realpath(folder)) for folder in more),
+        readable=tuple(
+            Path(os.path.realpath(folder))
+            for folder in tools.read
+            if not leads_through(folder, (root, *hidden))  # to where a command wants
         ),
         hidden=hidden,
         protected=(*tools.protect, *_own_places(root)),
@@ -165,6 +163,7 @@ def build_policy(
             file_bytes=tools.max_file_mb << _MEBI,
         ),
         origin=origin,
+        lent=tuple(lent),
     )
 
 

@@ -53,6 +53,7 @@ class Policy:
         environment: what they get of the person's environment.
         bounds: of what runs at a time.
         origin: what the workspace is a copy of, if it is one.
+        lent: folders that they may only read, whatever those lie in.
     """
 
     workspace: Path
@@ -67,6 +68,7 @@ class Policy:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     bounds: Bounds
     origin: Origin | None = None
+    lent: tuple[Path, ...] = ()
 
     @property
     def own(self) -> tuple[Path, ...]:
@@ -81,8 +83,8 @@ class Policy:
 
     @property
     def borrowed(self) -> tuple[Path, ...]:
-        """The folders that the workspace's repository reads, wherever they lie."""
-        return () if self.origin is None else (self.origin.objects,)
+        """The folders that are shown for git to read, wherever they lie."""
+        return self.lent if self.origin is None else (*self.lent, self.origin.objects)
 
     @property
     def path(self) -> list[Path]:

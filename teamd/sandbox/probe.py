@@ -16,7 +16,7 @@ from teamd.sandbox.bubblewrap import build_base
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from teamd.settings.schema import Tools
+    from teamd.settings.reach import Tools
 
 PROGRAM: Final = "bwrap"
 WITHOUT: Final = frozenset({"external", "off"})  # settings with which none is tried

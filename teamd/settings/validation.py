@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.settings.keys import keys_of
 from teamd.settings.kinds import Wrong
 from teamd.settings.quoting import SHOWN_CHARACTERS, bare, quoted, shown
-from teamd.settings.schema import Permission, PriceSettings, Reach, Settings, Teammate
+from teamd.settings.reach import Reach
+from teamd.settings.schema import Permission, PriceSettings, Settings, Teammate
 from teamd.settings.sections import PERMISSION, PRICES, ROLE, SECTIONS, TEAMMATE
 
 if TYPE_CHECKING:

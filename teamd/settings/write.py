@@ -13,7 +13,8 @@ from teamd.errors import SettingsError
 from teamd.settings.keys import keys_of
 from teamd.settings.load import parse
 from teamd.settings.quoting import quoted, shown
-from teamd.settings.schema import PriceSettings, Reach, Settings, Teammate
+from teamd.settings.reach import Reach
+from teamd.settings.schema import PriceSettings, Settings, Teammate
 from teamd.settings.sections import SECTIONS
 
 HEAD: Final = """\

@@ -16,31 +16,42 @@ if TYPE_CHECKING:
     from teamd.supervisor.team_context import TeamContext
     from teamd.team.member import Member
 
-    Begin = Callable[[SpawnRequest, str], None]
+    Begin = Callable[[str], None]
     Refuse = Callable[[TeamError], None]
+
+
+def settle_copy(context: TeamContext, wanted: SpawnRequest) -> SpawnRequest:
+    """Say whether a teammate is to have a copy: as asked, as before, else by the settings.
+
+    A member's name is from here on as the roster writes it.
+    """
+    member = context.roster.team.find(wanted.name)
+    name = member.name if member else wanted.name
+    return replace(wanted, name=name, worktree=_wants_copy(context, member, wanted))
+
+
+def lacks_copy(context: TeamContext, wanted: SpawnRequest) -> bool:
+    """Return whether the working copy is still to be made that a teammate is to have."""
+    wants = bool(wanted.worktree)
+    return wants and record.find(context.settings.paths, wanted.name) is None
 
 
 def spawn_with_copy(
     context: TeamContext, wanted: SpawnRequest, *, begin: Begin, refuse: Refuse
 ) -> None:
-    """Begin a spawn: at once, or when the working copy is made that the teammate is to have.
+    """Make a teammate's working copy, and begin its spawn when that is done.
 
     Args:
         context: the team.
-        wanted: the teammate.
-        begin: spawns it; gets what is wanted by the settings of now, and what the copy lacks.
-        refuse: called instead where no copy can be made, or where `begin` fails after that.
+        wanted: the teammate, see `settle_copy`, which lacks its copy.
+        begin: spawns it; gets what the copy lacks.
+        refuse: called instead where no copy can be made, or where `begin` fails.
 
     Raises:
         TeamError: as for `spawn`, and nothing was begun.
     """
-    member = context.roster.team.find(wanted.name)
-    name = member.name if member else wanted.name
-    given = replace(wanted, worktree=_wants_copy(context, member, wanted))
-    if not given.worktree or record.find(context.settings.paths, name) is not None:
-        begin(given, "")
-        return
-    check(context, name, member, given)
+    name = wanted.name
+    check(context, name, context.roster.team.find(name), wanted)
 
     def end(outcome: Outcome) -> None:
         if outcome.killed:
@@ -49,7 +60,7 @@ def spawn_with_copy(
             refuse(TeamError(f"{name} was not spawned: {outcome.error}"))
             return
         try:
-            begin(given, outcome.lacks)
+            begin(outcome.lacks)
         except TeamError as error:
             _take_back(context, name)
             refuse(error)
@@ -64,7 +75,6 @@ def spawn_with_copy(
 
 
 def _wants_copy(context: TeamContext, member: Member | None, wanted: SpawnRequest) -> bool:
-    """Return whether a teammate is to have a copy: as asked, as before, else by the settings."""
     if wanted.worktree is not None:
         return wanted.worktree
     if member is not None and (member.worktree or not wanted.fresh):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from teamd.files import files
 from teamd.messages import LEAD
-from teamd.supervisor.copied import spawn_with_copy
+from teamd.supervisor.copied import lacks_copy, settle_copy, spawn_with_copy
 from teamd.supervisor.pricing import warn_of_price
 from teamd.supervisor.spawn import SpawnRequest, spawn
 
@@ -31,11 +31,13 @@ def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
     wanted = _request(teammate)
     member = context.roster.team.find(wanted.name)
     message_id = _prompt_id(context.settings.paths, wanted)
-    if member is None:
+    if member is None and not lacks_copy(context, given := settle_copy(context, wanted)):
+        _begin(context, given, message_id)
+    elif member is None:
         spawn_with_copy(
             context,
-            wanted,
-            begin=lambda given, lacks: _begin(context, given, message_id, lacks),
+            given,
+            begin=lambda lacks: _begin(context, given, message_id, lacks),
             refuse=lambda error: _refuse(context, wanted.name, error),
         )
     elif _was_told_nothing(context, member.name):
@@ -44,7 +46,7 @@ def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
     return member is None
 
 
-def _begin(context: TeamContext, wanted: SpawnRequest, message_id: str, lacks: str) -> None:
+def _begin(context: TeamContext, wanted: SpawnRequest, message_id: str, lacks: str = "") -> None:
     spawned = spawn(context, wanted, message_id)
     about_copy = f"in the working copy of {spawned.name}, {lacks}" if lacks else ""
     # No command is there to print it.

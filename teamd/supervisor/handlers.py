@@ -14,7 +14,7 @@ from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.states import Status
-from teamd.supervisor.copied import spawn_with_copy
+from teamd.supervisor.copied import lacks_copy, settle_copy, spawn_with_copy
 from teamd.supervisor.declared import spawn_declared
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.pricing import warn_of_price
@@ -67,16 +67,20 @@ def carry_out(context: TeamContext, request: ControlRequest, reply: Send) -> Non
 
 def _spawn(context: TeamContext, request: ControlRequest, reply: Send) -> None:
     """Spawn a teammate; where it is to have a working copy, the reply comes once that is made."""
+    wanted = settle_copy(context, SpawnRequest.decode(request))
+    if not lacks_copy(context, wanted):
+        reply(_begin(context, request, wanted))
+        return
     spawn_with_copy(
         context,
-        SpawnRequest.decode(request),
-        begin=lambda wanted, lacks: reply(_begin(context, request, wanted, lacks)),
+        wanted,
+        begin=lambda lacks: reply(_begin(context, request, wanted, lacks)),
         refuse=lambda error: reply(ControlReply.of_error(error)),
     )
 
 
 def _begin(
-    context: TeamContext, request: ControlRequest, wanted: SpawnRequest, lacks: str
+    context: TeamContext, request: ControlRequest, wanted: SpawnRequest, lacks: str = ""
 ) -> ControlReply:
     leads = request.sender.partition("@")[0] == LEAD  # an agent, here or of another team
     sender = request.sender if leads else context.roster.team.person

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd import programs, secret_environment
 from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
-from teamd.files import directories, files, pidfile
+from teamd.files import directories, pidfile
 from teamd.files.find_team import all_teams
-from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths, ignore
 from teamd.messages import TEAMS_FOLDER, check_team_name
 from teamd.states import Status
 from teamd.team.roster import Roster
@@ -100,7 +100,7 @@ def make(folder: Path, name: str) -> TeamPaths:
         raise TeamError(f"there is a team {name!r} already; `teamctl teams` lists them")
     paths = TeamPaths(folder / TEAMS_FOLDER / name)
     directories.make_private_directory(paths.root.parent)
-    files.ignore(paths.root.parent)
+    ignore(paths.root.parent)
     paths.create()
     return paths
 

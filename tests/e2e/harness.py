@@ -215,10 +215,10 @@ class Project:
         """The pid that teamd's file names."""
         return int(json.loads(self.paths.supervisor.read_bytes())["pid"])
 
-    def enlist(self, *names: str) -> None:
+    def enlist(self, *names: str, **facts: Any) -> None:
         """Make a team without any process: a roster as the lessons have it."""
         self.paths.create()
-        members = [{"name": name, "role": "coder", "status": "idle"} for name in names]
+        members = [{"name": name, "role": "coder", "status": "idle", **facts} for name in names]
         roster = {"team_name": "default", "members": members}
         self.paths.config.write_text(json.dumps(roster), encoding="utf-8")
 

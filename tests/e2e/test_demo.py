@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
 import termios
 from contextlib import suppress
@@ -62,7 +63,7 @@ def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) ->
         "sees OK",
         "→ lead: roman.py passes",
     ]
-    assert lines_of(ended.stdout, "lead")[-1] == "← bob: roman.py passes"
+    assert lines_of(ended.stdout, "lead").count("← bob: roman.py passes") == 1
 
     end = ended.stdout[ended.stdout.index("$ teamctl team") :]
     spawned = dict(re.findall(r"spawns (\w+), \w+ \(pid (\d+)\)", ended.stdout))
@@ -76,6 +77,50 @@ def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) ->
     assert "$ python3 -m unittest\nOK\n" in end
     assert re.search(r"\nAll of it happened, in \d+\.\d s; .* its folder is gone\.\n$", end)
     hall.assert_cleared()
+
+
+def test_a_third_one_works_in_a_copy_until_its_check_passes_and_is_merged(hall: Hall) -> None:
+    """With a person's own settings of git, which would have had it fail."""
+    hostile = "[commit]\n\tgpgSign = true\n[core]\n\thooksPath = /nonexistent\n[user]\n\tname =\n"
+    Path(hall.project.environment["HOME"], ".gitconfig").write_text(hostile, encoding="utf-8")
+    ended = hall.watch()
+    assert (ended.status, ended.stderr) == (0, "")
+    assert [line for line in lines_of(ended.stdout, "carl") if "“" not in line] == [
+        "claims task 1",
+        "reads roman.py",
+        "edits roman.py",
+        "says that task 1 is completed",
+        "edits roman.py",
+        "says that task 1 is completed",
+    ]
+    assert lines_of(ended.stdout, "teamd") == [
+        "checks a clean clone of carl's commit: exit status 1",
+        "checks a clean clone of carl's commit: exit status 0, so the task is proven",
+    ]
+    *_, committed, added, spawned, merged = lines_of(ended.stdout, "lead")
+    assert committed == "commits roman.py and its tests to main"
+    assert added == "adds task 1, “Read Roman numerals, too”, with a check"
+    assert re.fullmatch(r"spawns carl, coder, in a working copy \(pid \d+\)", spawned)
+    assert re.fullmatch(r"merges team/carl into main: [0-9a-f]{8}", merged)
+    assert "\ncarl: branch team/carl, 0 commits ahead, 0 uncommitted files\n" in ended.stdout
+    assert "\n$ python3 roman.py MCMXCIV\n1994\n" in ended.stdout
+    hall.assert_cleared()
+
+
+def test_without_git_it_says_what_was_left_out(hall: Hall) -> None:
+    programs = hall.project.root / "programs"
+    programs.mkdir()
+    for name in ("bwrap", "bash", "python3"):
+        (programs / name).symlink_to(
+            shutil.which(name, path="/usr/local/bin:/usr/bin:/bin") or name
+        )
+    hall.project.environment["PATH"] = str(programs)
+    ended = hall.watch()
+    assert ended.stderr == ""
+    left_out = "A working copy with a check and a merge was left out: git is not installed."
+    assert f"\n{left_out}\n" in ended.stdout
+    assert lines_of(ended.stdout, "carl") == []
+    assert "All of it happened" in ended.stdout
 
 
 def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hall) -> None:

@@ -74,6 +74,10 @@ def test_a_reader_that_goes_away_leaves_nothing_either(hall: Hall) -> None:
         ("alice's second mail reaches bob", [(' 4: "IV",', "")]),
         ("bob's tests pass", [("900: ", "901: "), ("Ran 3 tests in ", ""), (r"\nOK\s*$", "")]),
         ("bob's report reaches lead", [('to = "lead"', 'to = "alice"')]),
+        ("the first check of carl's work fails", [("echo 1994", "echo 2216")]),
+        ("the check passes once carl has mended it", [("-values[sign] if less", "0 if less")]),
+        ("the check passes once carl has mended it", [('expect = "&gt; 2216"', 'expect = "2217"')]),
+        ("lead spawns Bob", [('name = "carl"', 'name = "Bob"')]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -40,8 +40,8 @@ OURS = (
 FORKS = "for n in 1 2 3 4 5; do sleep 9 & done; wait; exit 1"
 
 
-def make_shell(aside: Path, folder: Path, readable: Iterable[Path] = ()) -> Shell:
-    return sandboxed_shell(folder, aside=aside / folder.name, readable=tuple(readable))
+def make_shell(aside: Path, folder: Path, lent: Iterable[Path] = ()) -> Shell:
+    return sandboxed_shell(folder, aside=aside / folder.name, lent=tuple(lent))
 
 
 def git(folder: Path, *words: str) -> str:
@@ -113,7 +113,7 @@ class Repositories:
         self.folder = folder
         self.origin, self.work = folder / "origin", folder / "work"
         (self.origin / "tests").mkdir(parents=True)
-        git(self.origin, "init", "-q")
+        git(self.origin, "init", "-q", "--initial-branch=main")
         (self.origin / "app.py").write_text("def double(n):\n    return n\n")
         (self.origin / "tests/check.py").write_text("import sys\nsys.path.append('.')\n" + TEST)
         git(self.origin, "add", "-A")
@@ -129,11 +129,13 @@ class Repositories:
 
     def clone(self, commit: str, *protect: str) -> CleanClone:
         """Return the place in which a commit is checked."""
+        make = partial(make_shell, self.folder / "aside")
         return CleanClone(
             folder=self.folder / "place",
-            make_shell=partial(make_shell, self.folder / "aside"),
+            make_shell=make,
+            make_walled_shell=make,
             commit=commit,
-            objects=self.work / ".git/objects",
+            repository=self.work,
             base=self.base,
             base_objects=self.origin / ".git/objects",
             protect=protect or ("tests/**",),
@@ -291,14 +293,13 @@ def test_the_clone_knows_its_history_and_reads_the_base(both: Repositories) -> N
 def test_work_is_committed_as_its_teammate(both: Repositories, tmp_path: Path) -> None:
     mend(both)
     (both.work / "new").write_text("x")
-    readable = [both.origin / ".git/objects"]
-    shell = make_shell(tmp_path / "other", both.work, readable)
-    commit = asyncio.run(commit_work(shell, "Write 'it'", name="alice", email="alice@default"))
+    shell = make_shell(tmp_path / "other", both.work, [both.origin / ".git/objects"])
+    work = partial(commit_work, shell, email="alice@default", branch="main")
+    commit = asyncio.run(work("Write 'it'", name="alice"))
     said = git(both.work, "log", "-1", "--format=%H|%an|%ae|%s")
     assert said == f"{commit}|alice|alice@default|Write 'it'"
     assert git(both.work, "status", "--porcelain") == ""
-    again = asyncio.run(commit_work(shell, "x", name="alice", email="a@b"))
-    assert again == commit
+    assert asyncio.run(work("x", name="alice")) == commit
 
 
 def test_no_commit_no_place(both: Repositories) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -17,7 +18,8 @@ from teamd.copies.discard import discard
 from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import build_shell
 from teamd.sandbox.probe import probe
-from teamd.settings.schema import Settings, TeamSettings, Tools
+from teamd.settings.reach import Tools
+from teamd.settings.schema import Settings, TeamSettings
 from teamd.tools import Toolbox
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.shell import Bash
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from teamd.copies.record import Copy
+    from teamd.sandbox.shells import Shell
     from teamd.tools import Result
 
 
@@ -44,8 +47,8 @@ class Scene:
         """The person's folder."""
         return self.paths.home
 
-    def box(self, name: str, **tools: object) -> Toolbox:
-        """The tools of one of them."""
+    def shell(self, name: str, **tools: object) -> Shell:
+        """What starts the commands of one of them."""
         copies = {"alice": self.alice, "carl": self.carl}
         copy = copies.get(name)
         settings = Settings(
@@ -53,7 +56,10 @@ class Scene:
             tools=Tools(**tools),  # type: ignore[arg-type]
         )
         origin = copy.origin if copy else None
-        shell = build_shell(self.paths, name, settings, "coder", probe(), origin=origin)
+        return build_shell(self.paths, name, settings, "coder", probe(), origin=origin)
+
+    def box(self, name: str, shell: Shell) -> Toolbox:
+        """The tools of one of them."""
         jobs = Jobs(self.paths.jobs(name), ring=lambda: None)
         bash = Bash(shell=shell, timeout_seconds=60, output_bytes=9000)
         return Toolbox(
@@ -71,8 +77,9 @@ class Scene:
         """Run commands of a teammate; what the model would read of each."""
 
         async def run() -> list[str]:
-            box = self.box(name, **tools)
-            return [(await box.run("bash", {"command": one})).text for one in commands]
+            with closing(self.shell(name, **tools)) as shell:
+                box = self.box(name, shell)
+                return [(await box.run("bash", {"command": one})).text for one in commands]
 
         return asyncio.run(run())
 
@@ -210,7 +217,7 @@ def test_a_teammate_merges_what_the_person_has_committed_since(scene: Scene) -> 
 
 def test_discard_works_while_a_command_runs(scene: Scene) -> None:
     async def run() -> tuple[Result, Result]:
-        box = scene.box("alice")
+        box = scene.box("alice", scene.shell("alice"))
         begun = await box.run(
             "background_run", {"command": "echo x > new.txt; echo begun; sleep 60"}
         )

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.settings.reach import common_reach
-from teamd.settings.schema import Tools
+from teamd.settings.reach import Tools, common_reach
 
 DATA, DOCS = Path("/data"), Path("/docs")
 

@@ -30,7 +30,8 @@ from teamd.sandbox.places import (
 )
 from teamd.sandbox.probe import Probe, describe, find_program
 from teamd.sandbox.readable import Readable
-from teamd.settings.schema import Reach, Settings, Teammate, Tools
+from teamd.settings.reach import Reach, Tools
+from teamd.settings.schema import Settings, Teammate
 from tests.waiting import until
 
 

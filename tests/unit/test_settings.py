@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 from teamd.errors import SettingsError
 from teamd.settings import Settings, Teammate, load, parse
 from teamd.settings.keys import keys_of
+from teamd.settings.reach import Reach, Tools
 from teamd.settings.schema import (
     Limits,
     Mail,
     ModelSettings,
     Permission,
     PriceSettings,
-    Reach,
     Supervision,
     TaskSettings,
     TeamSettings,
-    Tools,
 )
 from teamd.settings.sections import SECTIONS
 from teamd.settings.trust import TrustStore

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from teamd.settings import Settings, Teammate, changes
-from teamd.settings.schema import Limits, ModelSettings, Permission, PriceSettings, Tools
+from teamd.settings.reach import Tools
+from teamd.settings.schema import Limits, ModelSettings, Permission, PriceSettings
 
 
 def test_changes_are_dotted_keys() -> None:

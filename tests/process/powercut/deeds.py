@@ -43,6 +43,7 @@ from teamd.tools.text_file import TextFile
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, Opened, Replied
+from tests import repositories
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,11 @@ _LONG: Final = 1 << 20
 def create(paths: TeamPaths) -> None:
     """Make the team directory."""
     paths.create()
+
+
+def make_repository(paths: TeamPaths) -> None:
+    """Make the project a repository, as the person does."""
+    repositories.make_repository(paths.home)
 
 
 def serve(paths: TeamPaths) -> None:
@@ -384,6 +390,7 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
     deed.__name__: deed
     for deed in (
         create,
+        make_repository,
         serve,
         go_on,
         clear_the_board,

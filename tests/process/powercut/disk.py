@@ -11,6 +11,7 @@ overwrite"), and what the program overwrites in place is shorter than one.
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from random import Random
 
 _VERSIONS: Final = 8
+_IN_COPY: Final = re.compile(r"/work/[^/]+/")
 Record = tuple[Any, ...]
 State = dict[str, bytes | None]  # by path below the root; `None` is a directory
 
@@ -271,8 +273,12 @@ def state_of(root: Path, names: Iterable[str]) -> State:
 
 
 def is_of_commands(place: str) -> bool:
-    """Whether something is in a home of commands: what they write there nobody has confirmed."""
-    return "/homes/" in place
+    """Whether it is in a home of commands or in a working copy.
+
+    What commands and git write there nobody has confirmed, or it is synced in the sandbox, where
+    nobody records.
+    """
+    return "/homes/" in place or _IN_COPY.search(place) is not None
 
 
 def put_state(root: Path, state: State) -> None:

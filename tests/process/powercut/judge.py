@@ -12,6 +12,7 @@ from teamd.approvals.approval import Verdict
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.budget.ledger import Ledger
+from teamd.copies import record as copies
 from teamd.damaged import repair, repair_roster
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
@@ -52,6 +53,7 @@ class Told:
         asked: how many model calls the server has accepted.
         raised: by how many tokens a person was told that a limit is raised.
         ran: the labels of commands that have run.
+        copied: names of those who were spawned in a working copy.
         jobs: background jobs whose number was told, by the teammate.
         removed: whether the team is gone.
         written: files beside the team directory, and how they begin.
@@ -71,6 +73,7 @@ class Told:
     asked: int = 0
     raised: int = 0
     ran: Counter[str] = field(default_factory=Counter)
+    copied: set[str] = field(default_factory=set)
     jobs: set[tuple[str, str]] = field(default_factory=set)
     written: set[tuple[str, str]] = field(default_factory=set)
     kept: set[tuple[str, str]] = field(default_factory=set)
@@ -84,7 +87,7 @@ class Told:
             match key:
                 case "sent" | "garbage" | "jobs" | "written" | "kept":
                     getattr(self, key).add(tuple(value))
-                case "shut" | "plans" | "opened":
+                case "shut" | "plans" | "opened" | "copied":
                     getattr(self, key).add(value)
                 case "spawned":
                     self.spawned.add(value)
@@ -161,6 +164,7 @@ class Judge:
                 *self._questions(),
                 *self._mail_of_questions(mail),
                 *self._ledger(),
+                *self._copies(),
                 *self._jobs(),
                 *self._commands(),
                 *self._files(self._paths.home, self._told.written),
@@ -325,6 +329,11 @@ class Judge:
             raised = sum(Ledger(self._paths.ledger).read().raised.values())
             if raised < self._told.raised:
                 yield f"a limit is raised by {raised} of {self._told.raised}"
+
+    def _copies(self) -> Iterator[str]:
+        for name in self._told.copied:
+            if copies.find(self._paths, name) is None:
+                yield f"{name} was spawned in a working copy, which is gone"
 
     def _jobs(self) -> Iterator[str]:
         for name, number in self._told.jobs | self._told_jobs():

@@ -318,6 +318,16 @@ def files_of_the_person_are_written(scene: Scene) -> None:
     scene.command("teamd", "stop")
 
 
+def a_copy_is_made(scene: Scene) -> None:
+    """The person was told that a teammate is at work in it: it goes on there in the morning."""
+    scene.do("make_repository")
+    scene.do("create")
+    scene.command("teamd", "start")
+    scene.command("teamctl", "spawn", "bob", "clerk", "Go.", "--worktree")
+    scene.tell(spawned="bob", copied="bob")
+    scene.command("teamd", "stop")
+
+
 def a_file_is_trusted(scene: Scene) -> None:
     """The person was told that its settings count."""
     scene.do("create")
@@ -522,6 +532,7 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_roster_is_migrated,
     a_roster_is_damaged_while_it_is_served,
     files_of_the_person_are_written,
+    a_copy_is_made,
     a_file_is_trusted,
     a_file_of_taken_mail_is_damaged,
     a_ledger_is_repaired,

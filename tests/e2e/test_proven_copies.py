@@ -1,0 +1,92 @@
+"""Done means proven, for a teammate in a copy of its own: what it committed is checked, alone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.repositories import git, make_repository
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+
+SETTINGS = '[tasks]\nprotect = ["tests/**"]\n'
+CHECK = "cmp a.txt tests/expected.txt"
+CLAIM = ("claim_task", {"task_id": "1"})
+DONE = ("task_update", {"task_id": "1", "status": "completed"})
+
+
+def write(path: str, text: str) -> tuple[str, dict[str, Any]]:
+    return ("bash", {"command": f"printf '%s\\n' {text} > {path}"})
+
+
+@pytest.fixture
+def repository(project: Project) -> Path:
+    """The project's folder in git, with a task on the board; teamd runs."""
+    (project.folder / "tests").mkdir()
+    project.write("team.toml", SETTINGS)
+    made = make_repository(project.folder, **{"a": "one\n", "tests/expected": "yes\n"})
+    project.start()
+    project.do("teamctl", "task", "add", "Say yes", "--check", CHECK)
+    return made
+
+
+def task(project: Project) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(project.do("teamctl", "task", "show", "1", "--json"))
+    return found
+
+
+def spawn(project: Project) -> None:
+    project.do("teamctl", "spawn", "ann", "coder", "Say yes.", "--worktree")
+
+
+def test_a_check_that_failed_in_a_copy_passes_once_it_is_mended(
+    project: Project, repository: Path
+) -> None:
+    """And what was proven is what the person merges."""
+    project.stage.play(
+        "ann",
+        use(CLAIM, write("a.txt", "no"), DONE),
+        say("Done."),
+        use(write("a.txt", "yes"), DONE),
+        say("Really done."),
+    )
+    spawn(project)
+    wait_until(
+        lambda: task(project)["status"] == "completed", timeout_seconds=60, what="it is proven"
+    )
+    first, second = task(project)["attempts"]
+    assert (first["status"], second["status"], task(project)["proven"]) == (1, 0, True)
+    (mail,) = (one for one in project.records("ann", "mail") if "failed" in json.dumps(one))
+    assert "a.txt tests/expected.txt differ" in json.dumps(mail)
+    assert (repository / "a.txt").read_text() == "one\n", "nothing of it is there yet"
+    project.wait_for("ann", "idle", turns=4)
+    assert "merged 2 commits of ann into main" in project.do("teamctl", "merge", "ann")
+    assert (repository / "a.txt").read_text() == "yes\n"
+    said = git(repository, "log", "--format=%an: %s", "-2", "HEAD^2")
+    assert said == "ann: Say yes\nann: Say yes"
+
+
+def test_who_edits_a_protected_test_in_its_copy_is_not_believed(
+    project: Project, repository: Path
+) -> None:
+    """It may: a change to tests is work as well, for the person to merge. It proves nothing."""
+    project.stage.play(
+        "ann",
+        use(CLAIM, write("tests/expected.txt", "one"), ("bash", {"command": CHECK}), DONE),
+        say("Done."),
+    )
+    spawn(project)
+    wait_until(lambda: task(project)["attempts"], timeout_seconds=60, what="it is judged")
+    edited, checked = project.asked("ann", least=2)[1].asked.last_results[1:3]
+    assert not edited.is_error
+    assert "exit status" not in checked.text, "in its copy the check passes"
+    (attempt,) = task(project)["attempts"]
+    assert (attempt["status"], task(project)["status"]) == (1, "in_progress")
+    assert task(project)["proven"] is False
