@@ -36,7 +36,7 @@ def test_a_teammate_works_in_its_copy_and_the_person_merges_it(
         use(
             ("bash", {"command": "pwd; git branch --show-current; ls -a; ls ../.."}),
             ("write_file", {"path": "new.txt", "content": "new\n"}),
-            ("read_file", {"path": "a.txt"}),
+            ("read_file", {"path": "b.txt"}),
             ("edit_file", {"path": "b.txt", "old_text": "two", "new_text": "three"}),
         ),
         say("Done."),

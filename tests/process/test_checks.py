@@ -96,6 +96,7 @@ def test_a_teammate_is_believed_only_by_its_check(project: Project) -> None:
     shown = project.do("teamctl", "task", "show", "1")
     assert "proof: proven" in shown
     assert shown.count("\nattempt: ") == 2
+    assert shown.count(": exit status 1 after 0.") == 1, "the command has been named"
     assert "PROOF" in project.do("teamctl", "tasks")
     assert not list(project.paths.homes.glob("check.*"))
 
@@ -134,7 +135,7 @@ def test_a_check_that_hangs_is_ended_and_has_failed(project: Project) -> None:
     judged = wait_judged(project, claim(project, "sleep 100"))
     (attempt,) = judged["attempts"]
     assert (attempt["status"], attempt["why"]) == (124, "it took longer than 0.5 s, and was ended")
-    assert "its check failed" in project.mail("lead")
+    wait_until(lambda: "its check failed" in project.mail("lead"), what="lead has mail")
 
 
 def test_a_check_that_kills_itself_ends_as_a_failure(project: Project) -> None:
