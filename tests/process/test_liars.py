@@ -44,7 +44,7 @@ assert open(f"work/{number}").read() == json.load(open("tests/expected.json"))[n
 SETTINGS: Final = """\
 check = "test -d work"
 protect = ["tests/**"]
-check_seconds = 10
+check_seconds = 60
 """
 
 
