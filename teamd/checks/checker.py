@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
-from functools import partial, reduce
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from teamd.board.board import Board
 from teamd.board.task import Attempt
 from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.places import NoPlace, Place, SharedFolder, empty
-from teamd.errors import StoreError
+from teamd.checks.rights import own_board, shell_maker
+from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
-from teamd.mail.routing import RESERVE, Post
-from teamd.messages import TEAMD
-from teamd.sandbox.build import build_policy, build_shell_by, ended_checks, remove_cgroups
-from teamd.sandbox.shells import make_home
-from teamd.settings.reach import common_reach
+from teamd.merges import joining
+from teamd.merges.queue import Queue
+from teamd.sandbox.build import ended_checks, remove_cgroups
 from teamd.states import ChildExit
-from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
+    from teamd.board.board import Board
     from teamd.board.task import Task
     from teamd.checks.places import ShellMaker
     from teamd.files.paths import TeamPaths
     from teamd.masking import Mask
     from teamd.sandbox.probe import Probe
-    from teamd.sandbox.shells import Shell
     from teamd.settings import Settings
 
 # After so many it is the check that kills itself: nobody else goes on for so long. Kills of this
@@ -69,7 +63,7 @@ class Checker:
         return ChildExit.STOPPED
 
     async def _check(self, task_id: str, claim: str) -> None:
-        board = self._board()
+        board = own_board(self.paths, self.settings)
         task = board.find_claim(task_id, claim)
         if task is None:
             return
@@ -81,7 +75,23 @@ class Checker:
             board.note_kill(task_id, claim)
             raise
         most = self.settings.tasks.check_attempts
+        if self.settings.merge.auto and attempt is not None and attempt.passed:
+            attempt = self._join_queue(board, task, attempt)
         board.judge(task_id, claim, attempt, output.text(), most=most)
+
+    def _join_queue(self, board: Board, task: Task, attempt: Attempt) -> Attempt:
+        """Put what was proven into the merge queue, where it waits until the task is completed.
+
+        What is not fit for a repository has failed.
+        """
+        try:
+            joining.join(Queue(board), self.settings, joining.Proof(task, task.claim))
+        except StoreError:
+            raise
+        except TeamError as error:
+            why = f"it passed, but cannot join the merge queue: {error}"
+            return replace(attempt, status=NOT_STARTED, why=why)
+        return attempt
 
     def _remove_stale(self) -> None:
         """Remove what checks left that were killed and never begun again."""
@@ -123,23 +133,5 @@ class Checker:
         Its maker wrote the command, and its owner what that runs: so it reaches what the commands
         of both do, and has a home of its own, in which nothing is.
         """
-        name = self.paths.checker_name(task.id)
-        team = Roster(self.paths).read()
-        found = [team.find(one) for one in (task.owner, task.created_by) if one]
-        reach = [self.settings.tools_of(one.name, one.role) for one in found if one is not None]
-        tools = reduce(common_reach, reach or [self.settings.tools_of("", "")])
-
-        def make(folder: Path, readable: Iterable[Path] = ()) -> Shell:
-            empty(self.paths.homes / name)
-            policy = build_policy(self.paths, name, tools, workspace=folder, more=readable)
-            make_home(policy, name)
-            return build_shell_by(policy, self.paths, name, tools, self.probe)
-
-        return make
-
-    def _board(self) -> Board:
-        mail = self.settings.mail
-        durable, room = mail.durability == "disk", RESERVE * mail.max_inbox_bytes
-        longest = mail.max_message_bytes
-        post = Post(self.paths, durable=durable, max_bytes=longest, max_inbox_bytes=room)
-        return Board(self.paths, post, TEAMD, durable=durable)
+        name, members = self.paths.checker_name(task.id), (task.owner, task.created_by)
+        return shell_maker(self.paths, self.settings, self.probe, name, members)
