@@ -17,6 +17,7 @@ from teamd.settings.keys import keys_of
 from teamd.settings.schema import (
     Limits,
     Mail,
+    MergeSettings,
     ModelSettings,
     Permission,
     PriceSettings,
@@ -152,6 +153,10 @@ def test_every_setting_is_read(file: Path) -> None:
         protect = ["tests/**", ".ci"]
         check_attempts = 2
         check_seconds = 30
+        [merge]
+        into = "trunk"
+        check = "make"
+        auto = true
         [tools]
         sandbox = "off"
         network = true
@@ -243,6 +248,7 @@ def test_every_setting_is_read(file: Path) -> None:
             check_attempts=2,
             check_seconds=30.0,
         ),
+        merge=MergeSettings(into="trunk", check="make", auto=True),
         tools=Tools(
             sandbox="off",
             network=True,
