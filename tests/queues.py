@@ -82,9 +82,21 @@ class Yard:
         lines = map(json.loads, self.project.mail(name).splitlines())
         return "\n\n".join([*told, *(line["content"] for line in lines)])
 
+    def wait_heard(self, name: str, words: str) -> None:
+        """Wait until a teammate has got mail with these words."""
+        wait_until(lambda: words in self.heard(name), what=f"{name} hears {words!r}")
+
     def git(self, *words: str) -> str:
         """Run git in the person's repository."""
         return git(self.folder, *words)
+
+    def leftovers(self) -> list[str]:
+        """What an ended run should have removed."""
+        paths = self.project.paths
+        places = [paths.checks / "queue", paths.work / ".merging", *paths.homes.glob("check.*")]
+        places += [*paths.work.glob(".scratch-*"), self.folder / ".git" / "index.lock"]
+        refs = self.git("for-each-ref", "--format=%(refname)", "refs/teamd/queue").split()
+        return [*(str(place) for place in places if place.exists()), *refs]
 
     def merges(self, branch: str = "team/main") -> list[str]:
         """The subjects of what the queue has merged, oldest first."""

@@ -134,6 +134,8 @@ class Merger:
         elif source.holds(entry.commit, within=tip):
             self._endings.finish(entry, MergeState.MERGED, "it was there already")
         else:
+            if entry.passed:  # killed before that, or in the middle of it
+                landing.mend(source, self._into, entry.onto, entry.merge)
             landing.check_ready(source, self._into)
             if not (entry.passed and entry.onto == tip):
                 begun = self._begin(entry, tip)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.copies import mending
 from teamd.copies.source import last_words
 from teamd.copies.work import name_files
 from teamd.errors import TeamError
@@ -62,6 +63,17 @@ def check_ready(source: Source, branch: str) -> None:
     tree = find_tree(source, branch)
     if tree is not None:
         _check_clean(tree, branch)
+
+
+def mend(source: Source, branch: str, tip: str, commit: str) -> None:
+    """Put the files right that a kill left half moved from a branch's tip to a commit.
+
+    Raises:
+        TeamError: git cannot do it.
+    """
+    tree = find_tree(source, branch)
+    if tree is not None and source.find(ref_of(branch)) == tip:
+        mending.mend(tree, tip, commit)
 
 
 def _check_clean(tree: Source, branch: str) -> None:

@@ -54,6 +54,7 @@ class Mergers:
     _due: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
     _pause_seconds: float = 0.0
     _pause: Deadline = field(default_factory=lambda: Deadline.after(0.0))
+    _behind: bool = True  # something may be left of a process that was killed, mail not told even
     _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0))
 
     def note(self, names: Collection[str] | None) -> None:
@@ -71,7 +72,7 @@ class Mergers:
             if self._due.left <= 0:
                 self._child.signal(signal.SIGKILL)
             return
-        if self._there.open and not self.closing and self._pause.left <= 0:
+        if self._wanted and self._pause.left <= 0:
             self._fork()
 
     def reap(self) -> list[int]:
@@ -81,6 +82,7 @@ class Mergers:
         self.journal.note("merging ended", code=code, pid=self._child.identity.pid)
         self.children.private.remove(self._child.bell)
         self._child, self._at = None, ""
+        self._behind = code != ChildExit.STOPPED
         before = self._there
         self._read()
         if before.all != self._there.all:
@@ -111,9 +113,15 @@ class Mergers:
         due = math.inf
         if self._child is not None:
             due = self._due.left
-        elif self._there.open and not self.closing:
+        elif self._wanted:
             due = self._pause.left
         return max(0.0, min(self._next_look.left, due))
+
+    @property
+    def _wanted(self) -> bool:
+        """Return whether there is work for a process."""
+        left = self._behind and self._there.all
+        return bool(self._there.open or left) and not self.closing
 
     def _read(self) -> None:
         try:
