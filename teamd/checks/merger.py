@@ -90,6 +90,11 @@ class Merger:
         return Source.of(self.settings.team.workspace, [self._paths.work])
 
     @cached_property
+    def _head(self) -> Head:
+        """How the person's repository keeps its objects."""
+        return self._source.read_head()
+
+    @cached_property
     def _endings(self) -> Endings:
         return Endings(self.queue, self._source, self._into)
 
@@ -149,7 +154,7 @@ class Merger:
 
     async def _merge(self, entry: Entry) -> Entry:
         """Merge an entry onto the tip, and check it; return it as it is then."""
-        head, back = self._source.read_head(), self._endings.give_back
+        head, back = self._head, self._endings.give_back
         failed, conflict = MergeState.FAILED, MergeState.CONFLICT
         try:
             made = onto.merge_onto(self._paths, self._source, head, self._wanted(entry))

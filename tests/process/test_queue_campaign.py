@@ -75,6 +75,9 @@ class Worker:
     def _mend(self, state: str) -> None:
         """Merge the tip, keep the lines of both, and in a pair take the other half."""
         copy, file = self.yard.copy(self.name), f"{self.at[0]}.txt"
+        why = self.yard.stored()[self.entry]["why"]
+        meant = f"conflicts in {file}" if state == "conflict" else "ended with exit status 1"
+        assert meant in why, (self.at, state, why)
         git(copy, "merge", "--quiet", "-m", "with the tip", TIP + self.branch, check=False)
         lines = (copy / file).read_text().splitlines()
         if state == "failed":
