@@ -234,3 +234,44 @@ def test_what_is_killed_is_checked_again(project: Project, victim: str) -> None:
     yard.wait("1", "merged")
     assert yard.merges() == ["Merge team/ann: work"]
     wait_until(lambda: not yard.leftovers(), what="nothing is left behind")
+
+
+def test_a_branch_that_moves_meanwhile_is_not_taken_back(project: Project) -> None:
+    """What was checked on the former tip is merged and checked anew on that of now."""
+    yard = Yard(project, "ann", settings='[merge]\ncheck = "sleep 1"\n')
+    yard.commit("ann", a="x\n")
+    project.start()
+    yard.add("ann")
+    yard.wait("1", "checking")
+    begun = yard.stored()["1"]["onto"]
+    own = yard.git("commit-tree", "team/main^{tree}", "-p", "team/main", "-m", "mine")
+    yard.git("update-ref", "refs/heads/team/main", own)
+    yard.wait("1", "merged")
+    assert yard.merges() == ["mine", "Merge team/ann: work"]
+    assert (begun, yard.stored()["1"]["onto"]) == (yard.git("rev-parse", f"{own}^"), own)
+
+
+def test_proven_work_whose_task_is_opened_again_leaves_the_queue(project: Project) -> None:
+    yard = Yard(project, "ann", "bob", settings='[merge]\ncheck = "sleep 2"\nauto = true\n')
+    yard.commit("ann", a="x\n")
+    yard.commit("bob", b="x\n")
+    project.start()
+    yard.add("bob")
+    project.do("teamctl", "task", "add", "Work", "--check", "true", "--owner", "ann")
+    project.do("teamctl", "task", "update", "1", "--status", "completed")
+    wait_until(lambda: "2" in yard.stored(), what="it joins")
+    project.do("teamctl", "task", "update", "1", "--status", "in_progress", "--owner", "ann")
+    wait_until(lambda: "2" not in yard.stored(), what="it has left")
+    yard.wait("1", "merged")
+    assert yard.merges() == ["Merge team/bob: work"]
+
+
+def test_a_copy_that_is_merged_has_its_work_as_base(project: Project) -> None:
+    yard = Yard(project, "ann")
+    tip = yard.commit("ann", a="x\n")
+    project.start()
+    yard.add("ann")
+    yard.wait("1", "merged")
+    copy = json.loads((project.paths.work / "ann.json").read_bytes())
+    assert copy["base"] == tip == yard.git("rev-parse", "refs/teamd/base/ann")
+    assert project.do("teamctl", "diff", "ann") == ""
