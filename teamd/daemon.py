@@ -63,6 +63,12 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         checker = Checker(paths=settings.paths, settings=settings.now, probe=probe, mask=mask)
         return checker.run(start.task, start.claim)
 
+    def merge() -> int:
+        from teamd.checks.merger import Merger  # noqa: PLC0415 -- the same
+
+        probe, now = teammate.probe_sandbox(), settings.now
+        return Merger.of(settings.paths, now, probe, mask).run()
+
     return ChildProgram(
         run=run,
         load=teammate.load,
@@ -71,6 +77,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         sandbox=teammate.describe_sandbox,
         clear=teammate.clear,
         check=check,
+        merge=merge,
     )
 
 
@@ -158,7 +165,11 @@ def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -
         leave()
         return program.check(start)
 
-    return replace(program, run=run, check=check)
+    def merge() -> int:
+        leave()
+        return program.merge()
+
+    return replace(program, run=run, check=check, merge=merge)
 
 
 def _sweep(paths: TeamPaths, journal: Journal) -> None:

@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "diff": "Show what a teammate did in its working copy.",
     "merge": "Merge what a teammate committed into your branch.",
     "discard": "Reset a teammate's working copy to its base.",
+    "queue": "Show the merge queue, add to it, or remove from it.",
     "usage": "Show tokens and cost, and how much of the limits is used.",
     "resume": "Let a paused teammate go on.",
     "trace": "Show where a message is, by its id.",

@@ -124,7 +124,7 @@ class Board:
             TeamError: it has another owner, is blocked, completed or deleted.
         """
         taker = self.who if owner is None else rules.resolved_owner(self.paths, owner)
-        return self._change(task_id, partial(rules.claimed, owner=taker))
+        return self.apply(task_id, partial(rules.claimed, owner=taker))
 
     def update(self, task_id: str, change: Change) -> Changed:
         """Change a task as far as this member may.
@@ -135,7 +135,7 @@ class Board:
         if change.owner:
             change = replace(change, owner=rules.resolved_owner(self.paths, change.owner))
         rule = partial(rules.changed, change=change, who=self.who, check=self.check)
-        return self._change(task_id, rule)
+        return self.apply(task_id, rule)
 
     def find_claim(self, task_id: str, claim: str) -> Task | None:
         """The task of which that is claimed; `None` where it is no more."""
@@ -221,7 +221,8 @@ class Board:
         if self.durable:
             files.make_durable(self.paths.task(task.id))
 
-    def _change(self, task_id: str, rule: Callable[..., Task]) -> Changed:
+    def apply(self, task_id: str, rule: Callable[..., Task]) -> Changed:
+        """Change a task by a rule, which gets it and all tasks."""
         with self._writing() as (before, _):
             old = before.get(task_id)
             new = rule(old, tasks=before)

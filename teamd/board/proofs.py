@@ -9,9 +9,11 @@ from teamd.board.task import TaskStatus
 from teamd.messages import new_id
 
 if TYPE_CHECKING:
+    from teamd.board.files import Tasks
     from teamd.board.task import Attempt, Task
 
 _LONGEST_COMMAND: Final = 300
+NOTES_KEPT: Final = 20
 
 
 def done(task: Task, team_check: str) -> Task:
@@ -36,6 +38,14 @@ def judged(task: Task, attempt: Attempt | None) -> Task:
         return replace(tried, status=TaskStatus.COMPLETED, proven=True)
     begun = TaskStatus.IN_PROGRESS if task.owner else TaskStatus.PENDING
     return replace(tried, status=begun, proven=False)
+
+
+def reopened(task: Task, tasks: Tasks, *, note: str) -> Task:  # noqa: ARG001 -- a rule of the board
+    """Return a completed task that was not merged as one to do; the same note does it once."""
+    if task.status is not TaskStatus.COMPLETED or note in task.notes:
+        return task
+    begun = TaskStatus.IN_PROGRESS if task.owner else TaskStatus.PENDING
+    return replace(task, status=begun, proven=False, notes=(*task.notes, note)[-NOTES_KEPT:])
 
 
 def failures(task: Task) -> int:

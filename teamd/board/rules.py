@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 LONGEST_SUBJECT: Final = 200
 LONGEST_CHECK: Final = 4000
-_NOTES_KEPT: Final = 20
 _GONE: Final = {Status.SHUTDOWN: "is shut down", Status.FAILED: "has failed"}
 _LEADING: Final = frozenset({LEAD, USER, TEAMD})
 _BEGUN: Final = (TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED)
@@ -99,7 +98,7 @@ def changed(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = 
 
 def released(task: Task, why: str) -> Task:
     """An open task without the owner that has gone."""
-    notes = (*task.notes, f"released: {why}")[-_NOTES_KEPT:]  # the oldest give way
+    notes = (*task.notes, f"released: {why}")[-proofs.NOTES_KEPT :]  # the oldest give way
     return replace(task, status=TaskStatus.PENDING, owner="", notes=notes)
 
 

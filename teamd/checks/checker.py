@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from teamd.board.board import Board
 from teamd.board.task import Attempt
+from teamd.checks.board import own_board
 from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.places import NoPlace, Place, SharedFolder, empty
 from teamd.checks.shells import CheckShells
 from teamd.checks.work import CommittedWork
-from teamd.errors import StoreError
+from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
-from teamd.mail.routing import RESERVE, Post
-from teamd.messages import TEAMD
+from teamd.merges import joining
+from teamd.merges.queue import Queue
 from teamd.sandbox.build import ended_checks, remove_cgroups
 from teamd.states import ChildExit
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
+    from teamd.board.board import Board
     from teamd.board.task import Task
     from teamd.files.paths import TeamPaths
     from teamd.masking import Mask
@@ -64,7 +65,7 @@ class Checker:
         return ChildExit.STOPPED
 
     async def _check(self, task_id: str, claim: str) -> None:
-        board = self._board()
+        board = own_board(self.paths, self.settings)
         task = board.find_claim(task_id, claim)
         if task is None:
             return
@@ -76,7 +77,23 @@ class Checker:
             board.note_kill(task_id, claim)
             raise
         most = self.settings.tasks.check_attempts
+        if self.settings.merge.auto and attempt is not None and attempt.passed:
+            attempt = self._join_queue(board, task, attempt)
         board.judge(task_id, claim, attempt, output.text(), most=most)
+
+    def _join_queue(self, board: Board, task: Task, attempt: Attempt) -> Attempt:
+        """Put what was proven into the merge queue, where it waits until the task is completed.
+
+        What is not fit for a repository has failed.
+        """
+        try:
+            joining.join(Queue(board), self.settings, joining.Proof(task, task.claim))
+        except StoreError:
+            raise
+        except TeamError as error:
+            why = f"it passed, but cannot join the merge queue: {error}"
+            return replace(attempt, status=NOT_STARTED, why=why)
+        return attempt
 
     def _remove_stale(self) -> None:
         """Remove what checks left that were killed and never begun again."""
@@ -110,9 +127,10 @@ class Checker:
 
     def _place(self, task: Task) -> Place:
         """Return where a task is checked: in a clone where its owner has a working copy."""
-        team, settings = Roster(self.paths).read(), self.settings
-        shells = CheckShells.of(task, team, settings, self.paths, self.probe)
-        owner = team.find(task.owner) if task.owner else None
+        settings, name = self.settings, self.paths.checker_name(task.id)
+        members = (task.owner, task.created_by)
+        shells = CheckShells.of(name, members, settings, self.paths, self.probe)
+        owner = Roster(self.paths).read().find(task.owner) if task.owner else None
         if owner is None or not owner.worktree:
             return SharedFolder(settings.team.workspace, shells)
         return CommittedWork(
@@ -123,10 +141,3 @@ class Checker:
             shells=shells,
             protect=settings.tasks.protect,
         )
-
-    def _board(self) -> Board:
-        mail = self.settings.mail
-        durable, room = mail.durability == "disk", RESERVE * mail.max_inbox_bytes
-        longest = mail.max_message_bytes
-        post = Post(self.paths, durable=durable, max_bytes=longest, max_inbox_bytes=room)
-        return Board(self.paths, post, TEAMD, durable=durable)

@@ -132,7 +132,8 @@ class CleanClone:
         folder: for this alone; all in it is removed.
         make_walled_shell: the same for git, in a sandbox however commands are run.
         commit: what is checked.
-        repository: the folder of the repository that has it, which may be hostile.
+        repository: the folder of a repository that has it, which may be hostile; `None` where
+            the objects of the base have it as well.
         base: a commit whose objects no teammate can write.
         base_objects: the folder of those.
         shallow: where the history of the base is cut off, as git notes it.
@@ -143,9 +144,9 @@ class CleanClone:
     make_shell: ShellMaker
     make_walled_shell: ShellMaker
     commit: str
-    repository: Path
     base: str
     base_objects: Path
+    repository: Path | None = None
     shallow: bytes = b""
     protect: tuple[str, ...] = ()
 
@@ -157,7 +158,7 @@ class CleanClone:
         try:
             files.replace(self.folder / "shallow", self.shallow, durable=False)
             # Shown as a whole: a link in it leads nowhere but in the sandbox.
-            lent = (self.repository, self.base_objects)
+            lent = filter(None, (self.repository, self.base_objects))
             with closing(self.make_walled_shell(self.folder, lent)) as git:
                 await _run(git, self._script(), "its commit could not be cloned")
             with closing(self.make_shell(self.folder / TREE, [self.base_objects])) as shell:
@@ -171,7 +172,8 @@ class CleanClone:
                 raise NoPlace(f"{commit!r} is no commit; commit the work again")
         words = [shlex.quote(f":(top,glob){pattern}") for pattern in self.protect]
         protect = _PROTECT.format(base=self.base, patterns=" ".join(words)) if words else ""
-        objects = (self.repository / ".git/objects", self.base_objects)
+        own = [self.repository / ".git/objects"] if self.repository else []
+        objects = (*own, self.base_objects)
         clone = _CLONE.format(
             kind="sha256" if len(self.commit) == _SHA256_DIGITS else "sha1",
             objects=" ".join(shlex.quote(str(one)) for one in objects),

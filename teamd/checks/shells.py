@@ -11,12 +11,12 @@ from teamd.sandbox.build import build_policy, build_shell_by
 from teamd.sandbox.probe import WITHOUT, probe
 from teamd.sandbox.shells import make_home
 from teamd.settings.reach import common_reach
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from teamd.board.task import Task
     from teamd.copies.record import Copy
     from teamd.files.paths import TeamPaths
     from teamd.sandbox.policy import Origin
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from teamd.settings import Settings
     from teamd.settings.reach import Tools
     from teamd.team.member import Member
-    from teamd.team.roster import Team
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +47,26 @@ class CheckShells:
 
     @classmethod
     def of(
-        cls, task: Task, team: Team, settings: Settings, paths: TeamPaths, probe: Probe
+        cls, name: str, members: Sequence[str], settings: Settings, paths: TeamPaths, probe: Probe
     ) -> CheckShells:
-        """Return those of a task.
+        """Return those of a check.
 
-        Its maker wrote the command, and its owner what that runs: so the check reaches what the
-        commands of both do.
+        Args:
+            name: that their home and group of processes go by.
+            members: who wrote what it runs, its owner first: it reaches what the commands of all
+                do. Without any it reaches what `[tools]` says.
+            settings: those in force.
+            paths: the team.
+            probe: whether this machine can make a sandbox.
         """
-        found = [team.find(one) for one in (task.owner, task.created_by) if one]
-        reach = [settings.tools_of(one.name, one.role) for one in found if one is not None]
-        owner = team.find(task.owner) if task.owner else None
+        team = Roster(paths).read()
+        found = [member for one in members if one and (member := team.find(one)) is not None]
+        reach = [settings.tools_of(one.name, one.role) for one in found]
+        owner = team.find(members[0]) if members and members[0] else None
         nobody = settings.tools_of("", "")
         return cls(
             paths=paths,
-            name=paths.checker_name(task.id),
+            name=name,
             tools=reduce(common_reach, reach or [nobody]),
             owner_tools=_in_copy(settings, paths, owner) if owner else nobody,
             probe=probe,

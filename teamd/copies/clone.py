@@ -121,7 +121,7 @@ def clone(paths: TeamPaths, into: Path, head: Head, copy: Copy) -> str:
         into.mkdir(mode=0o700)
     try:
         with confined_git(paths, into, head.origin, writable=True) as git:
-            _hand_over(git, head)
+            hand_over(git, head)
             git.do(_CLONE, copy.branch, head.commit, head.format, copy.name, copy.email)
             return _describe_lacks(git)
     except BaseException:
@@ -166,7 +166,7 @@ def _check_free(folder: Path) -> None:
         raise TeamError(f"{folder} stands in the place of a working copy; move it away")
 
 
-def _hand_over(git: ConfinedGit, head: Head) -> None:
+def hand_over(git: ConfinedGit, head: Head) -> None:
     """Put into the sandbox what is not an argument."""
     files.replace(
         git.scratch / "alternates", os.fsencode(head.origin.objects) + b"\n", durable=False

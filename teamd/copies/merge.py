@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.programs import Captured
 
-_UNDER_WAY: Final = (
-    "MERGE_HEAD",
-    "CHERRY_PICK_HEAD",
-    "REVERT_HEAD",
-    "rebase-merge",
-    "rebase-apply",
-)
 _SHORT: Final = 12
 
 
@@ -64,7 +57,7 @@ def merge(paths: TeamPaths, name: str, *, squash: bool = False, message: str = "
         branch, before = _check_source(source, copy)
         with confined_git(paths, copy.folder, copy.origin) as git:
             state = work.read_state(git, copy)
-            _check_work(copy, state)
+            check_work(copy, state)
             if not state.ahead:
                 return Merged(branch=branch, commit=before, merged=0)
             work.fetch_commit(git, source, state.tip, [copy.base, before])
@@ -84,11 +77,9 @@ def _check_source(source: Source, copy: Copy) -> tuple[str, str]:
     branch = source.ask("symbolic-ref", "--quiet", "--short", "HEAD")
     if not branch:
         raise TeamError(f"{source.folder} is on no branch; `git switch BRANCH`, then merge again")
-    for name in _UNDER_WAY:
-        if (source.folder / source.do("rev-parse", "--git-path", name)).exists():
-            raise TeamError(f"a merge or rebase is under way in {source.folder}; end it first")
-    changed = source.do("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no")
-    if names := [one[3:] for one in changed.split("\0") if one]:
+    if source.is_merging():
+        raise TeamError(f"a merge or rebase is under way in {source.folder}; end it first")
+    if names := source.list_changes():
         raise TeamError(
             f"you have uncommitted work in {source.folder}: {work.name_files(names)}; "
             f"commit or stash it, then `teamctl merge {copy.name}`"
@@ -96,7 +87,12 @@ def _check_source(source: Source, copy: Copy) -> tuple[str, str]:
     return branch, source.do("rev-parse", "HEAD")
 
 
-def _check_work(copy: Copy, state: WorkState) -> None:
+def check_work(copy: Copy, state: WorkState) -> None:
+    """See that all of a teammate's work is on its branch.
+
+    Raises:
+        TeamError: it is not; the sentence says what to do.
+    """
     if state.uncommitted:
         raise TeamError(
             f"{copy.name} has uncommitted work: {work.name_files(state.uncommitted)}; have it "

@@ -27,6 +27,13 @@ DISCARDED: Final = "refs/teamd/discarded"
 _KEPT_DAYS: Final = 30
 _TIME: Final = "%Y%m%dT%H%M%SZ"
 _TIME_IN_REF: Final = re.compile(r"(?<=/)\d{8}T\d{6}Z")  # in the order of their letters
+_UNDER_WAY: Final = (
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "rebase-merge",
+    "rebase-apply",
+)
 _LONGEST_SECONDS: Final = 3600.0  # hooks of the person's may run its tests
 # Of a repository that somebody else has meant, such as that of a hook which calls us.
 _OF_REPOSITORY: Final = (
@@ -186,6 +193,25 @@ class Source:
                 "copy is of a whole one; work there, or set [team] workspace to it"
             )
 
+    def find(self, name: str) -> str:
+        """Return the commit that a ref or another name leads to; nothing for none."""
+        return self.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+
+    def holds(self, commit: str, *, within: str) -> bool:
+        """Return whether a commit is in the history of another one."""
+        return self.run("merge-base", "--is-ancestor", commit, within).status == 0
+
+    def is_merging(self) -> bool:
+        """Return whether a merge or the like has begun in the working tree, and not ended."""
+        words = (word for name in _UNDER_WAY for word in ("--git-path", name))
+        files = self.do("rev-parse", *words).split("\n")
+        return any((self.folder / file).exists() for file in files)
+
+    def list_changes(self) -> list[str]:
+        """Return the files in the working tree that differ from what is committed."""
+        changed = self.do("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no")
+        return [one[3:] for one in changed.split("\0") if one]
+
     def move_ref(self, ref: str, new: str, old: str | None = None) -> None:
         """Point a ref at a commit; with `old` only if it points there, or nowhere for zeros.
 
@@ -213,18 +239,18 @@ class Source:
 
     def pin(self, address: str, commit: str) -> None:
         """Keep the base of a teammate's copy from being collected."""
-        self.move_ref(self._pin_of(address), commit)
+        self.move_ref(self.own_ref(_BASES, address), commit)
 
     def unpin(self, address: str) -> None:
         """Let it go."""
-        self.remove_ref(self._pin_of(address))
+        self.remove_ref(self.own_ref(_BASES, address))
 
-    def _pin_of(self, address: str) -> str:
-        """Return the ref of a base; working trees of one repository may each have such a team."""
+    def own_ref(self, folder: str, address: str) -> str:
+        """Return a ref of a team's; working trees of one repository may each have such a team."""
         here = self.ask("rev-parse", "--git-dir")
         linked = here != self.ask("rev-parse", "--git-common-dir")
         tree = re.sub(r"[^A-Za-z0-9]", "-", Path(here).name)
-        return f"{_BASES}/{address}" + (f"+{tree}" if linked else "")
+        return f"{folder}/{address}" + (f"+{tree}" if linked else "")
 
     def sweep_discarded(self) -> None:
         """Remove the refs to what was discarded more than 30 days ago."""

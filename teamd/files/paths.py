@@ -72,6 +72,8 @@ class TeamPaths:
     tasks = _Place("tasks")  # the folder of the board, one file a task
     # Guards every change to the board; holds the last id that was given.
     tasks_lock = _Place("tasks/board.lock")
+    queue = _Place("tasks/queue.json")  # the merge queue; whoever watches the board sees it change
+    queue_lock = _Place("tasks/queue.lock")  # guards every change to it
     replies = _Place("replies")  # the folder of the supervisor's answers, one file a request
     requests = _Place("requests")  # the folder of questions that somebody answers, one file each
     requests_lock = _Place("requests.lock")  # guards every question's read-modify-write

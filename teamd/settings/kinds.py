@@ -23,6 +23,9 @@ MAX_WHOLE: Final = 2**31 - 1
 MAX_TOKENS: Final = 10**15
 MAX_USD: Final = 1_000_000_000
 MAX_SECONDS: Final = 1_000_000  # eleven days; the clocks of select(2) and poll(2) end at 24
+_BRANCH: Final = re.compile(
+    r"(?!.*(?:\.\.|//|/\.|\.lock(?:/|$)|\.$))[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<!/)", re.ASCII
+)
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HTTP_ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2: token
@@ -93,6 +96,10 @@ def _number(words: str, most: float, *, zero: bool = True) -> ValueKind:
 
     # What is not finite fits nothing.
     return ValueKind(f"{words} {most}", fits, lambda value, _: float(value))
+
+
+def _is_branch(value: object) -> bool:
+    return isinstance(value, str) and _BRANCH.fullmatch(value) is not None
 
 
 def _is_text(value: Any) -> bool:
@@ -210,6 +217,7 @@ SECONDS_OR_ZERO: Final = _number("a number of seconds of at least 0 and up to", 
 SHARE: Final = _number("a number above 0 and up to", 1, zero=False)
 TEXT: Final = ValueKind("non-empty text", _is_text)
 COMMAND: Final = ValueKind("non-empty text", _is_text)  # what teamd itself runs
+BRANCH: Final = ValueKind('the name of a branch, such as "team/main"', _is_branch)
 CHECK: Final = ValueKind(
     'a command such as "pytest -q", or "" for none', lambda value: value == "" or _is_text(value)
 )

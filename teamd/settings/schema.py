@@ -185,6 +185,21 @@ def _folder_of(pattern: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MergeSettings:
+    """`[merge]`: the queue that merges what teammates did in their copies."""
+
+    into: str = setting(
+        "team/main", kinds.BRANCH, "the branch that work in the queue is merged into",
+        loosens=replaced,
+    )  # fmt: skip
+    check: str = setting(
+        "", kinds.CHECK, "must exit with 0 for it to be; otherwise that of [tasks]",
+        loosens=replaced,
+    )  # fmt: skip
+    auto: bool = setting(False, FLAG, "what was proven joins the queue by itself", loosens=if_set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Teammate(Reach):
     """One `[[teammate]]`, spawned at start."""
 
@@ -237,6 +252,7 @@ class Settings:
     supervision: Supervision = field(default_factory=Supervision)
     mail: Mail = field(default_factory=Mail)
     tasks: TaskSettings = field(default_factory=TaskSettings)
+    merge: MergeSettings = field(default_factory=MergeSettings)
     tools: Tools = field(default_factory=Tools)
     prices: Mapping[str, PriceSettings] = field(default_factory=dict)
     roles: Mapping[str, Reach] = field(default_factory=dict)

@@ -25,12 +25,14 @@ from teamd.supervisor.children import Children
 from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.inbox import ControlInbox
+from teamd.supervisor.mergers import Mergers
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.slots import Slots
 from teamd.supervisor.supervisor import Signals, Supervisor
 from teamd.supervisor.team_context import TeamContext
+from teamd.supervisor.workers import Workers
 from teamd.team import teams
 
 if TYPE_CHECKING:
@@ -77,8 +79,10 @@ def build_supervisor(
     tasks = orphans.OrphanedTasks(store, board, journal)
     processes = orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home))
     checkers = Checkers(store, children, lambda: settings.now.tasks.check_seconds, journal)
+    mergers = Mergers(paths, children, lambda: settings.now.tasks.check_seconds, journal)
+    workers = Workers((checkers, mergers))
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
-    return Supervisor(context, claim, inbox, tasks, processes, checkers, signals, inboxes, rounds)
+    return Supervisor(context, claim, inbox, tasks, processes, workers, signals, inboxes, rounds)
 
 
 def _call_limit(settings: LiveSettings) -> ConcurrencyLimit:

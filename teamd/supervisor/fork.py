@@ -73,6 +73,7 @@ class ChildProgram:
         sandbox: says what stands around the commands of a teammate, by its name and role.
         clear: puts right what teammates left behind that were killed, once their commands ended.
         check: is the process that checks a task; returns the exit code.
+        merge: is the process that empties the merge queue; returns the exit code.
     """
 
     run: Callable[[ChildStart], int]
@@ -82,6 +83,7 @@ class ChildProgram:
     sandbox: Callable[[str, str], str] = lambda _name, _role: ""
     clear: Callable[[], list[str]] = list
     check: Callable[[CheckStart], int] = lambda _: ChildExit.STOPPED
+    merge: Callable[[], int] = lambda: ChildExit.STOPPED
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from teamd.files.watch import Watch
-    from teamd.supervisor.checkers import Checkers
     from teamd.supervisor.inbox import ControlInbox
     from teamd.supervisor.orphans import OrphanedProcesses, OrphanedTasks
     from teamd.supervisor.team_context import TeamContext
+    from teamd.supervisor.workers import Workers
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
 _RELOAD_SECONDS: Final = 60.0
@@ -84,7 +84,7 @@ class Supervisor:
     inbox: ControlInbox
     tasks: OrphanedTasks
     orphans: OrphanedProcesses
-    checkers: Checkers
+    workers: Workers
     signals: Signals
     watch: Watch
     rounds: Rounds
@@ -133,7 +133,7 @@ class Supervisor:
             self._ring()  # takes the hints, so it comes before the look that relies on them
             self.inbox.obey()
             self._reap()
-            self.checkers.look()
+            self.workers.look()
             self._reconcile()
             self.context.children.check_heartbeats()
             if not self._stopping:  # those who end now end for that, and are resumed
@@ -158,7 +158,7 @@ class Supervisor:
             self.watch.recheck_seconds,
             self.tasks.watch.recheck_seconds,
             self.context.children.next_due_seconds(),
-            self.checkers.next_due_seconds(),
+            self.workers.next_due_seconds(),
             None if self._stopping else self.context.shutdowns.next_due_seconds(),
             self.inbox.retry_seconds,
             self.context.roster.retry_seconds,
@@ -189,13 +189,13 @@ class Supervisor:
         self.context.journal.note("stopping", signal=number.name, seconds=seconds)
         self._stopping = self.inbox.closing = True
         self.context.copies.stop()
-        self.checkers.close()
+        self.workers.close()
         for name in self.context.children.active():
             self.context.children.stop(name, seconds=seconds)
 
     def _busy(self) -> bool:
         """Return whether a process runs that was forked here."""
-        others = self.context.copies.pids() | self.checkers.pids()
+        others = self.context.copies.pids() | self.workers.pids()
         return bool(self.context.children.active() or others)
 
     def _gone(self) -> bool:
@@ -212,7 +212,7 @@ class Supervisor:
         """
         self.context.journal.warn("the team directory is gone")
         self.context.children.kill_all()
-        self.checkers.kill_all()
+        self.workers.kill_all()
         self.orphans.end(spare=set())
 
     def _reconcile(self) -> None:
@@ -233,7 +233,7 @@ class Supervisor:
         """
         children, settings = self.context.children, self.context.settings
         tasks = self.tasks.watch.changed()
-        self.checkers.note(tasks)
+        self.workers.note(tasks)
         if settings.now.tasks.auto_claim:
             claimers = self.tasks.claimers(tasks, self.context.roster.team)
             children.ring(children.active() if claimers is None else claimers)
@@ -266,11 +266,11 @@ class Supervisor:
 
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
-        codes = [*self.context.children.reap(), *self.checkers.reap()]
+        codes = [*self.context.children.reap(), *self.workers.reap()]
         made = self.context.copies.reap()
         ended = any(code != ChildExit.HIBERNATES for code in codes)
         if codes or made:
-            spare = self.context.children.pids() | self.context.copies.pids() | self.checkers.pids()
+            spare = self.context.children.pids() | self.context.copies.pids() | self.workers.pids()
             self.orphans.end(spare=spare, thorough=ended)
         for go_on in made:
             go_on()

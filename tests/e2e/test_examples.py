@@ -27,7 +27,7 @@ SERVER_SHOWN: Final = "http://localhost:11434"
 REQUEST_SHOWN: Final = "0a1b"
 FOLDER_SHOWN: Final = "my-project"
 # Pages whose examples start, stop or configure teamd themselves; the others share a running team.
-ALONE: Final = ("README", "copies", "limits", "models", "permissions", "teams")
+ALONE: Final = ("README", "copies", "limits", "models", "permissions", "queue", "teams")
 TOGETHER: Final = [page.stem for page in documents.pages() if page.stem not in ALONE]
 
 # The folder and the exported variables go from step to step, as in one shell.
@@ -147,11 +147,19 @@ def prepare_copies(project: Project) -> None:
     project.start()
 
 
+def prepare_queue(project: Project) -> None:
+    """Mona has committed a file, and its check takes long."""
+    project.write("team.toml", '[merge]\ncheck = "sleep 100"\n')
+    prepare_copies(project)
+    project.do("teamctl", "spawn", "mona", "coder", "Go.", "--worktree", "--wait")
+
+
 PREPARE: Final[dict[str, Callable[[Project], None]]] = {
     "README": prepare_readme,
     "copies": prepare_copies,
     "limits": prepare_limits,
     "permissions": prepare_permissions,
+    "queue": prepare_queue,
     "teams": prepare_teams,
 }
 

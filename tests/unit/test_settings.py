@@ -18,6 +18,7 @@ from teamd.settings.reach import Reach, Tools
 from teamd.settings.schema import (
     Limits,
     Mail,
+    MergeSettings,
     ModelSettings,
     Permission,
     PriceSettings,
@@ -151,6 +152,10 @@ def test_every_setting_is_read(file: Path) -> None:
         protect = ["tests/**", ".ci"]
         check_attempts = 2
         check_seconds = 30
+        [merge]
+        into = "trunk"
+        check = "make"
+        auto = true
         [tools]
         sandbox = "off"
         network = true
@@ -242,6 +247,7 @@ def test_every_setting_is_read(file: Path) -> None:
             check_attempts=2,
             check_seconds=30.0,
         ),
+        merge=MergeSettings(into="trunk", check="make", auto=True),
         tools=Tools(
             sandbox="off",
             network=True,

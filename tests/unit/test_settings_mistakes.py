@@ -26,6 +26,7 @@ WHOLE = "a whole number of at least 1"
 NAME = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
 ADDRESS = "an address that begins with http:// or https://"
 HEADERS = "a table of headers, each one line of ASCII text"
+BRANCH = 'the name of a branch, such as "team/main"'
 CHECK = 'a command such as "pytest -q", or "" for none'
 PATTERNS = 'a list of patterns of paths in the workspace, such as ["tests/**", ".ci/**"]'
 VARIABLES = 'a list of names of environment variables, such as ["PATH"]'
@@ -46,6 +47,8 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
     ("section", "line", "sentence"),
     [
         ("team", 'name = "a b"', f'team.name must be {NAME}, not "a b"'),
+        ("merge", 'into = "-x"', f'merge.into must be {BRANCH}, not "-x"'),
+        ("merge", 'into = "a..b"', f'merge.into must be {BRANCH}, not "a..b"'),
         ("tasks", "check = 5", f"tasks.check must be {CHECK}, not 5"),
         ("tasks", 'check = " "', f'tasks.check must be {CHECK}, not " "'),
         ("tasks", 'protect = "tests"', f'tasks.protect must be {PATTERNS}, not "tests"'),

@@ -1,0 +1,105 @@
+"""The merge queue: `teamctl queue`, `queue add` and `queue remove`, whether or not teamd runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from teamctl import arguments, output
+from teamctl.post import team_post
+from teamd import commandline, terminal
+from teamd.board.board import Board
+from teamd.commandline import team_options
+from teamd.messages import TEAMD
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from teamd.cli import Choice
+    from teamd.merges.entry import Entry
+    from teamd.merges.queue import Queue
+
+_SHORT: Final = 12
+_COLOURS: Final = {
+    "checking": "green",
+    "merged": "cyan",
+    "waiting": "yellow",
+    "conflict": "red",
+    "failed": "red",
+}
+
+
+@commandline.group(invoke_without_command=True)
+@output.json_option
+@team_options
+def command(choice: Choice, *, as_json: bool) -> None:
+    """Show the merge queue, or add to it, or remove from it.
+
+    What teammates committed in their working copies is merged into the branch `[merge] into`, one
+    after the other, and only what passes the check. WHY says what one waits for, or why it was not
+    merged. `teamctl help queue` explains it.
+    """
+    import click  # noqa: PLC0415 -- loaded by now
+
+    if click.get_current_context().invoked_subcommand is not None:
+        return
+    from teamd.merges import queue  # noqa: PLC0415 -- only where it is shown
+
+    there = queue.read(choice.existing()).all
+    if as_json:
+        output.print_json({"queue": [entry.to_json() for entry in there]})
+    elif there:
+        _draw(there)
+    else:
+        terminal.echo(choice.addressed("the queue is empty; `teamctl queue add NAME` adds to it"))
+
+
+@command.command()
+@commandline.argument("name", shell_complete=arguments.teammates)
+@output.json_option
+@team_options
+def add(choice: Choice, name: str, *, as_json: bool) -> None:
+    """Queue what NAME has committed in its working copy."""
+    from teamd.merges import joining  # noqa: PLC0415 -- 20 ms
+
+    queue = _queue(choice)
+    paths = queue.board.paths
+    member = Roster(paths).read().get(name)
+    entry = joining.add(queue, member.name, choice.settings(paths))
+    text = f"{member.name}'s commit {entry.commit[:_SHORT]} is in the queue: {entry.id}"
+    choice.done = text
+    output.print_either(text, entry.to_json(), as_json=as_json)
+
+
+@command.command()
+@commandline.argument("entry_id", metavar="ID")
+@output.json_option
+@team_options
+def remove(choice: Choice, entry_id: str, *, as_json: bool) -> None:
+    """Remove what has the id ID from the queue, even while it is being checked."""
+    from teamd.copies.source import Source  # noqa: PLC0415 -- 20 ms
+    from teamd.merges import joining  # noqa: PLC0415 -- the same
+
+    queue = _queue(choice)
+    paths = queue.board.paths
+    source = Source.of(choice.settings(paths).team.workspace, [paths.work])
+    entry = joining.remove(queue, entry_id, source)
+    text = f"{entry.id}, {entry.teammate}'s commit {entry.commit[:_SHORT]}, is not in the queue now"
+    choice.done = text
+    output.print_either(text, entry.to_json(), as_json=as_json)
+
+
+def _queue(choice: Choice) -> Queue:
+    from teamd.merges.queue import Queue  # noqa: PLC0415 -- only where it is changed
+
+    post = team_post(choice)
+    return Queue(Board(post.paths, post, TEAMD, durable=post.durable))
+
+
+def _draw(there: tuple[Entry, ...]) -> None:
+    headings = ["ID", "STATE", "TEAMMATE", "TASK", "COMMIT", "SINCE", "WHY"]
+    output.print_table(headings, map(_row, there), ("ID",))
+
+
+def _row(entry: Entry) -> list[str | tuple[str, str]]:
+    state = str(entry.state), _COLOURS[entry.state]
+    since, commit = output.ago(entry.when), entry.commit[:_SHORT]
+    return [entry.id, state, entry.teammate, entry.task or "-", commit, since, entry.why or "-"]

@@ -1,0 +1,242 @@
+"""The process that empties the merge queue: it merges, checks, and moves the branch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final
+
+from teamd.board.proofs import describe
+from teamd.board.task import Attempt, TaskStatus
+from teamd.checks.board import own_board
+from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
+from teamd.checks.endings import Endings
+from teamd.checks.places import CleanClone, NoPlace, empty
+from teamd.checks.shells import CheckShells
+from teamd.copies import landing, onto
+from teamd.copies.confined import remove_scratch
+from teamd.copies.source import Source
+from teamd.errors import StoreError, TeamError
+from teamd.files import files
+from teamd.files.locks import InstanceLock
+from teamd.merges import joining, news
+from teamd.merges.entry import MergeState
+from teamd.merges.queue import Queue
+from teamd.sandbox.build import remove_cgroups
+from teamd.states import ChildExit
+
+if TYPE_CHECKING:
+    from teamd.copies.source import Head
+    from teamd.files.paths import TeamPaths
+    from teamd.masking import Mask
+    from teamd.merges.entry import Entry
+    from teamd.sandbox.probe import Probe
+    from teamd.settings import Settings
+
+PLACE: Final = "queue"  # the name that its lock, clone and home go by; no task's
+MOST_KILLS: Final = 20  # as for the check of a task
+_MOST_LISTED: Final = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merger:
+    """Empties the queue after it was forked.
+
+    Attributes:
+        queue: of the team.
+        settings: those in force at the fork.
+        probe: whether this machine can make a sandbox.
+        mask: keeps secrets out of the output of checks.
+    """
+
+    queue: Queue
+    settings: Settings
+    probe: Probe
+    mask: Mask
+
+    @classmethod
+    def of(cls, paths: TeamPaths, settings: Settings, probe: Probe, mask: Mask) -> Merger:
+        """Return the merger of a team."""
+        return cls(
+            queue=Queue(own_board(paths, settings)), settings=settings, probe=probe, mask=mask
+        )
+
+    def run(self) -> int:
+        """Be the process that merges; return the exit code."""
+        try:
+            lock = InstanceLock(self._paths.check_lock(PLACE))  # never two at a time
+            loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(loop)
+            lock.check()
+            self._clean()
+            loop.run_until_complete(self._work())
+            self._clean()
+        except CheckKilled:
+            return ChildExit.CRASHED
+        except StoreError:
+            return ChildExit.IO
+        return ChildExit.STOPPED
+
+    @property
+    def _paths(self) -> TeamPaths:
+        return self.queue.board.paths
+
+    @property
+    def _into(self) -> str:
+        return self.settings.merge.into
+
+    @cached_property
+    def _source(self) -> Source:
+        return Source.of(self.settings.team.workspace, [self._paths.work])
+
+    @cached_property
+    def _head(self) -> Head:
+        """How the person's repository keeps its objects."""
+        return self._source.read_head()
+
+    @cached_property
+    def _endings(self) -> Endings:
+        return Endings(self.queue, self._source, self._into)
+
+    def _clean(self) -> None:
+        """Remove what a run leaves, this one or another that was killed."""
+        name = self._paths.checker_name(PLACE)
+        remove_cgroups(self._paths, [name])
+        empty(self._paths.homes / name)
+        empty(self._paths.check_place(PLACE))
+        remove_scratch(self._paths)
+
+    async def _work(self) -> None:
+        """Merge what waits, one after the other, until nothing is left that can be."""
+        self.queue.flush()
+        while (entry := self._next()) is not None:
+            try:
+                await self._step(entry)
+            except StoreError:
+                raise
+            except TeamError as error:  # nothing goes on before that is mended
+                why = " ".join(str(error).split())
+                self.queue.note(entry.id, state=MergeState.WAITING, why=why)
+                return
+        joining.sweep(self.queue, self._source)
+
+    def _next(self) -> Entry | None:
+        """Return the first entry that can be merged; one whose task is open again is dropped."""
+        for entry in self.queue.read().open:
+            task = self.queue.board.read_one(entry.task) if entry.key else None
+            if task is None or task.status is TaskStatus.COMPLETED:
+                return entry
+            if task.claim != entry.key:  # otherwise it is about to be completed
+                joining.remove(self.queue, entry.id, self._source)
+        return None
+
+    async def _step(self, entry: Entry) -> None:
+        """Bring an entry one step further: to its end, unless the branch has moved meanwhile."""
+        source = self._source
+        tip = landing.find_tip(source, self._into)
+        if entry.passed and source.holds(entry.merge, within=tip):  # killed behind that
+            self._endings.note_merged(entry)
+        elif source.holds(entry.commit, within=tip):
+            self._endings.finish(entry, MergeState.MERGED, "it was there already")
+        else:
+            if entry.passed:  # killed before that, or in the middle of it
+                landing.mend(source, self._into, entry.onto, entry.merge)
+            landing.check_ready(source, self._into)
+            if not (entry.passed and entry.onto == tip):
+                begun = self._begin(entry, tip)
+                entry = entry if begun is None else await self._merge(begun)
+            if entry.passed and entry.onto == tip:
+                self._endings.land(entry)
+
+    def _begin(self, entry: Entry, tip: str) -> Entry | None:
+        checking = MergeState.CHECKING
+        return self.queue.note(entry.id, state=checking, onto=tip, merge="", passed=False, why="")
+
+    async def _merge(self, entry: Entry) -> Entry:
+        """Merge an entry onto the tip, and check it; return it as it is then."""
+        head, back = self._head, self._endings.give_back
+        failed, conflict = MergeState.FAILED, MergeState.CONFLICT
+        try:
+            made = onto.merge_onto(self._paths, self._source, head, self._wanted(entry))
+        except onto.Unmergeable as error:
+            back(entry, failed, str(error), news.refused(entry, self._into, str(error)))
+            return entry
+        if made.conflicts:
+            mail = news.conflict(entry, self._into, made.conflicts)
+            back(entry, conflict, f"conflicts in {news.in_short(made.conflicts)}", mail)
+            return entry
+        left_out = news.describe_left_out(entry, made.left_out)
+        if not made.commit:
+            back(entry, failed, left_out, news.refused(entry, self._into, left_out))
+            return entry
+        output = Tail(self.mask)
+        attempt = await self._check(head, entry, made.commit, output)
+        if attempt.passed:
+            facts = {"merge": made.commit, "passed": True, "why": left_out}
+            return self.queue.note(entry.id, **facts) or entry
+        ended, others = describe(attempt), self._merged_since(entry)
+        mail = news.failed(entry, self._into, ended, output.text(), others=others)
+        back(entry, failed, ended, mail)
+        return entry
+
+    def _wanted(self, entry: Entry) -> onto.Wanted:
+        task = f"Task: {entry.task}\n" if entry.task else ""
+        check = " ".join(self._command(entry).split())
+        trailers = f"Teammate: {entry.teammate}\n{task}Check: {check}\n"
+        return onto.Wanted(
+            tip=entry.onto,
+            commit=entry.commit,
+            message=f"Merge team/{entry.teammate}: {entry.title}\n\n{trailers}",
+            name="teamd",
+            email=f"teamd@{self._paths.own_name or self.settings.team.name}",
+            protect=self.settings.tasks.protect,
+        )
+
+    def _command(self, entry: Entry) -> str:
+        """Return the check of an entry.
+
+        Raises:
+            TeamError: there is none any more.
+        """
+        found = self.settings.merge.check or self.settings.tasks.check or entry.check
+        if not found:
+            raise TeamError("there is no check any more; set [merge] check in team.toml")
+        return found
+
+    async def _check(self, head: Head, entry: Entry, commit: str, output: Tail) -> Attempt:
+        command, name = self._command(entry), self._paths.checker_name(PLACE)
+        failed = partial(Attempt, time=time.time(), seconds=0.0, command=command)
+        if entry.kills >= MOST_KILLS:
+            why = f"it was killed or could not be started, {MOST_KILLS} times in a row"
+            return failed(status=KILLED, why=why)
+        members = [entry.teammate]
+        shells = CheckShells.of(name, members, self.settings, self._paths, self.probe)
+        place = CleanClone(
+            folder=self._paths.check_place(PLACE),
+            make_shell=shells.of_clone(head.origin),
+            make_walled_shell=shells.of_clone(head.origin).walled,
+            commit=commit,
+            base=entry.onto,
+            base_objects=head.origin.objects,
+            shallow=files.read(head.shallow) or b"",
+        )
+        try:
+            async with place.opened() as shell:
+                seconds = self.settings.tasks.check_seconds
+                return await run_commands(shell, [command], seconds=seconds, output=output)
+        except NoPlace as error:
+            return failed(status=NOT_STARTED, why=str(error))
+        except CheckKilled:
+            self.queue.note(entry.id, kills=entry.kills + 1)
+            raise
+        finally:
+            remove_cgroups(self._paths, [name])
+
+    def _merged_since(self, entry: Entry) -> list[str]:
+        """Return what was merged since the work of an entry began, newest first."""
+        between = f"{entry.commit}..{entry.onto}"
+        most = f"--max-count={_MOST_LISTED}"
+        said = self._source.ask("log", "--first-parent", "--merges", "--format=%s", most, between)
+        return said.splitlines()

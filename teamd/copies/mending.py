@@ -1,0 +1,70 @@
+"""Puts a working tree right that git was killed in while it moved along with its branch.
+
+Git changes the files first, then its index, then the branch. A kill in between leaves some files as
+they are in the new commit, cut off or missing, and a lock. What differs in any other way is the
+person's, and then nothing is touched.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from teamd.copies.source import Source
+
+_LOCK: Final = "index.lock"
+
+
+def mend(tree: Source, tip: str, commit: str) -> None:
+    """Set a working tree back to the tip, if all that differs was left by a move to a commit.
+
+    Raises:
+        TeamError: git cannot do it.
+    """
+    if _git_runs_in(tree.folder):
+        return
+    listed = tree.do("diff", "--name-only", "--no-renames", "-z", tip, commit)
+    moved = set(filter(None, listed.split("\0")))
+    ours = {path for path in moved if _is_begun(tree, path, tip, commit)}
+    if not ours or not set(tree.list_changes()) <= ours:
+        return
+    lock = tree.folder / tree.do("rev-parse", "--git-path", _LOCK)
+    with suppress(FileNotFoundError):
+        lock.unlink()
+    for path in ours:
+        if not _blob(tree, tip, path):  # the reset would leave it there
+            with suppress(OSError):
+                (tree.folder / path).unlink()
+    tree.do("reset", "--quiet", "--hard", tip)
+
+
+def _is_begun(tree: Source, path: str, tip: str, commit: str) -> bool:
+    """Return whether a file differs from the tip as a move to the commit would have it."""
+    file = tree.folder / path
+    before, after = _blob(tree, tip, path), _blob(tree, commit, path)
+    if not os.path.lexists(file):
+        return bool(before)
+    if file.is_symlink() or not file.is_file():
+        return False
+    there = file.read_bytes()
+    old = tree.run("cat-file", "blob", before).stdout if before else None
+    new = tree.run("cat-file", "blob", after).stdout if after else b""
+    return there != old and new.startswith(there)
+
+
+def _blob(tree: Source, commit: str, path: str) -> str:
+    return tree.ask("rev-parse", "--verify", "--quiet", f"{commit}:{path}")
+
+
+def _git_runs_in(folder: Path) -> bool:
+    """Return whether a git works in a folder, the person's for one: then its lock is alive."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            where = (process / "cwd").readlink()
+            named = (process / "comm").read_text().startswith("git")
+            if named and where.is_relative_to(folder):
+                return True
+    return False

@@ -1,0 +1,155 @@
+"""Merges a teammate's commit onto the tip of a branch, in a sandbox and in a repository made there.
+
+It has no hooks, and no settings but ours: of merge drivers and filters that attributes name there
+are those alone which git itself has. No files are checked out.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from teamd.copies import work
+from teamd.copies.clone import hand_over, remove_tree
+from teamd.copies.confined import confined_git
+from teamd.copies.record import check_object_id
+from teamd.copies.source import last_words
+from teamd.errors import TeamError, translate_os_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from teamd.copies.confined import ConfinedGit
+    from teamd.copies.source import Head, Source
+    from teamd.files.paths import TeamPaths
+    from teamd.programs import Captured
+
+# What is protected comes from the tip: where the work changes it, it is another commit that is
+# merged, without that change, so that a later merge of the work still has it.
+# Arguments: tip, commit, format, name, address, patterns. On standard input: the message.
+_MERGE: Final = """
+tip=$1 work=$2 format=$3
+export GIT_AUTHOR_NAME="$4" GIT_AUTHOR_EMAIL="$5" GIT_COMMITTER_NAME="$4" GIT_COMMITTER_EMAIL="$5"
+shift 5
+cat >/tmp/message
+case $format in
+  sha1) git init -q --template= ;;
+  *) git init -q --template= --object-format="$format" ;;
+esac
+mkdir -p .git/objects/info .git/info
+cp /tmp/alternates .git/objects/info/alternates
+if [ -s /tmp/shallow ]; then cp /tmp/shallow .git/shallow; fi
+git cat-file blob "$tip:.gitattributes" >.git/info/attributes 2>/dev/null || :
+base=$(git merge-base "$tip" "$work") || { echo 'it has no history in common' >&2; exit 3; }
+: >/tmp/left
+if [ $# -gt 0 ]; then
+  git diff-tree -r -z --name-only --no-renames "$base" "$work" -- "$@" >/tmp/left
+fi
+if [ -s /tmp/left ]; then
+  GIT_INDEX_FILE=/tmp/base git read-tree "$base"
+  git read-tree "$work"
+  git ls-files -z -- "$@" | git update-index -z --force-remove --stdin
+  GIT_INDEX_FILE=/tmp/base git ls-files -s -z -- "$@" | git update-index -z --index-info
+  tree=$(git write-tree)
+  work=$(git commit-tree "$tree" -p "$base" -m "$(git log -1 --format=%s "$work")")
+  if git diff-tree --quiet "$base" "$work"; then echo '' ''; cat /tmp/left; exit 0; fi
+fi
+status=0
+git merge-tree --write-tree -z --name-only --no-messages "$tip" "$work" >/tmp/merged || status=$?
+if [ $status -gt 1 ]; then exit 4; fi
+tree=$(head -z -n 1 /tmp/merged | tr -d '\\0')
+if [ $status -eq 0 ] && [ $# -gt 0 ]; then
+  git diff-tree -r -z --name-only --no-renames "$tip" "$tree" -- "$@" >/tmp/moved
+  if [ -s /tmp/moved ]; then echo; cat /tmp/moved; exit 0; fi
+fi
+if [ $status -eq 1 ]; then echo; tail -z -n +2 /tmp/merged; exit 0; fi
+echo "$(git commit-tree "$tree" -p "$tip" -p "$work" -F /tmp/message)"
+cat /tmp/left
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Onto:
+    """How a merge ended.
+
+    Attributes:
+        commit: that was made; empty for none.
+        conflicts: the files in which there are some.
+        left_out: protected files that the work changes.
+    """
+
+    commit: str = ""
+    conflicts: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A merge that is to be made.
+
+    Attributes:
+        tip: of the branch.
+        commit: the teammate's.
+        message: of the merge commit.
+        name: of its author.
+        email: of its author.
+        protect: patterns of paths that are taken from the tip.
+    """
+
+    tip: str
+    commit: str
+    message: str
+    name: str
+    email: str
+    protect: tuple[str, ...]
+
+
+class Unmergeable(TeamError):
+    """Git can make no merge of it, whatever is in its files."""
+
+
+def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: Wanted) -> Onto:
+    """Make a merge commit in the person's repository, to which no ref leads yet.
+
+    Raises:
+        Unmergeable: git refuses it.
+        TeamError: it cannot be done now.
+    """
+    folder = paths.work / ".merging"
+    with translate_os_errors(folder):
+        remove_tree(folder)
+        folder.mkdir(mode=0o700)
+    try:
+        with confined_git(paths, folder, head.origin, writable=True) as git:
+            hand_over(git, head)
+            made = _read(_run(git, head, wanted))
+            if made.commit:
+                work.fetch_commit(git, source, made.commit, [wanted.tip, wanted.commit])
+            return made
+    finally:
+        remove_tree(folder)
+
+
+def _run(git: ConfinedGit, head: Head, wanted: Wanted) -> Captured:
+    patterns = [f":(top,glob){pattern}" for pattern in wanted.protect]
+    commits = (wanted.tip, wanted.commit, head.format)
+    words = (*commits, wanted.name, wanted.email, *patterns)
+    done = git.run(_MERGE, *words, given=wanted.message.encode(errors="replace"))
+    if done.status > 0:
+        raise Unmergeable(f"git could not merge it: {last_words(done)}")
+    if done.status < 0:
+        raise TeamError(f"git was ended by signal {-done.status}")
+    return done
+
+
+def _read(done: Captured) -> Onto:
+    said, _, rest = done.stdout.partition(b"\n")
+    names = tuple(_names(rest.split(b"\0")))
+    if said.strip():
+        return Onto(check_object_id(os.fsdecode(said).strip()), left_out=names)
+    return Onto(left_out=names) if said else Onto(conflicts=names)
+
+
+def _names(found: Sequence[bytes]) -> Iterator[str]:
+    yield from dict.fromkeys(os.fsdecode(one) for one in found if one)

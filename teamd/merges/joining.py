@@ -1,0 +1,131 @@
+"""Brings a teammate's commit into the person's repository, and puts it into the merge queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from teamd.copies import record, work
+from teamd.copies.confined import confined_git
+from teamd.copies.landing import ref_of
+from teamd.copies.merge import check_work
+from teamd.copies.source import source_of
+from teamd.errors import TeamError
+from teamd.files import locks
+from teamd.merges.entry import Entry
+
+if TYPE_CHECKING:
+    from teamd.board.task import Task
+    from teamd.copies.source import Source
+    from teamd.files.paths import TeamPaths
+    from teamd.merges.queue import Queue
+    from teamd.settings.schema import Settings
+
+_REFS: Final = "refs/teamd/queue"
+_LONGEST_TITLE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a check has shown of a teammate's commit.
+
+    Attributes:
+        task: that it completes.
+        claim: names that run of the check.
+        commit: that was checked; empty for the one that its branch is at.
+    """
+
+    task: Task
+    claim: str
+    commit: str = ""
+
+
+def add(queue: Queue, name: str, settings: Settings) -> Entry:
+    """Put what a teammate has committed into the queue.
+
+    Raises:
+        TeamError: there is nothing to merge, or no check; the sentence says what to do.
+    """
+    if not (settings.merge.check or settings.tasks.check):
+        raise TeamError(
+            "the queue has no check, and merges nothing without one; set [merge] check in "
+            "team.toml to a command such as 'pytest -q', then "
+            f"`teamctl queue add {name}`"
+        )
+    paths = queue.board.paths
+    with locks.locked(record.lock_file(paths, name)):
+        copy = record.get(paths, name)
+        source = source_of(copy)
+        into = source.find(ref_of(settings.merge.into))
+        with confined_git(paths, copy.folder, copy.origin) as git:
+            state = work.read_state(git, copy)
+            check_work(copy, state)
+            if state.ahead:
+                work.fetch_commit(git, source, state.tip, [*filter(None, (copy.base, into))])
+        if not state.ahead or (into and source.holds(state.tip, within=into)):
+            raise TeamError(f"{name} has committed nothing that is not in {settings.merge.into}")
+        return _put(queue, source, Entry(id="", teammate=name, commit=state.tip))
+
+
+def join(queue: Queue, settings: Settings, proof: Proof) -> Entry | None:
+    """Put work that was proven into the queue; `None` where its owner has no working copy.
+
+    The same claim twice makes one entry: it comes before the task is completed, and waits for that.
+
+    Raises:
+        TeamError: its commit is not fit for a repository.
+    """
+    paths, task = queue.board.paths, proof.task
+    with locks.locked(record.lock_file(paths, task.owner)):
+        copy = record.find(paths, task.owner)
+        if copy is None:
+            return None
+        source = source_of(copy)
+        into = source.find(ref_of(settings.merge.into))
+        known = [*filter(None, (copy.base, into))]
+        with confined_git(paths, copy.folder, copy.origin) as git:
+            commit = proof.commit or work.read_state(git, copy).tip
+            if any(source.holds(commit, within=one) for one in known):
+                return None
+            work.fetch_commit(git, source, commit, known)
+        entry = Entry(id="", teammate=copy.name, task=task.id, commit=commit, title=task.subject)
+        return _put(queue, source, replace(entry, check=task.check, key=proof.claim))
+
+
+def remove(queue: Queue, entry_id: str, source: Source) -> Entry:
+    """Take an entry out of the queue, also one that is being checked.
+
+    Raises:
+        TeamError: there is none, or it is finished.
+    """
+    entry = queue.remove(entry_id)
+    forget(queue.board.paths, source, entry.id)
+    return entry
+
+
+def forget(paths: TeamPaths, source: Source, entry_id: str) -> None:
+    """Let the commit of an entry go."""
+    source.remove_ref(_ref(paths, source, entry_id))
+
+
+def sweep(queue: Queue, source: Source) -> None:
+    """Let the commits go of entries that are finished, or never came to be."""
+    paths = queue.board.paths
+    for ref in source.ask("for-each-ref", "--format=%(refname)", _REFS).splitlines():
+        entry_id = ref.removeprefix(f"{_REFS}/").partition("+")[0].partition("@")[0]
+        if ref == _ref(paths, source, entry_id):
+            queue.unless_open(entry_id, partial(source.remove_ref, ref))
+
+
+def _put(queue: Queue, source: Source, entry: Entry) -> Entry:
+    """Add an entry whose commit the person's repository has by now."""
+    paths = queue.board.paths
+    title = entry.title or source.ask("log", "-1", "--format=%s", entry.commit)
+    words = "".join(one if one.isprintable() else " " for one in title)
+    named = replace(entry, title=" ".join(words.split())[:_LONGEST_TITLE])
+    return queue.add(named, lambda made: source.move_ref(_ref(paths, source, made), entry.commit))
+
+
+def _ref(paths: TeamPaths, source: Source, entry_id: str) -> str:
+    return source.own_ref(_REFS, record.address_of(paths, entry_id))

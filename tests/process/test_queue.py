@@ -1,0 +1,277 @@
+"""The merge queue over real processes: what is merged, what is not, and who hears of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.queues import CHECK, Yard
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+def test_work_is_merged_in_its_order_and_a_conflict_or_a_failure_goes_back(
+    project: Project,
+) -> None:
+    yard = Yard(project, "ann", "bob", "cay")
+    first = yard.commit("ann", "left", a="left\n")
+    yard.commit("bob", "conflict", a="mine\n")
+    yard.commit("cay", "right", c="right\n")
+    project.start()
+    ids = [yard.add(name) for name in ("ann", "bob", "cay")]
+    merged = yard.wait(ids[0], "merged")
+    assert merged["commit"] == first
+    assert yard.wait(ids[1], "conflict")["why"] == "conflicts in a.txt"
+    assert "`sh check.sh` ended with exit status 1" in yard.wait(ids[2], "failed")["why"]
+    assert yard.merges() == ["Merge team/ann: left"]
+    body = yard.git("log", "-1", "--format=%an %ae%n%(trailers:unfold)", "team/main")
+    assert body == f"teamd teamd@default\nTeammate: ann\nCheck: {CHECK}"
+    assert yard.git("rev-parse", "team/main^2") == first
+    tip = yard.git("rev-parse", "team/main")
+    for name, words in (("bob", "conflicts with what is there in: 'a.txt'"), ("cay", "both")):
+        yard.wait_heard(name, words)
+        assert "git merge origin/team/main" in yard.heard(name)
+        assert yard.git("-C", str(yard.copy(name)), "rev-parse", "origin/team/main") == tip
+    assert "- Merge team/ann: left" in yard.heard("cay"), "what it does not go with"
+    assert yard.git("for-each-ref", "refs/teamd/queue") == ""
+    assert yard.git("status", "--porcelain") == "?? team.toml\n?? turns.json"
+
+
+def test_proven_work_joins_by_itself_and_comes_back_when_it_is_not_merged(
+    project: Project,
+) -> None:
+    """Its task is open again, so that its teammate can complete it once more."""
+    settings = f'[merge]\ncheck = "{CHECK}"\nauto = true\n'
+    yard = Yard(project, "ann", "bob", settings=settings)
+    yard.commit("ann", a="left\n")
+    yard.commit("bob", b="right\n")
+    project.start()
+    for name in ("ann", "bob"):
+        project.do("teamctl", "task", "add", f"By {name}", "--check", "true", "--owner", name)
+    project.do("teamctl", "task", "update", "1", "--status", "completed")
+    merged = yard.wait("1", "merged")
+    assert (merged["task"], merged["teammate"]) == ("1", "ann")
+    assert "Task: 1" in yard.git("log", "-1", "--format=%(trailers)", "team/main")
+    project.do("teamctl", "task", "update", "2", "--status", "completed")
+    yard.wait("2", "failed")
+    task = json.loads(project.do("teamctl", "task", "show", "2", "--json"))
+    assert (task["status"], task["owner"], task["proven"]) == ("in_progress", "bob", False)
+    yard.wait_heard("bob", "set task 2 to completed again")
+    yard.commit("bob", b="fine\n")
+    project.do("teamctl", "task", "update", "2", "--status", "completed")
+    yard.wait("3", "merged")
+    assert yard.merges() == ["Merge team/ann: By ann", "Merge team/bob: By bob"]
+
+
+def test_what_cannot_be_queued_is_refused_in_a_sentence(project: Project) -> None:
+    yard = Yard(project, "ann", settings="\n")
+    yard.commit("ann", a="left\n")
+    add = ("teamctl", "queue", "add", "ann")
+    no_check = project.run(*add)
+    assert no_check.status == 1
+    assert no_check.complaint == (
+        "teamctl: the queue has no check, and merges nothing without one; set [merge] check in "
+        "team.toml to a command such as 'pytest -q', then `teamctl queue add ann`"
+    )
+    project.ask_no_service(f'[merge]\ncheck = "{CHECK}"\n')
+    (yard.copy("ann") / "a.txt").write_text("more\n")
+    uncommitted = project.run(*add)
+    assert uncommitted.status == 1
+    assert uncommitted.complaint.startswith("teamctl: ann has uncommitted work: a.txt; ")
+    yard.commit("ann")
+    assert (yard.add("ann"), yard.add("ann")) == ("1", "1"), "once"
+    shown = project.do("teamctl", "queue")
+    assert shown.split()[:7] == ["ID", "STATE", "TEAMMATE", "TASK", "COMMIT", "SINCE", "WHY"]
+    project.start()
+    yard.wait("1", "merged")
+    nothing = project.run(*add)
+    assert (nothing.status, nothing.complaint) == (
+        1,
+        "teamctl: ann has committed nothing that is not in team/main",
+    )
+    gone = project.run("teamctl", "queue", "remove", "1")
+    assert (gone.status, gone.complaint) == (
+        1,
+        "teamctl: 1 has left the queue: it is merged; `teamctl queue` lists it for a day",
+    )
+    unknown = project.run("teamctl", "queue", "remove", "7")
+    assert unknown.status == 1
+    assert unknown.complaint == (
+        "teamctl: nothing in the queue has the id '7'; `teamctl queue add NAME` adds what NAME "
+        "committed"
+    )
+
+
+def test_what_is_being_checked_can_be_removed_and_the_next_goes_on(project: Project) -> None:
+    yard = Yard(
+        project, "ann", "bob", settings='[merge]\ncheck = "test ! -e slow.txt || sleep 99"\n'
+    )
+    yard.commit("ann", slow="x\n")
+    yard.commit("bob", b="x\n")
+    project.start()
+    assert (yard.add("ann"), yard.add("bob")) == ("1", "2")
+    yard.wait("1", "checking")
+    assert "is not in the queue now" in project.do("teamctl", "queue", "remove", "1")
+    yard.wait("2", "merged")
+    assert list(yard.entries()) == ["2"]
+    assert yard.merges() == ["Merge team/bob: work"]
+    assert yard.git("for-each-ref", "refs/teamd/queue") == ""
+
+
+def test_a_branch_that_is_checked_out_waits_for_a_clean_tree_and_moves_with_its_files(
+    project: Project,
+) -> None:
+    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
+    yard.commit("ann", c="new\n")
+    (yard.folder / "b.txt").write_text("mine\n")
+    project.start()
+    yard.add("ann")
+    wait_until(lambda: yard.stored()["1"]["why"], what="it says why it waits")
+    assert yard.stored()["1"]["state"] == "waiting"
+    assert yard.stored()["1"]["why"] == (
+        f"main is checked out in {yard.folder}, where you have uncommitted work: b.txt; commit or "
+        "stash it"
+    )
+    yard.git("commit", "--quiet", "-am", "mine")
+    yard.wait("1", "merged")
+    assert (yard.folder / "c.txt").read_text() == "new\n"
+    assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
+    assert yard.git("log", "--first-parent", "--format=%s", "-2") == "Merge team/ann: work\nmine"
+
+
+def test_an_untracked_file_in_the_way_is_kept_and_the_entry_waits(project: Project) -> None:
+    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
+    yard.commit("ann", c="new\n")
+    (yard.folder / "c.txt").write_text("mine\n")
+    project.start()
+    yard.add("ann")
+    wait_until(lambda: "overwritten" in yard.stored()["1"]["why"], what="it says why it waits")
+    assert (yard.folder / "c.txt").read_text() == "mine\n"
+    (yard.folder / "c.txt").unlink()
+    yard.wait("1", "merged")
+
+
+@pytest.mark.parametrize("left", ["files", "cut", "all but the branch"])
+def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str) -> None:
+    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
+    yard.commit("ann", a="new contents\n", c="new\n")
+    (yard.folder / "c.txt").write_text("in the way\n")
+    project.start()
+    yard.add("ann")
+    wait_until(lambda: "overwritten" in yard.stored()["1"]["why"], what="it has passed")
+    project.do("teamd", "stop")
+    entry = yard.stored()["1"]
+    assert entry["passed"]
+    (yard.folder / "c.txt").unlink()
+    if left == "all but the branch":
+        yard.git("read-tree", "-m", "-u", entry["onto"], entry["merge"])
+    else:
+        (yard.folder / "a.txt").write_text("new con" if left == "cut" else "new contents\n")
+        (yard.folder / "c.txt").write_text("new\n")
+    (yard.folder / ".git" / "index.lock").touch()
+    project.start()
+    yard.wait("1", "merged")
+    assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
+    assert (yard.folder / "c.txt").read_text() == "new\n"
+
+
+def test_the_person_s_work_is_never_taken_for_a_killed_git_s(project: Project) -> None:
+    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
+    yard.commit("ann", a="new\n", c="new\n")
+    (yard.folder / "c.txt").write_text("in the way\n")
+    project.start()
+    yard.add("ann")
+    wait_until(lambda: "overwritten" in yard.stored()["1"]["why"], what="it has passed")
+    (yard.folder / "a.txt").write_text("mine\n")
+    (yard.folder / "c.txt").unlink()
+    wait_until(lambda: "uncommitted" in yard.stored()["1"]["why"], what="it waits for that")
+    assert (yard.folder / "a.txt").read_text() == "mine\n"
+    yard.git("checkout", "--quiet", "a.txt")
+    yard.wait("1", "merged")
+
+
+def test_protected_paths_are_taken_from_the_tip_and_wait_for_the_person_s_merge(
+    project: Project,
+) -> None:
+    settings = f'[merge]\ncheck = "{CHECK}"\n[tasks]\nprotect = ["check.sh", "new/**"]\n'
+    yard = Yard(project, "ann", "bob", settings=settings)
+    for name in ("ann", "bob"):
+        (yard.copy(name) / "check.sh").write_text("exit 0\n")
+        (yard.copy(name) / "new").mkdir()
+        (yard.copy(name) / "new" / "x").write_text("x\n")
+    yard.commit("ann", a="left\n")
+    project.start()
+    yard.add("ann")
+    merged = yard.wait("1", "merged")
+    assert merged["why"] == "left out, as protected: check.sh, new/x; `teamctl merge ann` takes it"
+    assert yard.git("diff", "--name-only", "main", "team/main") == "a.txt"
+    yard.commit("bob")
+    yard.add("bob")
+    assert yard.wait("2", "failed")["why"].startswith("left out, as protected: check.sh, new/x;")
+    yard.git("checkout", "--quiet", "team/main")
+    project.do("teamctl", "merge", "ann")
+    assert yard.git("diff", "--name-only", "main") == "a.txt\ncheck.sh\nnew/x"
+
+
+@pytest.mark.parametrize("victim", ["merger", "supervisor"])
+def test_what_is_killed_is_checked_again(project: Project, victim: str) -> None:
+    yard = Yard(project, "ann", settings='[merge]\ncheck = "sleep 1"\n')
+    yard.commit("ann", a="x\n")
+    project.start()
+    yard.add("ann")
+    yard.wait("1", "checking")
+    if victim == "merger":
+        os.kill(project.log("teamd", "merging begins")[-1]["pid"], signal.SIGKILL)
+    else:
+        os.kill(project.supervisor, signal.SIGKILL)
+        project.start()
+    yard.wait("1", "merged")
+    assert yard.merges() == ["Merge team/ann: work"]
+    wait_until(lambda: not yard.leftovers(), what="nothing is left behind")
+
+
+def test_a_branch_that_moves_meanwhile_is_not_taken_back(project: Project) -> None:
+    """What was checked on the former tip is merged and checked anew on that of now."""
+    yard = Yard(project, "ann", settings='[merge]\ncheck = "sleep 1"\n')
+    yard.commit("ann", a="x\n")
+    project.start()
+    yard.add("ann")
+    yard.wait("1", "checking")
+    begun = yard.stored()["1"]["onto"]
+    own = yard.git("commit-tree", "team/main^{tree}", "-p", "team/main", "-m", "mine")
+    yard.git("update-ref", "refs/heads/team/main", own)
+    yard.wait("1", "merged")
+    assert yard.merges() == ["mine", "Merge team/ann: work"]
+    assert (begun, yard.stored()["1"]["onto"]) == (yard.git("rev-parse", f"{own}^"), own)
+
+
+def test_proven_work_whose_task_is_opened_again_leaves_the_queue(project: Project) -> None:
+    yard = Yard(project, "ann", "bob", settings='[merge]\ncheck = "sleep 2"\nauto = true\n')
+    yard.commit("ann", a="x\n")
+    yard.commit("bob", b="x\n")
+    project.start()
+    yard.add("bob")
+    project.do("teamctl", "task", "add", "Work", "--check", "true", "--owner", "ann")
+    project.do("teamctl", "task", "update", "1", "--status", "completed")
+    wait_until(lambda: "2" in yard.stored(), what="it joins")
+    project.do("teamctl", "task", "update", "1", "--status", "in_progress", "--owner", "ann")
+    wait_until(lambda: "2" not in yard.stored(), what="it has left")
+    yard.wait("1", "merged")
+    assert yard.merges() == ["Merge team/bob: work"]
+
+
+def test_a_copy_that_is_merged_has_its_work_as_base(project: Project) -> None:
+    yard = Yard(project, "ann")
+    tip = yard.commit("ann", a="x\n")
+    project.start()
+    yard.add("ann")
+    yard.wait("1", "merged")
+    copy = json.loads((project.paths.work / "ann.json").read_bytes())
+    assert copy["base"] == tip == yard.git("rev-parse", "refs/teamd/base/ann")
+    assert project.do("teamctl", "diff", "ann") == ""

@@ -1,0 +1,134 @@
+"""The queue's file, whatever is killed between two operations on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.board.board import Board
+from teamd.board.rules import Change
+from teamd.board.task import TaskStatus
+from teamd.errors import StoreError, TeamError
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
+from teamd.merges.entry import Entry, MergeState
+from teamd.merges.queue import Queue
+from teamd.messages import TEAMD, Message
+from teamd.states import Status
+from tests.children import survived
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+COMMIT = "0123456789" * 4
+WORK = Entry(id="", teammate="alice", commit=COMMIT, task="1", key="claim")
+
+
+def made(folder: Path) -> Queue:
+    paths = TeamPaths(folder / ".team")
+    enrol(paths, alice=Status.IDLE, bob=Status.IDLE)
+    queue = Queue(Board(paths, Post(paths, durable=False, max_bytes=10**6), TEAMD, durable=False))
+    board = Board(paths, queue.board.post, "lead", durable=False)
+    board.add("x", owner="alice")
+    board.update("1", Change(status=TaskStatus.COMPLETED))
+    return queue
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    return made(tmp_path)
+
+
+def keep(_: str) -> None:
+    """Keep no commit: there is no repository."""
+
+
+def mail() -> Message:
+    return Message(sender=TEAMD, to="alice", content="not merged")
+
+
+def test_an_end_that_is_killed_anywhere_is_told_once_and_opens_the_task_once(
+    tmp_path: Path,
+) -> None:
+    steps, through = 0, False
+    while not through:
+        steps += 1
+        queue = made(tmp_path / str(steps))
+        entry = queue.add(WORK, keep)
+
+        def act(begin: Callable[[], None], queue: Queue = queue, entry: Entry = entry) -> None:
+            begin()
+            queue.finish(entry.id, MergeState.FAILED, "why", mail=mail(), note="not merged (1)")
+
+        through = survived(steps, act)
+        queue.flush()
+        if not queue.read().open:  # or it was killed before, and is checked again
+            lines = queue.board.post.mailbox("alice").peek()
+            assert len({one.id for one in lines if one.content == "not merged"}) == 1
+            task = queue.board.read().get("1")
+            assert (task.status, task.owner) == (TaskStatus.IN_PROGRESS, "alice")
+            assert task.notes.count("not merged (1)") == 1
+            assert not queue.read().all[0].untold
+    assert steps > 5
+
+
+def test_what_its_owner_completes_again_is_not_opened_once_more(queue: Queue) -> None:
+    """As where the process was killed after it had opened the task, and before it said so."""
+    entry = queue.add(WORK, keep)
+    queue.finish(entry.id, MergeState.FAILED, "why", mail=mail(), note="not merged (1)")
+    paths = queue.board.paths
+    alice = Board(paths, queue.board.post, "alice", durable=False)
+    alice.update("1", Change(status=TaskStatus.COMPLETED))
+    there = queue.read()
+    left = replace(there.all[0], note="not merged (1)", untold=(mail(),))
+    paths.queue.write_bytes(replace(there, all=(left,)).encode())
+    queue.flush()
+    assert queue.board.read().get("1").status is TaskStatus.COMPLETED
+
+
+def test_a_claim_joins_once_and_ids_are_never_given_again(queue: Queue) -> None:
+    kept: list[str] = []
+    first = queue.add(WORK, kept.append)
+    assert queue.add(WORK, kept.append) == first
+    other = replace(WORK, key="", teammate="bob")
+    second = queue.add(other, kept.append)
+    assert queue.add(other, kept.append) == second
+    assert kept == ["1", "2"]
+    queue.remove("2")
+    assert queue.add(other, kept.append).id == "3"
+    queue.finish("1", MergeState.MERGED, "", mail=None)
+    assert queue.add(WORK, kept.append).state is MergeState.MERGED
+
+
+def test_an_entry_that_was_taken_out_is_neither_changed_nor_landed(queue: Queue) -> None:
+    entry = queue.add(WORK, keep)
+    queue.remove(entry.id)
+    assert queue.note(entry.id, passed=True) is None
+    assert queue.finish(entry.id, MergeState.MERGED, "", mail=None) is None
+    moved: list[bool] = []
+    assert not queue.land(entry.id, lambda: moved.append(True))
+    assert moved == []
+
+
+def test_what_is_finished_is_listed_for_a_day(queue: Queue) -> None:
+    entry = queue.add(WORK, keep)
+    queue.finish(entry.id, MergeState.MERGED, "", mail=None)
+    there = queue.read()
+    old = replace(there.all[0], when=there.all[0].when - 90_000)
+    queue.board.paths.queue.write_bytes(replace(there, all=(old,)).encode())
+    queue.add(replace(WORK, key="other"), keep)
+    assert [one.id for one in queue.read().all] == ["2"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 2}', b'{"format": 1, "queue": [1]}'])
+def test_a_damaged_queue_is_told_in_a_sentence(queue: Queue, content: bytes) -> None:
+    queue.board.paths.queue.write_bytes(content)
+    with pytest.raises(StoreError, match=r"is damaged .*; move it away, and add again"):
+        queue.read()
+    with pytest.raises(TeamError):
+        queue.add(WORK, keep)
+    assert queue.board.paths.queue.read_bytes() == content
