@@ -120,8 +120,9 @@ class Mergers:
     @property
     def _wanted(self) -> bool:
         """Return whether there is work for a process."""
-        left = self._behind and self._there.all
-        return bool(self._there.open or left) and not self.closing
+        if self.closing:
+            return False
+        return bool(self._there.open) or (self._behind and self.paths.queue.exists())
 
     def _read(self) -> None:
         try:

@@ -124,6 +124,18 @@ def test_what_is_being_checked_can_be_removed_and_the_next_goes_on(project: Proj
     assert yard.git("for-each-ref", "refs/teamd/queue") == ""
 
 
+def test_nothing_is_left_of_the_only_entry_when_it_is_removed(project: Project) -> None:
+    yard = Yard(project, "ann", settings='[merge]\ncheck = "touch begun; sleep 99"\n')
+    yard.commit("ann", a="x\n")
+    project.start()
+    yard.add("ann")
+    begun = project.paths.checks / "queue" / "tree" / "begun"
+    wait_until(begun.exists, what="its check runs")
+    project.do("teamctl", "queue", "remove", "1")
+    wait_until(lambda: not yard.leftovers(), what="nothing is left behind")
+    assert "the queue is empty" in project.do("teamctl", "queue")
+
+
 def test_a_branch_that_is_checked_out_waits_for_a_clean_tree_and_moves_with_its_files(
     project: Project,
 ) -> None:
