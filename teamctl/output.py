@@ -29,6 +29,7 @@ STATUS_COLOURS: Final = {
     "shutdown": "bright_black",
 }
 _WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
+_LEAST_CUT: Final = 8
 _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
@@ -85,14 +86,31 @@ def print_table(
     rows: Iterable[Sequence[str | Cell]],
     numbers: Sequence[str],
 ) -> None:
-    """Print rows below their headings; a cell may have a style."""
+    """Print rows below their headings; a cell may have a style. The last column is cut first."""
     cells = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
     if print_plainly(headings, cells, numbers):
         return
     shown = table(headings, numbers=numbers)
     for row in cells:
         shown.add_row(*(cell(*one) for one in row))
+    _cut_last(shown)
     console().print(shown)
+
+
+def _cut_last(shown: Table) -> None:
+    """Give the last column of a table what the others leave of the width, if that is something."""
+    *others, last = shown.columns
+    room = console().width - sum(2 + max(map(_width, (one.header, *one.cells))) for one in others)
+    if _LEAST_CUT <= room < max(map(_width, (last.header, *last.cells))):
+        last.width = room
+        for one in others:
+            one.width = max(map(_width, (one.header, *one.cells)))
+
+
+def _width(text: object) -> int:
+    from rich.cells import cell_len  # noqa: PLC0415 -- only where something is drawn
+
+    return cell_len(str(text))
 
 
 def print_plainly(

@@ -83,8 +83,10 @@ def _facts(task: Task, team_check: str) -> Iterator[str]:
     for key, moment in (("created", task.created), ("updated", task.updated)):
         if moment:
             yield f"{key}: {output.moment(moment)}"
+    said = {task.check, team_check, *(attempt.command for attempt in task.attempts)} - {""}
+    describe = proofs.describe if len(said) > 1 else proofs.describe_briefly
     for attempt in task.attempts:
-        ended = output.plain(proofs.describe(attempt))
+        ended = output.plain(describe(attempt))
         yield f"attempt: {output.moment(attempt.time)}: {ended}"
     for note in task.notes:
         yield f"note: {output.plain(note)}"

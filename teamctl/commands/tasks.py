@@ -30,8 +30,8 @@ _COLOURS = {
 def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
     """Show the tasks of the team.
 
-    BLOCKED BY lists the tasks to complete first; PROOF, where tasks have checks, whether they were
-    passed. `teamctl task show ID` shows all of one task.
+    BLOCKED BY, where one is blocked, lists the tasks to complete first; PROOF, where tasks have
+    checks, whether they were passed. `teamctl task show ID` shows all of one task.
     """
     tasks = read_all(choice.existing())
     hidden = () if everything else (TaskStatus.DELETED,)
@@ -48,14 +48,16 @@ def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
 
 
 def _draw(shown: list[Task], tasks: Tasks) -> None:
-    proofs_shown = any(task.proven is not None for task in shown)
-    headings = ["ID", "STATUS", "OWNER", "BLOCKED BY", *["PROOF"] * proofs_shown, "SUBJECT"]
-    rows = [_row(task, tasks, with_proof=proofs_shown) for task in shown]
-    output.print_table(headings, rows, ("ID",))
-
-
-def _row(task: Task, tasks: Tasks, *, with_proof: bool) -> list[str | tuple[str, str]]:
-    proof = [proofs.in_a_word(task)] if with_proof else []
-    status = task.status, _COLOURS.get(task.status, "")
-    blockers = ", ".join(tasks.blockers(task)) or "-"
-    return [task.id, status, task.owner or "-", blockers, *proof, task.subject]
+    columns = {
+        "ID": [task.id for task in shown],
+        "STATUS": [(task.status, _COLOURS.get(task.status, "")) for task in shown],
+        "OWNER": [task.owner or "-" for task in shown],
+        "BLOCKED BY": [", ".join(tasks.blockers(task)) or "-" for task in shown],
+        "PROOF": [proofs.in_a_word(task) for task in shown],
+        "SUBJECT": [task.subject for task in shown],
+    }
+    if not any(map(tasks.blockers, shown)):
+        del columns["BLOCKED BY"]
+    if all(task.proven is None for task in shown):
+        del columns["PROOF"]
+    output.print_table(list(columns), list(zip(*columns.values(), strict=True)), ("ID",))

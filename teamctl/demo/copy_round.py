@@ -57,9 +57,9 @@ class _Proof:
             yield TeamEvent(time.time(), TEAMD, self._describe(attempt), _colour(attempt))
 
     def _describe(self, attempt: Attempt) -> str:
-        came = attempt.why or f"exit status {attempt.status}"
-        proven = ", so the task is proven" if attempt.passed else ""
-        return f"checks a clean clone of {self._name}'s commit: {came}{proven}"
+        failed = attempt.why or f"failed with exit status {attempt.status}"
+        came = "passed" if attempt.passed else failed
+        return f"checks a clean clone of {self._name}'s commit: {came}"
 
 
 @dataclass(slots=True)

@@ -64,4 +64,13 @@ def describe(attempt: Attempt) -> str:
         command = f"{command[:_LONGEST_COMMAND]} …"
     if attempt.why:
         return f"`{command}`: {attempt.why}"
-    return f"`{command}` ended with exit status {attempt.status} after {attempt.seconds:.1f} s"
+    return f"`{command}` ended with {_ending(attempt)}"
+
+
+def describe_briefly(attempt: Attempt) -> str:
+    """Say it where there is one command alone, and it has been named."""
+    return attempt.why or _ending(attempt)
+
+
+def _ending(attempt: Attempt) -> str:
+    return f"exit status {attempt.status} after {attempt.seconds:.1f} s"

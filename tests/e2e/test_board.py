@@ -7,11 +7,12 @@ import os
 import re
 import signal
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.e2e.terminal import Terminal
 from tests.strict.faults import Stall
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -85,9 +86,9 @@ def test_shared_board(project: Project) -> None:
     assert board(project)["2"]["owner"] == "bob"
     rows = [line.split() for line in project.do("teamctl", "tasks").splitlines()]
     assert rows == [
-        ["ID", "STATUS", "OWNER", "BLOCKED", "BY", "SUBJECT"],
-        ["1", "completed", "alice", "-", "Write", "the", "API"],
-        ["2", "in_progress", "bob", "-", "Test", "the", "API"],
+        ["ID", "STATUS", "OWNER", "SUBJECT"],
+        ["1", "completed", "alice", "Write", "the", "API"],
+        ["2", "in_progress", "bob", "Test", "the", "API"],
     ]
     for name in ("alice", "bob"):
         project.wait_for(name, "idle")
@@ -249,3 +250,19 @@ def test_the_board_works_without_teamd(project: Project) -> None:
         },
     )
     assert completed.stdout.split() == ["plain,1", "plain,2"]
+
+
+def test_on_a_narrow_terminal_the_subject_is_cut_before_all_else(project: Project) -> None:
+    """And a column of dashes is left out."""
+    project.enlist("alice")
+    subject = "A subject that is longer than this"
+    project.do("teamctl", "task", "add", subject, "--check", "true", "--owner", "alice")
+    project.do("teamctl", "task", "update", "1", "--status", "completed")
+    project.environment |= {"COLUMNS": "42", "TERM": "xterm"}
+    with closing(Terminal(project, "teamctl", "tasks")) as terminal:
+        terminal.sees("A subject ")
+        assert terminal.process.wait(30) == 0
+        heading, row = terminal.shown.splitlines()[:2]
+    assert heading.split() == ["ID", "STATUS", "OWNER", "PROOF", "SUBJECT"]
+    assert row.split()[:4] == ["1", "checking", "alice", "checking"]
+    assert row.rstrip().endswith("…")

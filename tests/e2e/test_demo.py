@@ -94,8 +94,8 @@ def test_a_third_one_works_in_a_copy_until_its_check_passes_and_is_merged(hall: 
         "says that task 1 is completed",
     ]
     assert lines_of(ended.stdout, "teamd") == [
-        "checks a clean clone of carl's commit: exit status 1",
-        "checks a clean clone of carl's commit: exit status 0, so the task is proven",
+        "checks a clean clone of carl's commit: failed with exit status 1",
+        "checks a clean clone of carl's commit: passed",
     ]
     *_, committed, added, spawned, merged = lines_of(ended.stdout, "lead")
     assert committed == "commits roman.py and its tests to main"

@@ -96,6 +96,7 @@ def test_a_teammate_is_believed_only_by_its_check(project: Project) -> None:
     shown = project.do("teamctl", "task", "show", "1")
     assert "proof: proven" in shown
     assert shown.count("\nattempt: ") == 2
+    assert shown.count(": exit status 1 after 0.") == 1, "the command has been named"
     assert "PROOF" in project.do("teamctl", "tasks")
     assert not list(project.paths.homes.glob("check.*"))
 
