@@ -31,7 +31,8 @@ git add -A .
 tree=$(git write-tree)
 git commit-tree "$tree" -p HEAD ${2:+-p "$2"} -m "what was discarded of $1"
 """
-# Arguments: the branch, its base.
+# Arguments: the branch, its base. An empty folder may be a placeholder, and go by itself meanwhile:
+# `git clean` dies of that. So the files go first, and it has failed only where something is left.
 _RESET: Final = """
 rm -rf .git/rebase-merge .git/rebase-apply .git/sequencer .git/index.lock .git/HEAD.lock
 rm -f .git/MERGE_HEAD .git/MERGE_MSG .git/MERGE_MODE .git/SQUASH_MSG
@@ -39,7 +40,8 @@ rm -f .git/CHERRY_PICK_HEAD .git/REVERT_HEAD .git/BISECT_LOG
 git symbolic-ref -m discard HEAD "refs/heads/$1"
 git update-ref -m discard "refs/heads/$1" "$2"
 git reset -q --hard
-git clean -q -ffd
+git ls-files -z --others --exclude-standard | xargs -0 -r rm -rf --
+git clean -q -ffd || [ -z "$(git status --porcelain)" ]
 """
 
 

@@ -356,3 +356,36 @@ def test_a_merge_that_the_person_interrupts_changes_nothing(paths: TeamPaths) ->
     assert not (paths.home / ".git/MERGE_HEAD").exists()
     hook.unlink()
     assert merge(paths, "alice").merged == 1
+
+
+# Makes and removes what looks like placeholders, faster than any shell does.
+_COME_AND_GO = """
+import os
+names = [f".place-{number}" for number in range(40)]
+while True:
+    for name in names:
+        os.makedirs(name, exist_ok=True)
+    for name in names:
+        try:
+            os.rmdir(name)
+        except FileNotFoundError:
+            pass
+"""
+
+
+def test_folders_that_come_and_go_meanwhile_do_not_make_a_copy_damaged(paths: TeamPaths) -> None:
+    """A teammate's command has just ended, and its placeholders go; it was no fault of git's."""
+    make_repository(paths.home)
+    folder = make(paths).copy.folder
+    coming = subprocess.Popen([sys.executable, "-c", _COME_AND_GO], cwd=folder)
+    try:
+        for text in "abcde":
+            (folder / "n.txt").write_text(text)
+            kept = discard(paths, "alice", force=True).kept
+            assert kept.startswith("refs/teamd/discarded/alice/"), kept
+            assert git(paths.home, "show", f"{kept}:n.txt") == text
+            assert not (folder / "n.txt").exists()
+        assert coming.poll() is None
+    finally:
+        coming.kill()
+        coming.wait()

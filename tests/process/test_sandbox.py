@@ -376,7 +376,9 @@ def test_a_link_among_them_is_put_back(world: World) -> None:
     link.symlink_to("latest/agents.md")
     (world.workspace / "latest").symlink_to("docs")
     first, second = world.run(
-        "rm AGENTS.md; echo evil > AGENTS.md; echo evil > docs/agents.md",
+        # In one step each: a command that is seen without the link is ended, before it has put
+        # anything there.
+        "echo evil > docs/agents.md; echo evil > evil.md; mv -f evil.md AGENTS.md",
         "mkdir evil; echo evil > evil/agents.md; ln -sfn evil latest",
     )
     assert link.readlink() == Path("latest/agents.md")
