@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -53,10 +54,10 @@ class Checker:
         """Be the process that checks a claim; return the exit code."""
         try:
             lock = InstanceLock(self.paths.check_lock(task_id))  # never two at a time
-            loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(loop)
             lock.check()
-            loop.run_until_complete(self._check(task_id, claim))
+            with closing(asyncio.new_event_loop()) as loop:
+                asyncio.set_event_loop(loop)
+                loop.run_until_complete(self._check(task_id, claim))
         except CheckKilled:
             return ChildExit.CRASHED
         except StoreError:
