@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.board.board import Board
 from teamd.board.task import Attempt
 from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
-from teamd.checks.places import NoPlace, Place, SharedFolder, empty
+from teamd.checks.places import CheckPlace, NoPlace, SharedFolder, empty
 from teamd.checks.shells import CheckShells
 from teamd.checks.work import CommittedWork
 from teamd.errors import StoreError
@@ -109,7 +109,7 @@ class Checker:
         remove_cgroups(self.paths, [name])
         empty(self.paths.homes / name)
 
-    def _place(self, task: Task) -> Place:
+    def _place(self, task: Task) -> CheckPlace:
         """Return where a task is checked: in a clone where its owner has a working copy."""
         team, settings = Roster(self.paths).read(), self.settings
         shells = CheckShells.of(task, team, settings, self.paths, self.probe)

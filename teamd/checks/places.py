@@ -88,7 +88,7 @@ class NoPlace(TeamError):
     """A place could not be made; `str()` says what to do."""
 
 
-class Place(Protocol):
+class CheckPlace(Protocol):
     """Where a check runs."""
 
     def opened(self) -> AbstractAsyncContextManager[Shell]:
@@ -119,7 +119,7 @@ class SharedFolder:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Shell]:
-        """Return what starts commands there, see `Place`."""
+        """Return what starts commands there, see `CheckPlace`."""
         with closing(self.make_shell(self.folder)) as shell:
             yield shell
 
@@ -151,7 +151,7 @@ class CleanClone:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Shell]:
-        """Clone it in the sandbox, see `Place`."""
+        """Clone it in the sandbox, see `CheckPlace`."""
         empty(self.folder)
         directories.make_private_directory(self.folder)
         try:

@@ -46,7 +46,7 @@ class CommittedWork:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Shell]:
-        """Commit what there is, and clone it, see `Place`."""
+        """Commit what there is, and clone it, see `CheckPlace`."""
         with locks.locked(record.lock_file(self.paths, self.name)):  # merging and discarding wait
             copy = self._find_copy()
             commit = await self._commit(copy)

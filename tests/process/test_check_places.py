@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.board.task import Attempt
-    from teamd.checks.places import Place
+    from teamd.checks.places import CheckPlace
     from teamd.sandbox.shells import Shell
 
 CHECK = "python3 -S tests/check.py"
@@ -51,7 +51,7 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def check(place: Place, *commands: str, seconds: float = 30.0) -> tuple[Attempt, str]:
+def check(place: CheckPlace, *commands: str, seconds: float = 30.0) -> tuple[Attempt, str]:
     """Run a check; what came of it, and the end of its output."""
     output = Tail()
 
