@@ -34,7 +34,7 @@ class Yard:
         git(self.folder, "add", "check.sh")
         git(self.folder, "commit", "--quiet", "-m", "check")
         project.ask_no_service(settings or f'[merge]\ncheck = "{CHECK}"\n')
-        project.enlist(*names)
+        project.enlist(*names, worktree=True)
         for name in names:
             make_copy(project.paths, name, "default", self.folder)
 

@@ -47,6 +47,7 @@ class Attempt:
         status: the exit status of the command.
         command: that failed; of several that passed the last.
         why: what ended it where it did not end by itself, or kept it from running.
+        commit: that it ran in a clone of; empty for the folder that teammates share.
     """
 
     time: float
@@ -54,6 +55,7 @@ class Attempt:
     status: int
     command: str = ""
     why: str = ""
+    commit: str = ""
 
     @property
     def passed(self) -> bool:
@@ -209,6 +211,7 @@ def _attempt(said: Any) -> Attempt:
         status=fields["status"],
         command=_text(fields, "command"),
         why=_text(fields, "why"),
+        commit=_text(fields, "commit"),
     )
 
 

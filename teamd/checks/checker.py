@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.board.task import Attempt
 from teamd.checks.board import own_board
 from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
-from teamd.checks.places import NoPlace, Place, SharedFolder, empty
+from teamd.checks.places import CheckPlace, NoPlace, SharedFolder, empty
 from teamd.checks.shells import CheckShells
 from teamd.checks.work import CommittedWork
 from teamd.errors import StoreError, TeamError
@@ -54,10 +55,10 @@ class Checker:
         """Be the process that checks a claim; return the exit code."""
         try:
             lock = InstanceLock(self.paths.check_lock(task_id))  # never two at a time
-            loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(loop)
             lock.check()
-            loop.run_until_complete(self._check(task_id, claim))
+            with closing(asyncio.new_event_loop()) as loop:
+                asyncio.set_event_loop(loop)
+                loop.run_until_complete(self._check(task_id, claim))
         except CheckKilled:
             return ChildExit.CRASHED
         except StoreError:
@@ -87,7 +88,8 @@ class Checker:
         What is not fit for a repository has failed.
         """
         try:
-            joining.join(Queue(board), self.settings, joining.Proof(task, task.claim))
+            proof = joining.Proof(task, task.claim, attempt.commit)
+            joining.join(Queue(board), self.settings, proof)
         except StoreError:
             raise
         except TeamError as error:
@@ -112,9 +114,10 @@ class Checker:
             why = f"it was killed or could not be started, {MOST_KILLS} times in a row"
             return failed(status=KILLED, why=why)
         try:
-            async with self._place(task).opened() as shell:
-                seconds = self.settings.tasks.check_seconds
-                return await run_commands(shell, commands, seconds=seconds, output=output)
+            async with self._place(task).opened() as place:
+                most = self.settings.tasks.check_seconds
+                made = await run_commands(place.shell, commands, seconds=most, output=output)
+                return replace(made, commit=place.commit)
         except NoPlace as error:
             return failed(status=NOT_STARTED, why=str(error))
         finally:
@@ -125,7 +128,7 @@ class Checker:
         remove_cgroups(self.paths, [name])
         empty(self.paths.homes / name)
 
-    def _place(self, task: Task) -> Place:
+    def _place(self, task: Task) -> CheckPlace:
         """Return where a task is checked: in a clone where its owner has a working copy."""
         settings, name = self.settings, self.paths.checker_name(task.id)
         members = (task.owner, task.created_by)

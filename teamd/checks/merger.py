@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
@@ -67,12 +68,12 @@ class Merger:
         """Be the process that merges; return the exit code."""
         try:
             lock = InstanceLock(self._paths.check_lock(PLACE))  # never two at a time
-            loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(loop)
             lock.check()
-            self._clean()
-            loop.run_until_complete(self._work())
-            self._clean()
+            with closing(asyncio.new_event_loop()) as loop:
+                asyncio.set_event_loop(loop)
+                self._clean()
+                loop.run_until_complete(self._work())
+                self._clean()
         except CheckKilled:
             return ChildExit.CRASHED
         except StoreError:
@@ -223,9 +224,9 @@ class Merger:
             shallow=files.read(head.shallow) or b"",
         )
         try:
-            async with place.opened() as shell:
+            async with place.opened() as there:
                 seconds = self.settings.tasks.check_seconds
-                return await run_commands(shell, [command], seconds=seconds, output=output)
+                return await run_commands(there.shell, [command], seconds=seconds, output=output)
         except NoPlace as error:
             return failed(status=NOT_STARTED, why=str(error))
         except CheckKilled:

@@ -88,11 +88,24 @@ class NoPlace(TeamError):
     """A place could not be made; `str()` says what to do."""
 
 
-class Place(Protocol):
+@dataclass(frozen=True, slots=True)
+class OpenPlace:
+    """A place that is there.
+
+    Attributes:
+        shell: starts commands in it.
+        commit: that stands there; empty for a folder that may hold anything.
+    """
+
+    shell: Shell
+    commit: str = ""
+
+
+class CheckPlace(Protocol):
     """Where a check runs."""
 
-    def opened(self) -> AbstractAsyncContextManager[Shell]:
-        """Make the place, and return what starts commands there; it is left behind clean.
+    def opened(self) -> AbstractAsyncContextManager[OpenPlace]:
+        """Make the place; it is left behind clean.
 
         Raises:
             NoPlace: what is to be checked cannot be put there.
@@ -118,10 +131,10 @@ class SharedFolder:
     make_shell: ShellMaker
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Shell]:
-        """Return what starts commands there, see `Place`."""
+    async def opened(self) -> AsyncIterator[OpenPlace]:
+        """Return what starts commands there, see `CheckPlace`."""
         with closing(self.make_shell(self.folder)) as shell:
-            yield shell
+            yield OpenPlace(shell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +164,8 @@ class CleanClone:
     protect: tuple[str, ...] = ()
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Shell]:
-        """Clone it in the sandbox, see `Place`."""
+    async def opened(self) -> AsyncIterator[OpenPlace]:
+        """Clone it in the sandbox, see `CheckPlace`."""
         empty(self.folder)
         directories.make_private_directory(self.folder)
         try:
@@ -162,7 +175,7 @@ class CleanClone:
             with closing(self.make_walled_shell(self.folder, lent)) as git:
                 await _run(git, self._script(), "its commit could not be cloned")
             with closing(self.make_shell(self.folder / TREE, [self.base_objects])) as shell:
-                yield shell
+                yield OpenPlace(shell, self.commit)
         finally:
             empty(self.folder)
 

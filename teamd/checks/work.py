@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from teamd.checks.places import CleanClone, NoPlace, commit_work
+from teamd.checks.places import CleanClone, NoPlace, OpenPlace, commit_work
 from teamd.copies import record
 from teamd.errors import TeamError
 from teamd.files import files, locks
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from teamd.checks.shells import CheckShells
     from teamd.copies.record import Copy
     from teamd.files.paths import TeamPaths
-    from teamd.sandbox.shells import Shell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +44,8 @@ class CommittedWork:
     protect: tuple[str, ...] = ()
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Shell]:
-        """Commit what there is, and clone it, see `Place`."""
+    async def opened(self) -> AsyncIterator[OpenPlace]:
+        """Commit what there is, and clone it, see `CheckPlace`."""
         with locks.locked(record.lock_file(self.paths, self.name)):  # merging and discarding wait
             copy = self._find_copy()
             commit = await self._commit(copy)
@@ -62,8 +61,8 @@ class CommittedWork:
             shallow=files.read(copy.origin.objects.parent / "shallow") or b"",
             protect=self.protect,
         )
-        async with clone.opened() as shell:
-            yield shell
+        async with clone.opened() as place:
+            yield place
 
     def _find_copy(self) -> Copy:
         try:

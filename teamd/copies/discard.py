@@ -47,7 +47,7 @@ git clean -q -ffd || [ -z "$(git status --porcelain)" ]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded:
-    """What was discarded.
+    """The base that a copy was reset to, and where its work is kept.
 
     Attributes:
         base: the commit that the copy stands at.

@@ -47,7 +47,7 @@ _QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What a copy can be made of: a commit, and how the repository keeps its objects.
+    """The commit that a copy can be made of, and how the repository keeps its objects.
 
     Attributes:
         format: of its object names.

@@ -62,7 +62,7 @@ class WorkState:
 
     @property
     def any(self) -> bool:
-        """Whether there is anything that its base has not."""
+        """Return whether there is anything that its base has not."""
         return bool(self.ahead or self.uncommitted)
 
     def describe(self) -> str:

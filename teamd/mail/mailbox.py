@@ -50,7 +50,7 @@ EMPTY: Final = Batch("", ())
 
 @dataclass(frozen=True, slots=True)
 class _Handed:
-    """What is handed over next.
+    """The delivery that is handed over next.
 
     Attributes:
         position: as it is on disk now.

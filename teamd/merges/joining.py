@@ -33,12 +33,12 @@ class Proof:
     Attributes:
         task: that it completes.
         claim: names that run of the check.
-        commit: that was checked; empty for the one that its branch is at.
+        commit: that was checked; empty where that was no commit.
     """
 
     task: Task
     claim: str
-    commit: str = ""
+    commit: str
 
 
 def add(queue: Queue, name: str, settings: Settings) -> Entry:
@@ -69,7 +69,7 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
 
 
 def join(queue: Queue, settings: Settings, proof: Proof) -> Entry | None:
-    """Put work that was proven into the queue; `None` where its owner has no working copy.
+    """Put work that was proven into the queue; `None` where it is there, or is in no working copy.
 
     The same claim twice makes one entry: it comes before the task is completed, and waits for that.
 
@@ -79,18 +79,18 @@ def join(queue: Queue, settings: Settings, proof: Proof) -> Entry | None:
     paths, task = queue.board.paths, proof.task
     with locks.locked(record.lock_file(paths, task.owner)):
         copy = record.find(paths, task.owner)
-        if copy is None:
+        if copy is None or not proof.commit:
             return None
         source = source_of(copy)
         into = source.find(ref_of(settings.merge.into))
         known = [*filter(None, (copy.base, into))]
         with confined_git(paths, copy.folder, copy.origin) as git:
-            commit = proof.commit or work.read_state(git, copy).tip
-            if any(source.holds(commit, within=one) for one in known):
+            if any(source.holds(proof.commit, within=one) for one in known):
                 return None
-            work.fetch_commit(git, source, commit, known)
-        entry = Entry(id="", teammate=copy.name, task=task.id, commit=commit, title=task.subject)
-        return _put(queue, source, replace(entry, check=task.check, key=proof.claim))
+            work.fetch_commit(git, source, proof.commit, known)
+        entry = Entry(id="", teammate=copy.name, task=task.id, commit=proof.commit)
+        named = replace(entry, title=task.subject, check=task.check, key=proof.claim)
+        return _put(queue, source, named)
 
 
 def remove(queue: Queue, entry_id: str, source: Source) -> Entry:

@@ -75,7 +75,8 @@ def _about(entry: Entry, into: str, why: str, deed: str, more: str = "") -> Mess
         f"The tip of {into} is in your copy as {tip}: `git merge {tip}`, {deed}, commit, and "
         f"{then}."
     )
-    extra = {"summary": f"queue {entry.id}: not merged into {into}", "task_id": entry.task or None}
+    summary = f"queue {entry.id}: not merged into {into}"
+    extra = {"summary": summary, "task_id": entry.task, "queue_id": entry.id}
     content = "\n\n".join(filter(None, (text, more)))
     return Message(
         sender=TEAMD,

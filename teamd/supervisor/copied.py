@@ -12,7 +12,7 @@ from teamd.supervisor.spawn import SpawnRequest, check
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from teamd.supervisor.copying import Outcome
+    from teamd.supervisor.copying import CopyOutcome
     from teamd.supervisor.team_context import TeamContext
     from teamd.team.member import Member
 
@@ -53,7 +53,7 @@ def spawn_with_copy(
     name = wanted.name
     check(context, name, context.roster.team.find(name), wanted)
 
-    def end(outcome: Outcome) -> None:
+    def end(outcome: CopyOutcome) -> None:
         if outcome.killed:
             _take_back(context, name)
         if outcome.error:

@@ -24,8 +24,8 @@ _MOST_BYTES: Final = 1 << 15  # less than a pipe takes without a reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How the making of a copy ended.
+class CopyOutcome:
+    """The end of the making of a copy.
 
     Attributes:
         error: why there is none; empty where there is one.
@@ -42,7 +42,7 @@ class Outcome:
 class _Making:
     child: Child
     outcome: int
-    then: Callable[[Outcome], None]
+    then: Callable[[CopyOutcome], None]
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class CopyMakers:
         if name.lower() in map(str.lower, self._makings):
             raise TeamError(f"a working copy for {name} is being made; try again in a moment")
 
-    def make(self, name: str, team: str, folder: Path, then: Callable[[Outcome], None]) -> None:
+    def make(self, name: str, team: str, folder: Path, then: Callable[[CopyOutcome], None]) -> None:
         """Begin to make a copy of a folder; `then` is called when that has ended."""
         if not self._begun:
             self._waiting.append(lambda: self.make(name, team, folder, then))
@@ -79,7 +79,7 @@ class CopyMakers:
         try:
             self._fork(name, team, folder, then)
         except OSError as error:
-            then(Outcome(error=f"no process could be forked: {error.strerror}"))
+            then(CopyOutcome(error=f"no process could be forked: {error.strerror}"))
 
     def begin(self) -> None:
         """Make those that were to be made before: a process forked then would hold `ready` back."""
@@ -88,7 +88,9 @@ class CopyMakers:
         for make in waiting:
             make()
 
-    def _fork(self, name: str, team: str, folder: Path, then: Callable[[Outcome], None]) -> None:
+    def _fork(
+        self, name: str, team: str, folder: Path, then: Callable[[CopyOutcome], None]
+    ) -> None:
         reader, writer = os.pipe()
         others = [one.outcome for one in self._makings.values()]
         try:
@@ -141,13 +143,13 @@ class CopyMakers:
         return ExitCode.DONE
 
 
-def _read(outcome: int, code: int) -> Outcome:
+def _read(outcome: int, code: int) -> CopyOutcome:
     try:
         found: dict[str, Any] = json.loads(os.read(outcome, _MOST_BYTES))
-        return Outcome(**found)
+        return CopyOutcome(**found)
     except (ValueError, TypeError):
         why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return Outcome(
+        return CopyOutcome(
             killed=True,
             error=f"no working copy was made: its process {why}; `teamctl logs teamd` may say why",
         )

@@ -51,7 +51,7 @@ def version_of_large(file: BinaryIO) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a teammate has seen of a file: which version, and how many of its first lines.
+    """The part of a file that a teammate has seen: a version, and how many of its first lines.
 
     Attributes:
         lines: `None` for all of them; 0 where only others were seen.
@@ -158,7 +158,7 @@ class WrittenFiles:
         return None
 
 
-class Unseen(Exception):
+class UnseenVersion(Exception):
     """A change to a version that the teammate has not seen; `str()` says what to do."""
 
 
@@ -214,24 +214,24 @@ class Changing:
             whole: whether all of it is replaced.
 
         Raises:
-            Unseen: it has not read that version, or not all of it.
+            UnseenVersion: it has not read that version, or not all of it.
         """
         seen = self.versions.seen.get(place)
         if version is None:
             self._check_gone(place, shown, seen)
             return
         if seen is None:
-            raise Unseen(
+            raise UnseenVersion(
                 f"you have not read {shown}, which {self._writer(place, version)}; "
                 "look at it with read_file before you change it"
             )
         if seen.version != version:
-            raise Unseen(
+            raise UnseenVersion(
                 f"{shown} has changed since you read it: {self._writer(place, version)}; "
                 "read it again with read_file, then make your change to what stands there now"
             )
         if whole and seen.lines is not None:
-            raise Unseen(
+            raise UnseenVersion(
                 f"you have not read all of {shown}; go on with read_file offset={seen.lines + 1}, "
                 "or change a part of it with edit_file"
             )
@@ -241,7 +241,7 @@ class Changing:
         if seen is None or seen == _GONE:
             return
         self.versions.seen.put(place, _GONE)
-        raise Unseen(
+        raise UnseenVersion(
             f"{shown} was removed or renamed since you read it, by a command or a person; look "
             "where it is now, and if it is still wanted here, write it once more"
         )

@@ -81,7 +81,8 @@ def check_whole(project: Project, repository: Path) -> None:
     project.wait_for("alice", "idle", turns=1)
     copy = project.paths.copy("alice")
     assert git(copy, "status", "--porcelain", "--branch") == "## team/alice"
-    assert sorted(one.name for one in copy.iterdir()) == [".git", "a.txt", "b.txt"]
+    left = {".git", "a.txt", "b.txt"}  # once the placeholders of its last command have gone
+    wait_until(lambda: {one.name for one in copy.iterdir()} == left, what="nothing else is left")
     assert git(repository, "rev-parse", "refs/teamd/base/alice") == git(copy, "rev-parse", "HEAD")
     left = {one.name for one in project.paths.work.iterdir()}
     assert left == {"alice", "alice.json", "alice.lock"}

@@ -66,3 +66,14 @@ def test_what_a_killed_reader_had_kept_hides_nothing_that_came_later(
     assert "One." not in shown
     assert "Two." in shown
     assert not box.waiting()
+
+
+def test_json_is_one_document_and_the_rest_is_the_next_calls(project: Project) -> None:
+    project.enlist("bob")
+    box = Mailbox(project.paths, "lead")
+    box.put(Message(sender="bob", to="lead", content="One."))
+    box.take()
+    box.put(Message(sender="bob", to="lead", content="Two."))
+    for words in ("One.", "Two."):
+        (message,) = json.loads(project.do("teamctl", "inbox", "--json"))["messages"]
+        assert message["content"] == words

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.board.task import Attempt
-    from teamd.checks.places import Place
+    from teamd.checks.places import CheckPlace
     from teamd.sandbox.shells import Shell
 
 CHECK = "python3 -S tests/check.py"
@@ -51,13 +51,13 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def check(place: Place, *commands: str, seconds: float = 30.0) -> tuple[Attempt, str]:
+def check(place: CheckPlace, *commands: str, seconds: float = 30.0) -> tuple[Attempt, str]:
     """Run a check; what came of it, and the end of its output."""
     output = Tail()
 
     async def run() -> Attempt:
-        async with place.opened() as shell:
-            return await run_commands(shell, commands, seconds=seconds, output=output)
+        async with place.opened() as there:
+            return await run_commands(there.shell, commands, seconds=seconds, output=output)
 
     return asyncio.run(run()), output.text()
 

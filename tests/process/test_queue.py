@@ -69,6 +69,20 @@ def test_proven_work_joins_by_itself_and_comes_back_when_it_is_not_merged(
     assert yard.merges() == ["Merge team/ann: By ann", "Merge team/bob: By bob"]
 
 
+def test_what_joins_is_the_very_commit_that_was_checked(project: Project) -> None:
+    """Its teammate goes on in its copy while the check runs."""
+    yard = Yard(project, "ann", settings='[merge]\ncheck = "true"\nauto = true\n')
+    checked = yard.commit("ann", a="left\n")
+    project.start()
+    project.do("teamctl", "task", "add", "Work", "--check", "sleep 1", "--owner", "ann")
+    project.do("teamctl", "task", "update", "1", "--status", "completed")
+    wait_until((project.paths.check_place("1") / "tree/a.txt").exists, what="the clone is made")
+    yard.commit("ann", a="more\n")
+    assert yard.wait("1", "merged")["commit"] == checked
+    task = json.loads(project.do("teamctl", "task", "show", "1", "--json"))
+    assert task["attempts"][0]["commit"] == checked
+
+
 def test_what_cannot_be_queued_is_refused_in_a_sentence(project: Project) -> None:
     yard = Yard(project, "ann", settings="\n")
     yard.commit("ann", a="left\n")

@@ -24,6 +24,9 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.mail.spool import BatchLimit
+from teamd.merges import news
+from teamd.merges.entry import Entry, MergeState
+from teamd.merges.queue import Queue
 from teamd.messages import Message
 from teamd.models import Reply
 from teamd.models.scripted import Scripted
@@ -246,6 +249,29 @@ def flush(paths: TeamPaths) -> None:
     assert Board(paths, _post(paths), "lead").flush()
 
 
+def queue_work(paths: TeamPaths) -> None:
+    """Put a commit of bob's into the merge queue."""
+    _queue(paths).add(Entry(id="", teammate="bob", commit="1" * 40, title="x"), lambda _: None)
+
+
+def give_work_back(paths: TeamPaths) -> None:
+    """End the entry of that commit, and tell bob."""
+    queue = _queue(paths)
+    [entry] = queue.read().open
+    mail = news.refused(entry, "main", "it is none")
+    assert queue.finish(entry.id, MergeState.FAILED, "it is none", mail=mail)
+
+
+def flush_queue(paths: TeamPaths) -> None:
+    """Tell of ends in the queue of which nobody was told."""
+    _queue(paths).flush()
+    assert Mailbox(paths, "bob").waiting()
+
+
+def _queue(paths: TeamPaths) -> Queue:
+    return Queue(Board(paths, _post(paths), "teamd"))
+
+
 def _bob(paths: TeamPaths) -> Conversation:
     return Conversation(Transcript(paths.transcript("bob")))
 
@@ -415,6 +441,9 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         repeat,
         add_once,
         flush,
+        queue_work,
+        give_work_back,
+        flush_queue,
         limit,
         raise_limit,
         call,

@@ -19,6 +19,8 @@ from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.routing import Post
+from teamd.merges import queue
+from teamd.merges.entry import MergeState
 from teamd.messages import LEAD, TEAMD, USER
 from teamd.states import Status
 from teamd.team.roster import Roster
@@ -54,6 +56,7 @@ class Told:
         raised: by how many tokens a person was told that a limit is raised.
         ran: the labels of commands that have run.
         copied: names of those who were spawned in a working copy.
+        queued: the state that entries of the merge queue are to have come to, by id.
         jobs: background jobs whose number was told, by the teammate.
         removed: whether the team is gone.
         written: files beside the team directory, and how they begin.
@@ -74,6 +77,7 @@ class Told:
     raised: int = 0
     ran: Counter[str] = field(default_factory=Counter)
     copied: set[str] = field(default_factory=set)
+    queued: dict[str, str] = field(default_factory=dict)
     jobs: set[tuple[str, str]] = field(default_factory=set)
     written: set[tuple[str, str]] = field(default_factory=set)
     kept: set[tuple[str, str]] = field(default_factory=set)
@@ -98,8 +102,8 @@ class Told:
                     self.up.discard(value)
                 case "task":
                     self.tasks.setdefault(value["id"], {}).update(value)
-                case "answered":
-                    self.answered[value[0]] = value[1]
+                case "answered" | "queued":
+                    getattr(self, key)[value[0]] = value[1]
                 case "asked":
                     self.asked += 1
                 case "raised":
@@ -165,6 +169,7 @@ class Judge:
                 *self._mail_of_questions(mail),
                 *self._ledger(),
                 *self._copies(),
+                *self._queue(mail),
                 *self._jobs(),
                 *self._commands(),
                 *self._files(self._paths.home, self._told.written),
@@ -334,6 +339,18 @@ class Judge:
         for name in self._told.copied:
             if copies.find(self._paths, name) is None:
                 yield f"{name} was spawned in a working copy, which is gone"
+
+    def _queue(self, standing: Iterable[Standing]) -> Iterator[str]:
+        entries = queue.read(self._paths)
+        for entry_id, state in self._told.queued.items():
+            entry = entries.find(entry_id)
+            if entry is None or MergeState(state).finished > entry.state.finished:
+                yield f"entry {entry_id} was {state} and is {entry and entry.state}"
+        for box, mail in standing:
+            if told := mail.get("queue_id"):
+                entry = entries.find(told)
+                if entry is None or not entry.state.finished:
+                    yield f"{box} was told of entry {told}, which is {entry and entry.state}"
 
     def _jobs(self) -> Iterator[str]:
         for name, number in self._told.jobs | self._told_jobs():

@@ -328,6 +328,32 @@ def a_copy_is_made(scene: Scene) -> None:
     scene.command("teamd", "stop")
 
 
+def work_is_queued(scene: Scene) -> None:
+    """The folder of the board was removed, and comes anew with the queue in it."""
+    scene.do("create")
+    scene.do("serve")
+    scene.do("clear_the_board")
+    scene.do("queue_work", queued=("1", "waiting"))
+
+
+def work_is_queued_again(scene: Scene) -> None:
+    """By whoever died when it had been written."""
+    scene.do("create")
+    scene.kill_at("syncdir", "tasks$")
+    scene.do("queue_work", killed=True)
+    scene.do("queue_work", queued=("1", "waiting"))
+
+
+def work_is_given_back(scene: Scene) -> None:
+    """Its teammate is told by another than who ended it."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("queue_work", queued=("1", "waiting"))
+    scene.kill_at("syncdir", "tasks$")
+    scene.do("give_work_back", killed=True)
+    scene.do("flush_queue", queued=("1", "failed"))
+
+
 def a_file_is_trusted(scene: Scene) -> None:
     """The person was told that its settings count."""
     scene.do("create")
@@ -533,6 +559,9 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_roster_is_damaged_while_it_is_served,
     files_of_the_person_are_written,
     a_copy_is_made,
+    work_is_queued,
+    work_is_queued_again,
+    work_is_given_back,
     a_file_is_trusted,
     a_file_of_taken_mail_is_damaged,
     a_ledger_is_repaired,
