@@ -6,12 +6,13 @@ import json
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from teamd import commandline, secret_environment, terminal
 from teamd.cli import Choice, run
 from teamd.commandline import Command, team_options
-from teamd.errors import DeadlinePassed, ExitCode
+from teamd.errors import DeadlinePassed, ExitCode, NoTeamd
 from teamd.files import directories, pidfile
 from teamd.sandbox import SANDBOXED
 from teamd.team.roster import Roster, Team
@@ -81,7 +82,7 @@ def restart(choice: Choice, timeout: float) -> int:
     """Stop the supervisor if it runs, then start it."""
     team = choice.existing_or_here()
     choice.settings(team)  # a mistake in the settings must not cost a running team
-    if pidfile.supervisor(team) is not None:
+    with suppress(NoTeamd):  # none runs, or it has ended by itself by now
         _stop(team, timeout)
     return _start_in_background(choice, team)
 

@@ -121,11 +121,13 @@ def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
     """
     there = pidfile.check(paths)
     begun = time.monotonic()
-    if there.signal(signal.SIGTERM) and _gone(there, begun + _INSISTENCE * timeout_seconds):
+    # One that is gone before it can be signalled has ended by itself.
+    if not there.signal(signal.SIGTERM) or _gone(there, begun + _INSISTENCE * timeout_seconds):
         return False
-    if there.signal(signal.SIGTERM) and _gone(there, begun + timeout_seconds):
-        return True
-    _kill_tree(there, _spared(there, paths))
+    if not there.signal(signal.SIGTERM):
+        return False
+    if not _gone(there, begun + timeout_seconds):
+        _kill_tree(there, _spared(there, paths))
     return True
 
 
