@@ -54,6 +54,8 @@ SECTIONS: Final[Mapping[str, str]] = {
     "the file and change it themselves.",
     "tokens": "Which share of the input tokens of a task is paid in full, and not read from the "
     "prompt cache.",
+    "merges": "From a ready supervisor with a full merge queue until the last entry is merged, and "
+    "the same commits merged, checked and pushed by hand, without a sandbox.",
 }
 
 
