@@ -56,8 +56,14 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
             start.name, start.bell, start.slots, start.heartbeat, hibernates=start.hibernates
         )
 
+    def load() -> None:
+        from teamd.checks import checker, merger  # noqa: F401, PLC0415 -- for `check` and `merge`
+        from teamd.copies import clone  # noqa: F401, PLC0415 -- for who makes working copies
+
+        teammate.load()
+
     def check(start: CheckStart) -> int:
-        from teamd.checks.checker import Checker  # noqa: PLC0415 -- see `TeammateProcess.load`
+        from teamd.checks.checker import Checker  # noqa: PLC0415 -- see `load`
 
         probe = teammate.probe_sandbox()
         checker = Checker(paths=settings.paths, settings=settings.now, probe=probe, mask=mask)
@@ -71,7 +77,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
 
     return ChildProgram(
         run=run,
-        load=teammate.load,
+        load=load,
         warning=teammate.caution,
         find_role=teammate.role,
         sandbox=teammate.describe_sandbox,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from teamd.copies import clone, record
+from teamd.copies import record
 from teamd.errors import TeamError
 from teamd.supervisor.spawn import SpawnRequest, check
 
@@ -84,6 +84,8 @@ def _wants_copy(context: TeamContext, member: Member | None, wanted: SpawnReques
 
 def _take_back(context: TeamContext, name: str) -> None:
     """Remove a copy in which nobody has begun to work, or what is left of one."""
+    from teamd.copies import clone  # noqa: PLC0415 -- behind `ready`: it loads the sandbox
+
     settings = context.settings
     try:
         clone.remove_copy(settings.paths, name, settings.now.team.workspace)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.copies.clone import make_copy
 from teamd.errors import ExitCode, TeamError
 from teamd.supervisor.fork import Child, fork
 
@@ -135,6 +134,8 @@ class CopyMakers:
         return {making.child.identity.pid for making in self._makings.values()}
 
     def _run(self, name: str, team: str, folder: Path, writer: int) -> int:
+        from teamd.copies.clone import make_copy  # noqa: PLC0415 -- loaded before the first fork
+
         try:
             found = {"lacks": make_copy(self.paths, name, team, folder).lacks}
         except TeamError as error:
