@@ -68,7 +68,8 @@ def merge(choice: Choice, name: str, *, squash: bool, message: str | None, as_js
 
     paths = choice.existing()
     said = texts.without_secrets(message or "")
-    done = merge_copy(paths, _find(paths, name).name, squash=squash, message=said)
+    member, settings = _find(paths, name).name, choice.settings(paths)
+    done = merge_copy(paths, member, settings, squash=squash, message=said)
     commits = "1 commit" if done.merged == 1 else f"{done.merged} commits"
     text = f"merged {commits} of {name} into {done.branch}: {done.commit[:_SHORT]}"
     if not done.merged:

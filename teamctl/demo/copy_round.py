@@ -17,6 +17,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, MAX_MESSAGE_BYTES, TEAMD
 from teamd.sandbox.probe import find_program
+from teamd.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,7 +100,7 @@ class CopyRound:
             return f"the first check of {name}'s work fails"
         if not proof.task.proven:
             return f"the check passes once {name} has mended it"
-        done = merge(paths, name)
+        done = merge(paths, name, Settings())
         self.teller.lead(f"merges team/{name} into {done.branch}: {done.commit[:8]}")
         return "" if done.merged else f"{name}'s work is merged"
 

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import landing, record
-from teamd.copies.confined import confined_git
+from teamd.copies.confined import GitKilled, confined_git
+from teamd.copies.onto import pathspecs
 from teamd.errors import StoreError, TeamError
 from teamd.files import locks
 from teamd.merges import joining, news
-from teamd.merges.entry import MergeState
+from teamd.merges.entry import MOST_KILLS, MergeState
 
 if TYPE_CHECKING:
     from teamd.copies.source import Source
@@ -31,11 +32,13 @@ class Endings:
 
     Attributes:
         into: the branch that is merged into.
+        protect: patterns of what checks take from the base.
     """
 
     queue: Queue
     source: Source
     into: str
+    protect: tuple[str, ...]
 
     @property
     def _paths(self) -> TeamPaths:
@@ -57,13 +60,28 @@ class Endings:
 
         That comes first: a kill in between leaves an entry that is ended once more.
         """
-        if not entry.why:
+        if not entry.left_out:
             with locks.locked(record.lock_file(self._paths, entry.teammate)):
                 copy = record.find(self._paths, entry.teammate)
-                if copy is not None and self.source.holds(copy.base, within=entry.commit):
+                if copy is not None and self._may_be_base(entry, copy.base):
                     self.source.pin(copy.address, entry.commit)
                     record.with_base(self._paths, copy, entry.commit)
-        self.finish(entry, MergeState.MERGED, entry.why)
+        self.finish(entry, MergeState.MERGED, entry.left_out)
+
+    def _may_be_base(self, entry: Entry, base: str) -> bool:
+        """Return whether checks may take what is protected from a commit that was merged.
+
+        It has that as the base before, or as what was merged: never as its author would like it.
+        """
+        if not self.source.holds(base, within=entry.commit):
+            return False
+        if not self.protect:
+            return True
+        patterns = pathspecs(self.protect)
+        own = self.source.differences(base, entry.commit, *patterns)
+        return not {*own}.intersection(
+            self.source.differences(entry.merge, entry.commit, *patterns)
+        )
 
     def give_back(self, entry: Entry, state: MergeState, why: str, mail: Message) -> None:
         """Give work back to its teammate, whose copy learns of the tip before it is told."""
@@ -90,5 +108,8 @@ class Endings:
                     git.do(_SHOW, news.tracking(self.into), entry.onto)
             except StoreError:
                 raise
+            except GitKilled:
+                if entry.kills < MOST_KILLS:
+                    raise
             except TeamError:  # its teammate broke the copy: it hears of the rest all the same
                 return

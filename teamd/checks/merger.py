@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Final
 from teamd.board.proofs import describe
 from teamd.board.task import Attempt, TaskStatus
 from teamd.checks.board import own_board
-from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
+from teamd.checks.commands import NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.endings import Endings
 from teamd.checks.places import CleanClone, NoPlace, empty
 from teamd.checks.shells import CheckShells
 from teamd.copies import landing, onto
-from teamd.copies.confined import remove_scratch
+from teamd.copies.confined import GitKilled, remove_scratch
+from teamd.copies.forbidden import Forbidden, Gate
 from teamd.copies.source import Source
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.files.locks import InstanceLock
 from teamd.merges import joining, news
-from teamd.merges.entry import MergeState
+from teamd.merges.entry import MOST_KILLS, MergeState
 from teamd.merges.queue import Queue
 from teamd.sandbox.build import remove_cgroups
 from teamd.states import ChildExit
@@ -33,12 +34,26 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.masking import Mask
     from teamd.merges.entry import Entry
+    from teamd.messages import Message
     from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
 
 PLACE: Final = "queue"  # the name that its lock, clone and home go by; no task's
-MOST_KILLS: Final = 20  # as for the check of a task
 _MOST_LISTED: Final = 10
+
+
+class _Unfit(Exception):
+    """Work that goes back to its teammate.
+
+    Args:
+        state: of the entry.
+        why: for people.
+        mail: for the teammate.
+    """
+
+    def __init__(self, state: MergeState, why: str, mail: Message) -> None:
+        super().__init__(why)
+        self.state, self.why, self.mail = state, why, mail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +114,7 @@ class Merger:
 
     @cached_property
     def _endings(self) -> Endings:
-        return Endings(self.queue, self._source, self._into)
+        return Endings(self.queue, self._source, self._into, self.settings.tasks.protect)
 
     def _clean(self) -> None:
         """Remove what a run leaves, this one or another that was killed."""
@@ -117,6 +132,9 @@ class Merger:
                 await self._step(entry)
             except StoreError:
                 raise
+            except GitKilled as error:
+                self.queue.note(entry.id, kills=entry.kills + 1)
+                raise CheckKilled(str(error)) from error
             except TeamError as error:  # nothing goes on before that is mended
                 why = " ".join(str(error).split())
                 self.queue.note(entry.id, state=MergeState.WAITING, why=why)
@@ -137,54 +155,83 @@ class Merger:
         """Bring an entry one step further: to its end, unless the branch has moved meanwhile."""
         source = self._source
         tip = landing.find_tip(source, self._into)
-        if entry.passed and source.holds(entry.merge, within=tip):  # killed behind that
+        passed = entry.passed and bool(source.find(entry.merge))  # nothing keeps it from `git gc`
+        if passed and source.holds(entry.merge, within=tip):  # killed behind that
             self._endings.note_merged(entry)
         elif source.holds(entry.commit, within=tip):
             self._endings.finish(entry, MergeState.MERGED, "it was there already")
         else:
-            if entry.passed:  # killed before that, or in the middle of it
+            if passed and entry.landing:  # killed in the middle of it
                 landing.mend(source, self._into, entry.onto, entry.merge)
+                self.queue.note(entry.id, landing=False)
             landing.check_ready(source, self._into)
-            if not (entry.passed and entry.onto == tip):
+            if not (passed and entry.onto == tip):
                 begun = self._begin(entry, tip)
                 entry = entry if begun is None else await self._merge(begun)
             if entry.passed and entry.onto == tip:
                 self._endings.land(entry)
 
     def _begin(self, entry: Entry, tip: str) -> Entry | None:
-        checking = MergeState.CHECKING
-        return self.queue.note(entry.id, state=checking, onto=tip, merge="", passed=False, why="")
+        anew = {"merge": "", "passed": False, "landing": False, "why": "", "left_out": ""}
+        return self.queue.note(entry.id, state=MergeState.CHECKING, onto=tip, **anew)
 
     async def _merge(self, entry: Entry) -> Entry:
         """Merge an entry onto the tip, and check it; return it as it is then."""
-        head, back = self._head, self._endings.give_back
-        failed, conflict = MergeState.FAILED, MergeState.CONFLICT
         try:
-            made = onto.merge_onto(self._paths, self._source, head, self._wanted(entry))
-        except onto.Unmergeable as error:
-            back(entry, failed, str(error), news.refused(entry, self._into, str(error)))
-            return entry
-        if made.conflicts:
-            mail = news.conflict(entry, self._into, made.conflicts)
-            back(entry, conflict, f"conflicts in {news.in_short(made.conflicts)}", mail)
+            made = self._make(entry)
+            await self._prove(entry, made.commit)
+        except _Unfit as unfit:
+            self._endings.give_back(entry, unfit.state, unfit.why, unfit.mail)
             return entry
         left_out = news.describe_left_out(entry, made.left_out)
+        facts = {"merge": made.commit, "passed": True, "left_out": left_out}
+        return self.queue.note(entry.id, **facts) or entry
+
+    def _make(self, entry: Entry) -> onto.Onto:
+        """Make the merge commit.
+
+        Raises:
+            _Unfit: there can be none.
+        """
+        if entry.kills >= MOST_KILLS:
+            why = f"git or its check was killed, or could not be started, {MOST_KILLS} times"
+            raise self._refused(entry, why)
+        try:
+            made = onto.merge_onto(self._paths, self._source, self._head, self._wanted(entry))
+        except onto.Unmergeable as error:
+            raise self._refused(entry, str(error)) from error
+        if made.conflicts:
+            why = f"conflicts in {news.in_short(made.conflicts)}"
+            mail = news.conflict(entry, self._into, made.conflicts)
+            raise _Unfit(MergeState.CONFLICT, why, mail)
         if not made.commit:
-            back(entry, failed, left_out, news.refused(entry, self._into, left_out))
-            return entry
+            raise self._refused(entry, news.describe_left_out(entry, made.left_out))
+        try:
+            gate = Gate.of(self._paths, self.settings, self._source.folder, entry.teammate)
+            gate.check(self._source, made.commit, entry.onto)
+        except Forbidden as error:
+            raise self._refused(entry, str(error)) from error
+        return made
+
+    async def _prove(self, entry: Entry, commit: str) -> None:
+        """Check the merge commit.
+
+        Raises:
+            _Unfit: it does not pass.
+        """
         output = Tail(self.mask)
-        attempt = await self._check(head, entry, made.commit, output)
-        if attempt.passed:
-            facts = {"merge": made.commit, "passed": True, "why": left_out}
-            return self.queue.note(entry.id, **facts) or entry
-        ended, others = describe(attempt), self._merged_since(entry)
-        mail = news.failed(entry, self._into, ended, output.text(), others=others)
-        back(entry, failed, ended, mail)
-        return entry
+        attempt = await self._check(entry, commit, output)
+        if not attempt.passed:
+            ended, others = describe(attempt), self._merged_since(entry)
+            mail = news.failed(entry, self._into, ended, output.text(), others=others)
+            raise _Unfit(MergeState.FAILED, ended, mail)
+
+    def _refused(self, entry: Entry, why: str) -> _Unfit:
+        return _Unfit(MergeState.FAILED, why, news.refused(entry, self._into, why))
 
     def _wanted(self, entry: Entry) -> onto.Wanted:
         task = f"Task: {entry.task}\n" if entry.task else ""
-        check = " ".join(self._command(entry).split())
+        check = " ".join(self._command().split())
         trailers = f"Teammate: {entry.teammate}\n{task}Check: {check}\n"
         return onto.Wanted(
             tip=entry.onto,
@@ -195,24 +242,21 @@ class Merger:
             protect=self.settings.tasks.protect,
         )
 
-    def _command(self, entry: Entry) -> str:
-        """Return the check of an entry.
+    def _command(self) -> str:
+        """Return the check.
 
         Raises:
             TeamError: there is none any more.
         """
-        found = self.settings.merge.check or self.settings.tasks.check or entry.check
+        found = self.settings.merge.check or self.settings.tasks.check
         if not found:
             raise TeamError("there is no check any more; set [merge] check in team.toml")
         return found
 
-    async def _check(self, head: Head, entry: Entry, commit: str, output: Tail) -> Attempt:
-        command, name = self._command(entry), self._paths.checker_name(PLACE)
+    async def _check(self, entry: Entry, commit: str, output: Tail) -> Attempt:
+        command, name = self._command(), self._paths.checker_name(PLACE)
         failed = partial(Attempt, time=time.time(), seconds=0.0, command=command)
-        if entry.kills >= MOST_KILLS:
-            why = f"it was killed or could not be started, {MOST_KILLS} times in a row"
-            return failed(status=KILLED, why=why)
-        members = [entry.teammate]
+        head, members = self._head, [entry.teammate]
         shells = CheckShells.of(name, members, self.settings, self._paths, self.probe)
         place = CleanClone(
             folder=self._paths.check_place(PLACE),

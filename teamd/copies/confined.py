@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -48,9 +49,17 @@ _SETTINGS: Final = {
     "protocol.allow": "never",
     "status.showUntrackedFiles": "all",
 }
+# Of bubblewrap, and of the shell or git inside.
+_KILLED: Final = (
+    -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM,
+)  # fmt: skip
 _SCRATCH: Final = re.compile(r"\.scratch-(\d+)-(\d+)-\w+")
 # Bounds first; `git` is found on the PATH of the sandbox.
 _BEGIN: Final = "ulimit -c 0; ulimit -f 16777216; set -eu; "
+
+
+class GitKilled(TeamError):
+    """Git was ended from outside: that says nothing about the copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +93,20 @@ class ConfinedGit:
             seconds: after which all of it is killed.
 
         Raises:
+            GitKilled: somebody has ended it.
             TeamError: it takes too long, or cannot be started.
         """
         argv = [*self.argv, "--", "/bin/sh", "-c", _BEGIN + script, "sh", *words]
         try:
             if stdout is None:
-                return run_to_end(argv, timeout_seconds=seconds, env={}, words=given)
-            return run_to_end(argv, timeout_seconds=seconds, env={}, words=given, stdout=stdout)
+                done = run_to_end(argv, timeout_seconds=seconds, env={}, words=given)
+            else:
+                done = run_to_end(argv, timeout_seconds=seconds, env={}, words=given, stdout=stdout)
         except OSError as error:  # TimeoutError is one
             raise TeamError(f"git failed in {self.folder}: {error}") from error
+        if done.status in _KILLED:
+            raise GitKilled(f"git was killed in {self.folder}; try again")
+        return done
 
     def do(self, script: str, *words: str, given: bytes = b"", stdout: int | None = None) -> bytes:
         """Run a script that must succeed; return what it wrote.

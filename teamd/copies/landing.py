@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import mending
@@ -13,6 +14,8 @@ from teamd.copies.work import name_files
 from teamd.errors import TeamError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
     from teamd.copies.source import Source
 
 # The end of an entry is written down next: a power cut may not take the branch back.
@@ -30,6 +33,9 @@ def find_tip(source: Source, branch: str) -> str:
         TeamError: it cannot be made.
     """
     ref = ref_of(branch)
+    if target := source.ask("symbolic-ref", "--quiet", ref):
+        meant = target.removeprefix("refs/heads/")
+        raise TeamError(f"{branch} is another name for {meant}; set [merge] into to that")
     if found := source.find(ref):
         return found
     head = source.read_head().commit
@@ -43,15 +49,27 @@ def ref_of(branch: str) -> str:
 
 
 def find_tree(source: Source, branch: str) -> Source | None:
-    """Return the working tree that has a branch checked out."""
-    tree = ""
-    for line in source.ask("worktree", "list", "--porcelain").splitlines():
-        key, _, value = line.partition(" ")
-        if key == "worktree":
-            tree = value
-        elif key == "branch" and value == ref_of(branch) and Path(tree).is_dir():
-            return replace(source, folder=Path(os.path.realpath(tree)))
+    """Return the working tree that has a branch checked out.
+
+    Raises:
+        NotLanded: the branch is being rebased there.
+    """
+    for listed in source.ask("worktree", "list", "--porcelain").split("\n\n"):
+        first, *facts = listed.splitlines() or [""]
+        folder = Path(first.removeprefix("worktree "))
+        tree = replace(source, folder=Path(os.path.realpath(folder)))
+        if f"branch {ref_of(branch)}" in facts and folder.is_dir():
+            return tree
+        if "detached" in facts and folder.is_dir() and _rebased(tree) == ref_of(branch):
+            raise NotLanded(f"{branch} is being rebased in {tree.folder}; end that")
     return None
+
+
+def _rebased(tree: Source) -> str:
+    """Return the ref of the branch that is being rebased in a working tree; empty for none."""
+    words = ("--git-path", "rebase-merge/head-name", "--git-path", "rebase-apply/head-name")
+    files = (tree.folder / file for file in tree.do("rev-parse", *words).split("\n"))
+    return next((file.read_text().strip() for file in files if file.is_file()), "")
 
 
 def check_ready(source: Source, branch: str) -> None:
@@ -63,6 +81,39 @@ def check_ready(source: Source, branch: str) -> None:
     tree = find_tree(source, branch)
     if tree is not None:
         _check_clean(tree, branch)
+
+
+def check_free(tree: Source, before: str, after: str) -> None:
+    """See that no file of the person's is where a commit brings a new one: ignored, or unknown.
+
+    Git itself overwrites what it ignores.
+
+    Raises:
+        NotLanded: there are some.
+    """
+    gone = set(tree.differences(before, after, only="D"))
+    added = tree.differences(before, after, only="A")
+    found = [one for path in added for one in _in_the_way(tree.folder, path, gone)]
+    if names := [*dict.fromkeys(found)]:
+        raise NotLanded(
+            f"it brings what would replace files of yours in {tree.folder} that are not "
+            f"committed: {name_files(names)}; move them away"
+        )
+
+
+def _in_the_way(folder: Path, path: str, gone: Collection[str]) -> Iterator[str]:
+    """Yield what stands where a file comes to, or one of the folders above it."""
+    wanted = PurePath(path)
+    for part in (*reversed(wanted.parents[:-1]), wanted):
+        try:
+            mode = (folder / part).lstat().st_mode
+        except OSError:
+            return
+        if not stat.S_ISDIR(mode):
+            yield from {str(part)} - set(gone)
+            return
+    below = (Path(above, name) for above, _, names in os.walk(folder / path) for name in names)
+    yield from (one for one in (os.path.relpath(file, folder) for file in below) if one not in gone)
 
 
 def mend(source: Source, branch: str, tip: str, commit: str) -> None:
@@ -99,6 +150,8 @@ def land(source: Source, branch: str, tip: str, commit: str) -> None:
     _check_clean(tree, branch)
     if source.find(ref_of(branch)) != tip:
         raise TeamError(f"{branch} has moved meanwhile")
-    done = tree.run(*_DURABLE, "merge", "--ff-only", "--quiet", commit)
+    check_free(tree, tip, commit)
+    done = tree.run(*_DURABLE, "merge", "--ff-only", "--no-overwrite-ignore", "--quiet", commit)
     if done.status != 0:
+        mending.mend(tree, tip, commit)  # it was killed, say
         raise NotLanded(f"git cannot update {tree.folder}: {last_words(done)}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record, work
 from teamd.copies.confined import confined_git
+from teamd.copies.forbidden import Gate
+from teamd.copies.landing import check_free
 from teamd.copies.source import last_words, source_of
 from teamd.errors import TeamError
 from teamd.files import locks
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from teamd.copies.work import WorkState
     from teamd.files.paths import TeamPaths
     from teamd.programs import Captured
+    from teamd.settings import Settings
 
 _SHORT: Final = 12
 
@@ -37,7 +40,9 @@ class Merged:
     merged: int
 
 
-def merge(paths: TeamPaths, name: str, *, squash: bool = False, message: str = "") -> Merged:
+def merge(
+    paths: TeamPaths, name: str, settings: Settings, *, squash: bool = False, message: str = ""
+) -> Merged:
     """Merge a teammate's branch into the branch that the person has checked out.
 
     Hooks of the person's repository run as with the person's own merge.
@@ -45,6 +50,7 @@ def merge(paths: TeamPaths, name: str, *, squash: bool = False, message: str = "
     Args:
         paths: the team.
         name: the teammate's.
+        settings: say what the teammate may not change.
         squash: whether it becomes one commit that is no merge.
         message: of the commit.
 
@@ -61,6 +67,8 @@ def merge(paths: TeamPaths, name: str, *, squash: bool = False, message: str = "
             if not state.ahead:
                 return Merged(branch=branch, commit=before, merged=0)
             work.fetch_commit(git, source, state.tip, [copy.base, before])
+        Gate.of(paths, settings, source.folder, copy.name).check(source, state.tip, before)
+        check_free(source, before, state.tip)
         _do_merge(source, copy, (branch, before), state.tip, squash=squash, message=message)
         source.pin(copy.address, state.tip)
         record.with_base(paths, copy, state.tip)

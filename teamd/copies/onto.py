@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from teamd.programs import Captured
 
 # What is protected comes from the tip: where the work changes it, it is another commit that is
-# merged, without that change, so that a later merge of the work still has it.
+# merged, without that change, so that a later merge of the work still has it. Where the work and
+# the branch parted more than once, a change since any of these places counts.
 # Arguments: tip, commit, format, name, address, patterns. On standard input: the message.
 _MERGE: Final = """
 tip=$1 work=$2 format=$3
@@ -41,10 +42,19 @@ mkdir -p .git/objects/info .git/info
 cp /tmp/alternates .git/objects/info/alternates
 if [ -s /tmp/shallow ]; then cp /tmp/shallow .git/shallow; fi
 git cat-file blob "$tip:.gitattributes" >.git/info/attributes 2>/dev/null || :
-base=$(git merge-base "$tip" "$work") || { echo 'it has no history in common' >&2; exit 3; }
+status=0
+bases=$(git merge-base --all "$tip" "$work") || status=$?
+if [ $status -eq 1 ]; then echo 'it has no history in common' >&2; fi
+if [ $status -ne 0 ]; then exit $status; fi
+base=${bases%%[!0-9a-f]*}
 : >/tmp/left
 if [ $# -gt 0 ]; then
-  git diff-tree -r -z --name-only --no-renames "$base" "$work" -- "$@" >/tmp/left
+  for one in $bases; do
+    git diff-tree -r -z --name-only --no-renames "$one" "$work" -- "$@"
+  done | LC_ALL=C sort -zu >/tmp/changed
+  git diff-tree -r -z --name-only --no-renames "$tip" "$work" -- "$@" |
+    LC_ALL=C sort -zu >/tmp/there
+  LC_ALL=C comm -z -12 /tmp/changed /tmp/there >/tmp/left
 fi
 if [ -s /tmp/left ]; then
   GIT_INDEX_FILE=/tmp/base git read-tree "$base"
@@ -57,7 +67,7 @@ if [ -s /tmp/left ]; then
 fi
 status=0
 git merge-tree --write-tree -z --name-only --no-messages "$tip" "$work" >/tmp/merged || status=$?
-if [ $status -gt 1 ]; then exit 4; fi
+if [ $status -gt 1 ]; then exit $status; fi
 tree=$(head -z -n 1 /tmp/merged | tr -d '\\0')
 if [ $status -eq 0 ] && [ $# -gt 0 ]; then
   git diff-tree -r -z --name-only --no-renames "$tip" "$tree" -- "$@" >/tmp/moved
@@ -131,15 +141,17 @@ def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: Wanted) -> 
         remove_tree(folder)
 
 
+def pathspecs(patterns: Sequence[str]) -> list[str]:
+    """Return patterns of settings as git knows them."""
+    return [f":(top,glob){pattern}" for pattern in patterns]
+
+
 def _run(git: ConfinedGit, head: Head, wanted: Wanted) -> Captured:
-    patterns = [f":(top,glob){pattern}" for pattern in wanted.protect]
     commits = (wanted.tip, wanted.commit, head.format)
-    words = (*commits, wanted.name, wanted.email, *patterns)
+    words = (*commits, wanted.name, wanted.email, *pathspecs(wanted.protect))
     done = git.run(_MERGE, *words, given=wanted.message.encode(errors="replace"))
-    if done.status > 0:
+    if done.status != 0:
         raise Unmergeable(f"git could not merge it: {last_words(done)}")
-    if done.status < 0:
-        raise TeamError(f"git was ended by signal {-done.status}")
     return done
 
 

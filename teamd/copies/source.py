@@ -212,6 +212,21 @@ class Source:
         changed = self.do("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no")
         return [one[3:] for one in changed.split("\0") if one]
 
+    def differences(self, one: str, other: str, *patterns: str, only: str = "") -> list[str]:
+        """Return the files in which two commits differ.
+
+        Args:
+            one: a commit, or a tree.
+            other: the same.
+            patterns: pathspecs; none for all files.
+            only: the kinds of differences that count, as for `--diff-filter`.
+
+        Raises:
+            TeamError: one of them is not there.
+        """
+        words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"--diff-filter={only}")
+        return [path for path in self.do(*words, one, other, "--", *patterns).split("\0") if path]
+
     def move_ref(self, ref: str, new: str, old: str | None = None) -> None:
         """Point a ref at a commit; with `old` only if it points there, or nowhere for zeros.
 

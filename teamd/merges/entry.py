@@ -10,6 +10,7 @@ from typing import Any, Final
 from teamd.errors import TeamError
 from teamd.messages import Message
 
+MOST_KILLS: Final = 20  # in a row: then it is the work that ends git or its check
 _FORMAT: Final = 1
 
 
@@ -36,14 +37,15 @@ class Entry:
         task: that it is for; empty for none.
         commit: the teammate's; a ref in the person's repository keeps it meanwhile.
         title: what it is, on one line.
-        check: of its task, for a team without one.
         when: it came to its state, in seconds since the epoch.
         why: it waits, or was not merged; of one that was merged, what was left out.
         key: what made it, so that a repeated call makes no second one.
-        kills: how often somebody has ended its check, maybe the check itself.
+        kills: how often somebody has ended git or its check, maybe the work itself.
         onto: the tip that it was last merged onto.
         merge: the commit that this made.
         passed: whether `merge` passed the check, so that the branch may move to it.
+        landing: whether the branch is being moved; still so if that was killed.
+        left_out: of the work, in a sentence; empty for nothing.
         note: what its task says from now on, which is to be opened again; empty for nothing.
         untold: mail about this very state that has yet to be put into inboxes.
     """
@@ -53,7 +55,6 @@ class Entry:
     task: str = ""
     commit: str
     title: str = ""
-    check: str = ""
     state: MergeState = MergeState.WAITING
     when: float = 0.0
     why: str = ""
@@ -62,6 +63,8 @@ class Entry:
     onto: str = ""
     merge: str = ""
     passed: bool = False
+    landing: bool = False
+    left_out: str = ""
     note: str = ""
     untold: tuple[Message, ...] = ()
 
@@ -128,7 +131,8 @@ def _plain(entry: Entry) -> dict[str, Any]:
 
 def _entry(found: dict[str, Any]) -> Entry:
     untold = tuple(map(_message, found["untold"]))
-    return Entry(**{**found, "state": MergeState(found["state"]), "untold": untold})
+    known = {one.name: found[one.name] for one in fields(Entry) if one.name in found}
+    return Entry(**{**known, "state": MergeState(found["state"]), "untold": untold})
 
 
 def _message(found: dict[str, Any]) -> Message:

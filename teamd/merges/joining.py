@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record, work
 from teamd.copies.confined import confined_git
+from teamd.copies.forbidden import Gate
 from teamd.copies.landing import ref_of
 from teamd.copies.merge import check_work
 from teamd.copies.source import source_of
@@ -47,12 +48,7 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
     Raises:
         TeamError: there is nothing to merge, or no check; the sentence says what to do.
     """
-    if not (settings.merge.check or settings.tasks.check):
-        raise TeamError(
-            "the queue has no check, and merges nothing without one; set [merge] check in "
-            "team.toml to a command such as 'pytest -q', then "
-            f"`teamctl queue add {name}`"
-        )
+    _check_has_check(settings, f", then `teamctl queue add {name}`")
     paths = queue.board.paths
     with locks.locked(record.lock_file(paths, name)):
         copy = record.get(paths, name)
@@ -65,17 +61,20 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
                 work.fetch_commit(git, source, state.tip, [*filter(None, (copy.base, into))])
         if not state.ahead or (into and source.holds(state.tip, within=into)):
             raise TeamError(f"{name} has committed nothing that is not in {settings.merge.into}")
+        gate = Gate.of(paths, settings, source.folder, copy.name)
+        gate.check(source, state.tip, into or copy.base)
         return _put(queue, source, Entry(id="", teammate=name, commit=state.tip))
 
 
 def join(queue: Queue, settings: Settings, proof: Proof) -> Entry | None:
-    """Put work that was proven into the queue; `None` where it is there, or is in no working copy.
+    """Put work that was proven into the queue; `None` where it is merged, or in no working copy.
 
     The same claim twice makes one entry: it comes before the task is completed, and waits for that.
 
     Raises:
-        TeamError: its commit is not fit for a repository.
+        TeamError: its commit is not fit for a repository, or there is no check but its own.
     """
+    _check_has_check(settings)
     paths, task = queue.board.paths, proof.task
     with locks.locked(record.lock_file(paths, task.owner)):
         copy = record.find(paths, task.owner)
@@ -88,9 +87,18 @@ def join(queue: Queue, settings: Settings, proof: Proof) -> Entry | None:
             if any(source.holds(proof.commit, within=one) for one in known):
                 return None
             work.fetch_commit(git, source, proof.commit, known)
+        gate = Gate.of(paths, settings, source.folder, copy.name)
+        gate.check(source, proof.commit, into or copy.base)
         entry = Entry(id="", teammate=copy.name, task=task.id, commit=proof.commit)
-        named = replace(entry, title=task.subject, check=task.check, key=proof.claim)
-        return _put(queue, source, named)
+        return _put(queue, source, replace(entry, title=task.subject, key=proof.claim))
+
+
+def _check_has_check(settings: Settings, then: str = "") -> None:
+    if not (settings.merge.check or settings.tasks.check):
+        raise TeamError(
+            "the queue has no check, and merges nothing without one; set [merge] check in "
+            f"team.toml to a command such as 'pytest -q'{then}"
+        )
 
 
 def remove(queue: Queue, entry_id: str, source: Source) -> Entry:

@@ -120,10 +120,15 @@ class Queue:
             TeamError: whatever `move` raises.
         """
         with self._writing() as there:
-            entry = there.find(entry_id)
-            if entry is None or entry.state.finished:
+            entry = self._change(there, entry_id, {"landing": True})
+            if entry is None:
                 return False
-            move()
+            try:
+                move()
+            except TeamError:
+                with suppress(StoreError):
+                    self._change(there, entry_id, {"landing": False})
+                raise
             return True
 
     def finish(

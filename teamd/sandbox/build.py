@@ -152,7 +152,7 @@ def build_policy(
             if not leads_through(folder, (root, *hidden))  # to where a command wants
         ),
         hidden=hidden,
-        protected=(*tools.protect, *_own_places(root)),
+        protected=(*tools.protect, *own_places(root)),
         allowed=tuple(allowed),
         network=tools.network,
         hosts=tools.hosts,
@@ -222,7 +222,7 @@ def group_name(paths: TeamPaths, name: str) -> str:
     return f"teamd-{team}-{name}"
 
 
-def _own_places(workspace: Path) -> list[str]:
+def own_places(workspace: Path) -> list[str]:
     """Return where this program itself lies in a workspace: parts of it run outside the sandbox."""
     own = (Path(os.path.realpath(sys.prefix)), Path(__file__).resolve().parents[1])
     return [str(one.relative_to(workspace)) for one in own if one.is_relative_to(workspace)]

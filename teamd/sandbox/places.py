@@ -42,6 +42,7 @@ BUILT_IN: Final = (
     ".cursor",
     ".gemini",
     ".mcp.json",
+    ".lfsconfig",  # has git-lfs fetch from anywhere, at a checkout
     # Editors and shells read these when a person opens or enters the folder.
     ".devcontainer",
     ".envrc",

@@ -182,7 +182,11 @@ def _are_places(value: Any) -> bool:
         parts = Path(path).parts
         return bool(parts) and "\0" not in path and parts[0] != "/" and ".." not in parts
 
-    return _is_list_of(value, fits)
+    if not isinstance(value, list):
+        return False
+    if not all(isinstance(path, str) and fits(path) for path in value):
+        raise Wrong("must hold paths that are relative to the workspace, and in it")
+    return True
 
 
 def _are_folders(value: Any) -> bool:
@@ -245,7 +249,7 @@ PLACES: Final = ValueKind(
 PATTERNS: Final = ValueKind(
     'a list of patterns of paths in the workspace, such as ["tests/**", ".ci/**"]',
     _are_places,
-    lambda value, _: tuple(value),
+    lambda value, _: tuple(map(os.path.normpath, value)),  # git takes no `./`
 )
 FOLDERS: Final = ValueKind(
     'a list of folders, such as ["~/datasets", "/srv/docs"]', _are_folders, _absolute

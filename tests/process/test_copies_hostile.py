@@ -19,6 +19,7 @@ from teamd.copies.discard import discard
 from teamd.copies.merge import merge
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
+from teamd.settings import Settings
 from tests.repositories import git, make_repository
 
 if TYPE_CHECKING:
@@ -83,9 +84,9 @@ class Scene:
             lambda: work.look(self.paths, self.copy),
             lambda: work.to_json(self.paths, self.copy),
             self._diff,
-            lambda: merge(self.paths, "alice"),
+            lambda: merge(self.paths, "alice", Settings()),
             self._commit,
-            lambda: merge(self.paths, "alice"),
+            lambda: merge(self.paths, "alice", Settings()),
             self._change,
             lambda: discard(self.paths, "alice"),
             lambda: discard(self.paths, "alice", force=True),
@@ -289,13 +290,13 @@ def test_the_settings_of_the_person_s_own_repository_count_there(scene: Scene) -
     before = git(scene.source, "rev-parse", "HEAD")
     for squash in (False, True):
         with pytest.raises(TeamError, match="nothing has changed: no such message"):
-            merge(scene.paths, "alice", squash=squash)
+            merge(scene.paths, "alice", Settings(), squash=squash)
         assert git(scene.source, "rev-parse", "HEAD") == before
         assert git(scene.source, "status", "--porcelain") == ""
         assert not (scene.source / ".git/MERGE_HEAD").exists()
     assert scene.mark.exists()
     hook.unlink()
-    assert merge(scene.paths, "alice", squash=True, message="All of it").merged == 2
+    assert merge(scene.paths, "alice", Settings(), squash=True, message="All of it").merged == 2
     assert git(scene.source, "log", "--format=%s", "--no-merges") == "All of it\nfirst"
 
 
@@ -320,6 +321,6 @@ def test_objects_that_are_not_sound_or_not_there_are_refused(scene: Scene) -> No
     (folder / ".git/shallow").write_text(f"{made}\n")
     before = git(scene.source, "for-each-ref")
     with pytest.raises(TeamError):
-        merge(scene.paths, "alice")
+        merge(scene.paths, "alice", Settings())
     assert git(scene.source, "for-each-ref") == before
     assert git(scene.source, "status", "--porcelain") == ""

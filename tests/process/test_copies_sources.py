@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.copies import clone, record, work
-from teamd.copies.confined import confined_git
+from teamd.copies.confined import GitKilled, confined_git
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
 from teamd.copies.source import Source
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
+from teamd.settings import Settings
 from tests.repositories import commit, git, make_repository
 from tests.waiting import wait_until
 
@@ -129,7 +130,7 @@ def test_a_shallow_clone_will_do(paths: TeamPaths, tmp_path: Path) -> None:
     work_in(copy)
     git(paths.home, "config", "user.name", "ann")
     git(paths.home, "config", "user.email", "ann@example.org")
-    assert merge(paths, "alice").merged == 1
+    assert merge(paths, "alice", Settings()).merged == 1
     assert (paths.home / "a.txt").read_text() == "by alice\n"
 
 
@@ -140,7 +141,7 @@ def test_a_detached_head_will_do_but_for_a_merge(paths: TeamPaths) -> None:
     assert git(copy.folder, "branch", "--show-current") == "team/alice"
     work_in(copy)
     with pytest.raises(TeamError) as refused:
-        merge(paths, "alice")
+        merge(paths, "alice", Settings())
     assert str(refused.value) == (
         f"{paths.home} is on no branch; `git switch BRANCH`, then merge again"
     )
@@ -158,7 +159,7 @@ def test_a_working_tree_of_git_worktree_will_do(paths: TeamPaths, tmp_path: Path
     listed = git(other, "for-each-ref", "--format=%(refname)", "refs/teamd").split()
     assert listed == ["refs/teamd/base/alice", "refs/teamd/base/alice+project"]
     work_in(copy)
-    assert merge(paths, "alice").branch == "side"
+    assert merge(paths, "alice", Settings()).branch == "side"
     assert (paths.home / "a.txt").read_text() == "by alice\n"
 
 
@@ -171,7 +172,7 @@ def test_uncommitted_changes_are_not_in_it_and_the_person_is_told(paths: TeamPat
     assert (made.copy.folder / "a.txt").read_text() == "one\n"
     work_in(made.copy)
     with pytest.raises(TeamError, match=r"you have uncommitted work in .*: a.txt; commit or stash"):
-        merge(paths, "alice")
+        merge(paths, "alice", Settings())
     assert (paths.home / "a.txt").read_text() == "mine\n"
 
 
@@ -184,7 +185,7 @@ def test_submodules_are_empty_and_the_person_is_told(paths: TeamPaths, tmp_path:
     assert made.lacks == "its submodules are empty: lib"
     assert work.look(paths, made.copy).uncommitted == ()
     work_in(made.copy)
-    assert merge(paths, "alice").merged == 1
+    assert merge(paths, "alice", Settings()).merged == 1
     assert (paths.home / "lib/a.txt").read_text() == "one\n"
 
 
@@ -204,7 +205,7 @@ def test_sha256_will_do(paths: TeamPaths) -> None:
     git(paths.home, "init", "-q", "--object-format=sha256")
     make_repository(paths.home)
     work_in(make(paths).copy)
-    assert merge(paths, "alice").merged == 1
+    assert merge(paths, "alice", Settings()).merged == 1
 
 
 def test_collecting_garbage_in_the_source_takes_nothing_from_a_copy(paths: TeamPaths) -> None:
@@ -227,6 +228,17 @@ def test_collecting_garbage_in_the_source_takes_nothing_from_a_copy(paths: TeamP
     assert git(paths.home, "rev-parse", "refs/teamd/base/alice") == lost
 
 
+@pytest.mark.parametrize("name", ["KILL", "TERM"])
+def test_git_that_somebody_kills_says_nothing_about_the_copy(paths: TeamPaths, name: str) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    with (
+        confined_git(paths, copy.folder, copy.origin) as confined,
+        pytest.raises(GitKilled, match=r"git was killed in .*; try again"),
+    ):
+        confined.do(f"sh -c 'kill -{name} $$'")
+
+
 def test_teams_of_one_project_do_not_share_names(paths: TeamPaths) -> None:
     make_repository(paths.home)
     other = TeamPaths(paths.home / ".teams/red")
@@ -244,7 +256,7 @@ def test_a_merge_that_conflicts_names_the_files_and_changes_nothing(paths: TeamP
     before = git(paths.home, "rev-parse", "HEAD")
     for squash in (False, True):
         with pytest.raises(TeamError) as refused:
-            merge(paths, "alice", squash=squash)
+            merge(paths, "alice", Settings(), squash=squash)
         assert str(refused.value) == (
             f"alice's work conflicts with main in a.txt, and nothing has changed; `teamctl send "
             f'alice "git merge {before[:12]}, resolve the conflicts, commit"` has it solve that'
@@ -256,7 +268,7 @@ def test_a_merge_that_conflicts_names_the_files_and_changes_nothing(paths: TeamP
     git(copy, "merge", "-q", before[:12], check=False)
     (copy / "a.txt").write_text("both\n")
     git(copy, "commit", "-qam", "both")
-    assert merge(paths, "alice").merged == 3
+    assert merge(paths, "alice", Settings()).merged == 3
     assert (paths.home / "a.txt").read_text() == "both\n"
 
 
@@ -267,8 +279,8 @@ def test_a_merge_over_files_that_are_not_tracked_changes_nothing(paths: TeamPath
     git(copy.folder, "add", "new.txt")
     git(copy.folder, "commit", "-qm", "by alice")
     (paths.home / "new.txt").write_text("mine\n")
-    with pytest.raises(TeamError, match=r"was not merged, and nothing has changed: .*new\.txt"):
-        merge(paths, "alice")
+    with pytest.raises(TeamError, match=r"would replace files of yours in .*: new\.txt; move"):
+        merge(paths, "alice", Settings())
     assert (paths.home / "new.txt").read_text() == "mine\n"
 
 
@@ -278,7 +290,7 @@ def test_what_is_on_another_branch_is_not_passed_over(paths: TeamPaths) -> None:
     git(copy.folder, "switch", "-q", "-c", "mine")
     work_in(copy)
     with pytest.raises(TeamError, match="alice is on the branch 'mine', and `merge` takes team/"):
-        merge(paths, "alice")
+        merge(paths, "alice", Settings())
     with pytest.raises(TeamError, match="has work that nobody merged: 1 commit and 0 files"):
         discard(paths, "alice")
     kept = discard(paths, "alice", force=True).kept
@@ -291,7 +303,7 @@ def test_a_merge_in_the_middle_is_refused(paths: TeamPaths) -> None:
     work_in(make(paths).copy)
     (paths.home / ".git/MERGE_HEAD").write_text(git(paths.home, "rev-parse", "HEAD") + "\n")
     with pytest.raises(TeamError, match=r"a merge or rebase is under way in .*; end it first"):
-        merge(paths, "alice")
+        merge(paths, "alice", Settings())
 
 
 def test_what_was_discarded_is_kept_for_30_days(paths: TeamPaths) -> None:
@@ -328,10 +340,10 @@ def test_a_merge_that_was_killed_before_it_was_noted_is_noted_by_the_next(
     make_repository(paths.home)
     copy = make(paths).copy
     work_in(copy)
-    merge(paths, "alice")
+    merge(paths, "alice", Settings())
     head = git(paths.home, "rev-parse", "HEAD")
     record.write(paths, copy)  # as before it
-    assert merge(paths, "alice").commit == head
+    assert merge(paths, "alice", Settings()).commit == head
     assert work.look(paths, record.get(paths, "alice")).ahead == 0
 
 
@@ -345,7 +357,8 @@ def test_a_merge_that_the_person_interrupts_changes_nothing(paths: TeamPaths) ->
     before = git(paths.home, "rev-parse", "HEAD")
     program = "import sys; from teamd.copies.merge import merge; "
     program += "from teamd.files.paths import TeamPaths; from pathlib import Path; "
-    program += "merge(TeamPaths(Path(sys.argv[1])), 'alice')"
+    program += "from teamd.settings import Settings; "
+    program += "merge(TeamPaths(Path(sys.argv[1])), 'alice', Settings())"
     argv = [sys.executable, "-c", program, str(paths.root)]
     with subprocess.Popen(argv, start_new_session=True, stderr=subprocess.DEVNULL) as merging:
         wait_until(begun.exists, what="the hook runs")
@@ -355,7 +368,7 @@ def test_a_merge_that_the_person_interrupts_changes_nothing(paths: TeamPaths) ->
     assert git(paths.home, "status", "--porcelain") == ""
     assert not (paths.home / ".git/MERGE_HEAD").exists()
     hook.unlink()
-    assert merge(paths, "alice").merged == 1
+    assert merge(paths, "alice", Settings()).merged == 1
 
 
 # Makes and removes what looks like placeholders, faster than any shell does.

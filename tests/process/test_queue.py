@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.queues import CHECK, Yard
+from tests.repositories import commit, git
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def test_an_untracked_file_in_the_way_is_kept_and_the_entry_waits(project: Proje
     (yard.folder / "c.txt").write_text("mine\n")
     project.start()
     yard.add("ann")
-    wait_until(lambda: "overwritten" in yard.stored()["1"]["why"], what="it says why it waits")
+    wait_until(lambda: "would replace" in yard.stored()["1"]["why"], what="it says why it waits")
     assert (yard.folder / "c.txt").read_text() == "mine\n"
     (yard.folder / "c.txt").unlink()
     yard.wait("1", "merged")
@@ -190,11 +191,14 @@ def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str)
     (yard.folder / "c.txt").write_text("in the way\n")
     project.start()
     yard.add("ann")
-    wait_until(lambda: "overwritten" in yard.stored()["1"]["why"], what="it has passed")
+    wait_until(lambda: "would replace" in yard.stored()["1"]["why"], what="it has passed")
     project.do("teamd", "stop")
     entry = yard.stored()["1"]
     assert entry["passed"]
     (yard.folder / "c.txt").unlink()
+    document = json.loads(project.paths.queue.read_bytes())
+    document["queue"][0]["landing"] = True
+    project.paths.queue.write_text(json.dumps(document))
     if left == "all but the branch":
         yard.git("read-tree", "-m", "-u", entry["onto"], entry["merge"])
     else:
@@ -213,13 +217,79 @@ def test_the_person_s_work_is_never_taken_for_a_killed_git_s(project: Project) -
     (yard.folder / "c.txt").write_text("in the way\n")
     project.start()
     yard.add("ann")
-    wait_until(lambda: "overwritten" in yard.stored()["1"]["why"], what="it has passed")
+    wait_until(lambda: "would replace" in yard.stored()["1"]["why"], what="it has passed")
     (yard.folder / "a.txt").write_text("mine\n")
     (yard.folder / "c.txt").unlink()
     wait_until(lambda: "uncommitted" in yard.stored()["1"]["why"], what="it waits for that")
     assert (yard.folder / "a.txt").read_text() == "mine\n"
     yard.git("checkout", "--quiet", "a.txt")
     yard.wait("1", "merged")
+
+
+@pytest.mark.parametrize("meanwhile", ["deletes", "cuts"])
+def test_what_the_person_does_while_the_check_runs_is_kept(
+    project: Project, meanwhile: str
+) -> None:
+    """It looks as a git would leave it that was killed in the middle, and none was."""
+    check = "until [ -e go ]; do sleep 0.05; done"
+    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{check}"\n')
+    yard.commit("ann", a="two\nthree\n")
+    project.start()
+    yard.add("ann")
+    clone = project.paths.checks / "queue" / "tree"
+    wait_until((clone / "a.txt").exists, what="the clone is made")
+    file = yard.folder / "a.txt"
+    file.write_text("two\n" if meanwhile == "cuts" else "")
+    if meanwhile == "deletes":
+        file.unlink()
+    yard.git("add", "--all", "a.txt")
+    (clone / "go").touch()
+    wait_until(lambda: "uncommitted" in yard.stored()["1"]["why"], what="it says why it waits")
+    project.do("teamctl", "queue", "--json")
+    assert file.exists() == (meanwhile == "cuts")
+    assert yard.git("diff", "--cached", "--name-only") == "a.txt"
+
+
+def test_another_name_for_a_branch_is_refused(project: Project) -> None:
+    """The branch that is checked out would move without its files."""
+    yard = Yard(project, "ann", settings='[merge]\ninto = "trunk"\ncheck = "true"\n')
+    yard.git("symbolic-ref", "refs/heads/trunk", "refs/heads/main")
+    yard.commit("ann", a="work\n")
+    project.start()
+    yard.add("ann")
+    why = "trunk is another name for main; set [merge] into to that"
+    wait_until(lambda: yard.stored()["1"]["why"] == why, what="it says why it waits")
+
+
+def test_a_branch_that_is_being_rebased_stays(project: Project) -> None:
+    yard = Yard(project, "ann")
+    yard.git("checkout", "--quiet", "-b", "team/main")
+    commit(yard.folder, "mine", b="mine\n")
+    yard.git("checkout", "--quiet", "main")
+    commit(yard.folder, "theirs", b="theirs\n")
+    yard.git("checkout", "--quiet", "team/main")
+    git(yard.folder, "rebase", "main", check=False)
+    before = yard.git("rev-parse", "team/main")
+    yard.commit("ann", a="work\n")
+    project.start()
+    yard.add("ann")
+    why = f"team/main is being rebased in {yard.folder}; end that"
+    wait_until(lambda: yard.stored()["1"]["why"] == why, what="it says why it waits")
+    assert yard.git("rev-parse", "team/main") == before
+    yard.git("rebase", "--abort")
+    yard.wait("1", "merged")
+
+
+def test_a_merge_that_was_collected_while_it_waited_is_made_anew(project: Project) -> None:
+    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
+    yard.commit("ann", c="new\n")
+    (yard.folder / "c.txt").write_text("mine\n")
+    project.start()
+    yard.add("ann")
+    wait_until(lambda: "would replace" in yard.stored()["1"]["why"], what="it has passed")
+    yard.git("gc", "--quiet", "--prune=now")
+    (yard.folder / "c.txt").unlink()
+    assert yard.wait("1", "merged")["why"] == ""
 
 
 def test_protected_paths_are_taken_from_the_tip_and_wait_for_the_person_s_merge(

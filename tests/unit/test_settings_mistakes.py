@@ -52,7 +52,11 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         ("tasks", "check = 5", f"tasks.check must be {CHECK}, not 5"),
         ("tasks", 'check = " "', f'tasks.check must be {CHECK}, not " "'),
         ("tasks", 'protect = "tests"', f'tasks.protect must be {PATTERNS}, not "tests"'),
-        ("tasks", 'protect = ["../x"]', f"tasks.protect must be {PATTERNS}, not a list"),
+        (
+            "tasks",
+            'protect = ["../x"]',
+            "tasks.protect must hold paths that are relative to the workspace, and in it",
+        ),
         ("tasks", "check_attempts = 0", f"tasks.check_attempts must be {WHOLE}, not 0"),
         ("team", "name = 5", f"team.name must be {NAME}, not 5"),
         ("team", "workspace = 5", "team.workspace must be the path of a folder, not 5"),

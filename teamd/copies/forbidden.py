@@ -1,0 +1,112 @@
+"""What a teammate's commit may not bring: places that its commands must leave as they are.
+
+The sandbox keeps those in the copy, but the index of the copy is the teammate's own: with git alone
+it can commit anything in their place. Once that is checked out, a hook runs as the person, and mail
+in the team's folder is obeyed.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from teamd.copies.source import last_words
+from teamd.copies.work import name_files
+from teamd.errors import TeamError
+from teamd.sandbox.build import own_places
+from teamd.sandbox.places import find_places, protected_names
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.copies.source import Source
+    from teamd.files.paths import TeamPaths
+    from teamd.settings import Settings
+
+
+class Forbidden(TeamError):
+    """Work that changes what its teammate may not change; `str()` says what, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Keeps a teammate's commits out that change what its commands may not change.
+
+    Attributes:
+        name: the teammate's.
+        places: relative to the person's repository, folded as `_fold` does.
+    """
+
+    name: str
+    places: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, paths: TeamPaths, settings: Settings, folder: Path, name: str) -> Gate:
+        """Return that of a teammate by the settings, before the person's repository."""
+        return cls(name, tuple(map(_fold, _places(paths, settings, folder, name))))
+
+    def check(self, source: Source, commit: str, tip: str) -> None:
+        """See that a commit that is to be merged into a tip brings nothing to those places.
+
+        Raises:
+            Forbidden: it does.
+        """
+        if found := [path for path in brought(source, commit, tip) if self._keeps(path)]:
+            raise Forbidden(
+                f"{self.name}'s work changes {name_files(found)}, which no teammate may change; "
+                "have it take that back from its commits, and make the change yourself if you want "
+                "it"
+            )
+
+    def _keeps(self, path: str) -> bool:
+        """Return whether a path is such a place, lies in one, or stands in the way of one."""
+        asked = _fold(path)
+        return any(
+            asked.is_relative_to(place) or place.is_relative_to(asked) for place in self.places
+        )
+
+
+def brought(source: Source, commit: str, tip: str, *patterns: str) -> list[str]:
+    """Return the files that are in a commit neither as in the tip nor as where the two parted.
+
+    Where they parted more than once, one place would be its author's to choose: any difference
+    counts.
+
+    Args:
+        source: has both.
+        commit: a teammate's.
+        tip: a branch's.
+        patterns: pathspecs; none for all files.
+    """
+    bases = _merge_bases(source, tip, commit)
+    changed = {path for base in bases for path in source.differences(base, commit, *patterns)}
+    there = source.differences(tip, commit, *patterns)
+    return [path for path in there if path in changed or not bases]
+
+
+def _merge_bases(source: Source, one: str, other: str) -> list[str]:
+    done = source.run("merge-base", "--all", one, other)
+    if done.status not in (0, 1):
+        raise TeamError(f"git merge-base failed in {source.folder}: {last_words(done)}")
+    return os.fsdecode(done.stdout).split()
+
+
+def _places(paths: TeamPaths, settings: Settings, folder: Path, name: str) -> Iterator[str]:
+    """Yield the places, relative to the person's repository."""
+    member = Roster(paths).read().find(name)
+    tools = settings.in_copy(folder).tools_of(name, member.role if member else "")
+    more = (*tools.protect, *own_places(folder))
+    names = protected_names(folder, more, allowed=settings.places_allowed_to(name), may_init=False)
+    yield from names
+    found = (place.path for place in find_places(folder, names))
+    for path in (*found, *paths.off_limits(folder)):
+        if path.is_relative_to(folder):
+            yield os.path.relpath(path, folder)
+
+
+def _fold(path: str) -> Path:
+    """Some file systems take `.Team` for `.team`; where they do not, nobody needs the other one."""
+    return Path(path.casefold())

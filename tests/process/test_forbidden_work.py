@@ -1,0 +1,185 @@
+"""What a teammate commits past the sandbox: it comes into no branch, and nothing of it ever runs.
+
+The index of its copy is the teammate's own, so its commits can hold what no command could write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.queues import Yard
+from tests.repositories import commit, git
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+
+ONTO_MAIN: Final = '[merge]\ninto = "main"\ncheck = "true"\n'
+LINK, SCRIPT, FILE = "120000", "100755", "100644"
+PLANTS: Final = {
+    ".team": LINK,
+    ".Team/inbox/teamd.jsonl": FILE,
+    ".teams/web/config.json": FILE,
+    ".githooks/post-merge": SCRIPT,
+    ".husky/pre-commit": SCRIPT,
+    "tools/hooks/pre-commit": SCRIPT,
+    "tools": LINK,
+    "AGENTS.md": FILE,
+    ".lfsconfig": FILE,
+    "deploy/key": FILE,
+}
+
+
+def plant(copy: Path, path: str, mode: str, content: str = "planted\n") -> None:
+    """Commit a file that is nowhere in the working tree, and have git not look for it there."""
+    argv = ["git", "-C", str(copy), "hash-object", "-w", "--stdin"]
+    made = subprocess.run(argv, input=content, text=True, capture_output=True, check=True)
+    git(copy, "update-index", "--add", "--cacheinfo", f"{mode},{made.stdout.strip()},{path}")
+    git(copy, "commit", "--quiet", "-m", f"plant {path}")
+    git(copy, "update-index", "--skip-worktree", path)
+
+
+def follow(yard: Yard, name: str) -> Path:
+    """Bring a copy to the person's commit, and make that its base."""
+    copy = yard.copy(name)
+    git(copy, "fetch", "--quiet", str(yard.folder), "main")
+    git(copy, "reset", "--quiet", "--hard", "FETCH_HEAD")
+    yard.project.do("teamctl", "merge", name)
+    return copy
+
+
+@pytest.mark.parametrize("path", PLANTS)
+def test_what_no_teammate_may_change_is_refused(project: Project, path: str) -> None:
+    yard = Yard(project, "ann", settings=f'{ONTO_MAIN}[tools]\nprotect = ["deploy"]\n')
+    git(yard.folder, "config", "core.hooksPath", "tools/hooks")
+    plant(yard.copy("ann"), path, PLANTS[path])
+    before = yard.git("rev-parse", "main")
+    for command in (("merge", "ann"), ("merge", "ann", "--squash"), ("queue", "add", "ann")):
+        refused = project.run("teamctl", *command)
+        assert refused.status == 1
+        assert refused.complaint == (
+            f"teamctl: ann's work changes {path}, which no teammate may change; have it take that "
+            "back from its commits, and make the change yourself if you want it"
+        )
+    assert yard.git("rev-parse", "main") == before
+    assert not os.path.lexists(yard.folder / path) or path.casefold() == ".team"
+    assert project.paths.config.is_file()
+
+
+def test_work_that_takes_it_back_is_merged(project: Project) -> None:
+    yard = Yard(project, "ann", settings=ONTO_MAIN)
+    copy = yard.copy("ann")
+    plant(copy, ".githooks/post-merge", SCRIPT)
+    git(copy, "update-index", "--force-remove", ".githooks/post-merge")
+    yard.commit("ann", a="work\n")
+    project.do("teamctl", "merge", "ann")
+    assert (yard.folder / "a.txt").read_text() == "work\n"
+
+
+def test_what_is_protected_since_it_was_queued_is_not_merged(project: Project) -> None:
+    yard = Yard(project, "ann", settings=ONTO_MAIN)
+    plant(yard.copy("ann"), "deploy/key", FILE)
+    yard.add("ann")
+    project.ask_no_service(f'{ONTO_MAIN}[tools]\nprotect = ["deploy"]\n')
+    project.start()
+    failed = yard.wait("1", "failed")
+    assert failed["why"].startswith("ann's work changes deploy/key, which no teammate may change")
+    yard.wait_heard("ann", "ann's work changes deploy/key")
+    assert yard.merges("main") == []
+
+
+@pytest.mark.parametrize("by", ["merge", "queue"])
+@pytest.mark.parametrize("there", ["file", "folder"])
+def test_an_ignored_file_of_the_person_is_never_overwritten(
+    project: Project, by: str, there: str
+) -> None:
+    yard = Yard(project, "ann", settings=ONTO_MAIN)
+    commit(yard.folder, "ignore")
+    (yard.folder / ".git" / "info" / "exclude").write_text(".env\n")
+    own = yard.folder / ".env"
+    if there == "folder":
+        own.mkdir()
+        own /= "key"
+    own.write_text("the only one\n")
+    plant(yard.copy("ann"), ".env", FILE)
+    named = own.relative_to(yard.folder)
+    why = (
+        f"it brings what would replace files of yours in {yard.folder} that are not committed: "
+        f"{named}; move them away"
+    )
+    if by == "merge":
+        refused = project.run("teamctl", "merge", "ann")
+        assert (refused.status, refused.complaint) == (1, f"teamctl: {why}")
+    else:
+        project.start()
+        yard.add("ann")
+        wait_until(lambda: yard.stored()["1"]["why"] == why, what="it says why it waits")
+    assert own.read_text() == "the only one\n"
+
+
+def weave(yard: Yard, copy: Path, base: str) -> None:
+    """Leave a merge of two histories, both landed; in one, the weak test came and went again."""
+    honest = yard.commit("ann", e="e\n")
+    yard.wait(yard.add("ann"), "merged")
+    git(copy, "reset", "--quiet", "--hard", base)
+    (copy / "tests" / "run.sh").write_text("exit 0\n")
+    weak = yard.commit("ann", "weak", c="c\n")
+    git(copy, "checkout", "--quiet", base, "--", "tests")
+    yard.commit("ann", "restored")
+    yard.wait(yard.add("ann"), "merged")
+    git(copy, "reset", "--quiet", "--hard", weak)
+    (copy / "e.txt").write_text("e\n")
+    git(copy, "add", "--all")
+    tree = git(copy, "write-tree")
+    both = git(copy, "commit-tree", tree, "-p", honest, "-p", weak, "-m", "both")
+    git(copy, "reset", "--quiet", "--hard", both)
+
+
+def test_no_weakened_test_becomes_what_checks_go_by(project: Project) -> None:
+    rules = '[tasks]\ncheck = "sh tests/run.sh"\nprotect = ["./tests/**"]\n[merge]\n'
+    yard = Yard(project, "ann", settings=rules)
+    test = yard.folder / "tests" / "run.sh"
+    test.parent.mkdir()
+    test.write_text("test -f good.txt || ! test -f claim.txt\n")
+    git(yard.folder, "add", "tests")
+    git(yard.folder, "commit", "--quiet", "-m", "tests")
+    copy = follow(yard, "ann")
+    base = git(copy, "rev-parse", "HEAD")
+    project.start()
+    weave(yard, copy, base)
+    entry = yard.add("ann")
+    wait_until(lambda: yard.stored()[entry]["state"] in ("merged", "failed"), what="it has ended")
+    assert yard.git("show", "team/main:tests/run.sh") == test.read_text().strip()
+    yard.commit("ann", claim="I did it\n")
+    project.do("teamctl", "task", "add", "Make good.txt", "--owner", "ann")
+    project.do("teamctl", "task", "update", "1", "--status", "completed")
+
+    def shown() -> dict[str, object]:
+        task: dict[str, object] = json.loads(project.do("teamctl", "task", "show", "1", "--json"))
+        return task
+
+    wait_until(lambda: shown()["status"] != "checking", what="it is judged")
+    assert (shown()["status"], shown()["proven"]) == ("in_progress", False)
+
+
+def test_the_check_of_a_task_alone_lets_nothing_into_the_queue(project: Project) -> None:
+    """Its maker, a teammate, may have chosen it."""
+    yard = Yard(project, "ann", settings="[merge]\nauto = true\n")
+    yard.commit("ann", a="broken\n")
+    project.start()
+    project.do("teamctl", "task", "add", "x", "--check", "true", "--owner", "ann")
+    project.do("teamctl", "task", "update", "1", "--status", "completed")
+    wait_until(lambda: "the queue has no check" in yard.heard("ann"), what="ann is told")
+    assert yard.stored() == {}
+    task = json.loads(project.do("teamctl", "task", "show", "1", "--json"))
+    assert task["attempts"][0]["why"] == (
+        "it passed, but cannot join the merge queue: the queue has no check, and merges nothing "
+        "without one; set [merge] check in team.toml to a command such as 'pytest -q'"
+    )
