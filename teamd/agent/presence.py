@@ -55,10 +55,11 @@ class Presence:
         """Show that nothing is done, as in the process before."""
         self._show(None, self._shown.context)
 
-    def begin_retry(self, cause: str, seconds: float, attempt: int, attempts: int) -> None:
-        """Show that a model call has failed and is tried again in so many seconds."""
-        if self._shown.doing is not None:  # a job that goes on beside it is nobody's doing
-            cause, begins = shorten(self.mask.text(cause)), time.time() + seconds
+    def begin_retry(self, cause: str, seconds: float | None, attempt: int, attempts: int) -> None:
+        """Show that a model call has failed and is tried again, maybe in so many seconds."""
+        if self._shown.doing is not None:
+            cause = shorten(self.mask.text(cause))
+            begins = None if seconds is None else time.time() + seconds
             retry = Retry(attempt=attempt, attempts=attempts, cause=cause, next=begins)
             self._write(replace(self._shown, retry=retry))
 

@@ -166,7 +166,7 @@ def look_at(
 def describe_retry(retry: Retry) -> str:
     """Say which attempt comes next, why, and when."""
     said = f"retrying {retry.attempt}/{retry.attempts}: {retry.cause}"
-    left = retry.next - time.time()
+    left = 0.0 if retry.next is None else retry.next - time.time()
     return f"{said}, next in {left:.0f} s" if left >= 1 else said
 
 

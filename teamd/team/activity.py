@@ -58,13 +58,14 @@ class Retry:
         attempt: its number, the first call being 1.
         attempts: how many there are at the most.
         cause: why the last one failed.
-        next: when it begins, in seconds since the epoch; it may have begun.
+        next: when it begins, in seconds since the epoch, and it may have begun; `None` where it
+            waits for its turn, since the server has refused several.
     """
 
     attempt: int
     attempts: int
     cause: str
-    next: float
+    next: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
