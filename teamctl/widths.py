@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -12,8 +12,7 @@ GAP: Final = 2
 _GOOD: Final = 24  # characters say something
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(NamedTuple):  # quickly made, for commands that take a moment
     """How a table gives way to a narrow terminal.
 
     Attributes:
@@ -23,7 +22,7 @@ class Shape:
         dispensable: columns that are left out after them, so that the rest has room at all.
     """
 
-    elastic: Mapping[str, int] = field(default_factory=dict)
+    elastic: Mapping[str, int] = MappingProxyType({})
     spare: tuple[str, ...] = ()
     dispensable: tuple[str, ...] = ()
 
