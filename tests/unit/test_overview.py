@@ -255,3 +255,19 @@ def _snapshot(paths: TeamPaths) -> dict[str, tuple[bytes, int]]:
     """Return the content of every file, and when it was changed."""
     files = [path for path in paths.root.rglob("*") if path.is_file()]
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_one_that_looks_again_and_again_misses_nothing(paths: TeamPaths) -> None:
+    """What has not changed is not read again; what changes within a tick of the clock is."""
+    reader = OverviewReader(paths)
+    for number in range(1, 30):
+        add(paths, "ann", Status.PAUSED, turns=number)
+        asked = ask(paths, "ann", Kind.PERMISSION)
+        say(paths, "ann", context=number / 100)
+        seen = reader.read()
+        assert [view.member.turns for view in seen.members] == [number]
+        assert (seen.members[0].context, len(seen.requests)) == (number / 100, 1)
+        Approvals(paths, Post(paths, durable=False, max_bytes=10_000)).answer(
+            asked.id, by="user", approve=False
+        )
+        assert reader.read().requests == ()
