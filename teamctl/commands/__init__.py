@@ -33,6 +33,8 @@ COMMANDS: Final = {
     "discard": "Reset a teammate's working copy to its base.",
     "queue": "Show the merge queue, add to it, or remove from it.",
     "usage": "Show tokens and cost, and how much of the limits is used.",
+    "interrupt": "Break off a teammate's turn, and say what it reads next.",
+    "pause": "Have a teammate rest until it is resumed.",
     "resume": "Let a paused teammate go on.",
     "trace": "Show where a message is, by its id.",
     "shutdown": "Ask a teammate to end, or all of them.",
@@ -45,6 +47,7 @@ COMMANDS: Final = {
 # Files that hold more commands than the one they are named after, which is their `command`.
 SHARED: Final = {
     "diff": ("merge", "discard"),
+    "interrupt": ("pause",),
     "logs": ("transcript",),
     "requests": ("approve", "reject"),
     "send": ("broadcast",),

@@ -78,14 +78,20 @@ class RosterWriter:
             self.publish()
 
     def change(self, name: str, **values: Any) -> None:
-        """Change a member from the next `publish` on; another reason lasts as long as it says."""
+        """Change a member from the next `publish` on; another reason lasts as long as it says.
+
+        Who is shut down is paused no more.
+        """
         if "reason" in values:
             values = {"until": None, **values}
+        if values.get("status") is Status.SHUTDOWN:
+            values = {"paused_by": None, **values}
         self._apply(lambda team: _changed(team, name, values))
 
     def admit(self, name: str, role: str, **values: Any) -> None:
         """Add a member, or change what it is; it is at work from now on."""
-        values |= {"role": role, "status": Status.WORKING, "reason": None, "until": None}
+        values |= {"role": role, "status": Status.WORKING}
+        values |= dict.fromkeys(("reason", "until", "paused_by"))
         self._apply(lambda team: _changed(_enrolled(team, name, role), name, values))
 
     def restore(self, name: str, before: Member | None) -> None:
