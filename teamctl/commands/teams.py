@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from teamctl import output
+from teamctl import output, texts
 from teamctl.arguments import grace_option
 from teamd import commandline, control, terminal
 from teamd.cli import Choice
@@ -71,14 +71,18 @@ def create(choice: Choice, name: str) -> None:
 @commandline.option(
     "--force", is_flag=True, help="Do not ask: end every teammate and delete the team."
 )
+@commandline.option("--yes", is_flag=True, help="Do not ask you first.")
 @grace_option(help="How many seconds the teammates have to answer.")
 @team_options
-def delete(choice: Choice, name: str, *, force: bool, timeout: float) -> None:
+def delete(choice: Choice, name: str, *, force: bool, yes: bool, timeout: float) -> None:
     """Ask everyone in the team NAME to shut down, then delete the team and all its files.
 
-    If a teammate rejects the shutdown, the team stays. Only teams in .teams/ can be deleted.
+    On a terminal it first asks you, unless --yes or --force is given. If a teammate rejects the
+    shutdown, the team stays. Only teams in .teams/ can be deleted.
     """
     team = teams.deletable(teams.found(_project(choice), name))
+    if not (yes or force):
+        texts.confirm(f"delete the team {team.name} with all its mail and conversations?")
     if not force and teams.must_be_asked(team):
         _ask(team.paths, timeout)
     import asyncio  # noqa: PLC0415 -- the same

@@ -18,6 +18,7 @@ from teamd.supervisor import pauses
 from teamd.supervisor.copied import lacks_copy, settle_copy, spawn_with_copy
 from teamd.supervisor.declared import spawn_declared
 from teamd.supervisor.live_settings import when_it_counts
+from teamd.supervisor.model_facts import describe_model
 from teamd.supervisor.pricing import warn_of_price
 from teamd.supervisor.shutdown import Outcome
 from teamd.supervisor.spawn import (
@@ -47,24 +48,13 @@ def carry_out(context: TeamContext, request: ControlRequest, reply: Send) -> Non
     Raises:
         TeamError: it is refused, or failed.
     """
-    match request.command:
-        case "spawn":
-            _spawn(context, request, reply)
-        case "lead":
-            reply(_spawn_lead(context, request))
-        case "interrupt":
-            reply(pauses.interrupt(context, request))
-        case "pause":
-            reply(pauses.pause(context, request))
-        case "shutdown":
-            _shut_down(context, request, reply)
-        case "resume":
-            reply(_resume(context, request))
-        case "reload":
-            reply(_reload(context))
-        case unknown:
-            known = "spawn, lead, interrupt, pause, shutdown, resume, reload"
-            raise NotAMessage(f"teamd knows no request {unknown!r}; it knows: {known}")
+    if request.command in _SLOW:
+        _SLOW[request.command](context, request, reply)
+    elif request.command in _AT_ONCE:
+        reply(_AT_ONCE[request.command](context, request))
+    else:
+        known = ", ".join((*_SLOW, *_AT_ONCE))
+        raise NotAMessage(f"teamd knows no request {request.command!r}; it knows: {known}")
 
 
 def _spawn(context: TeamContext, request: ControlRequest, reply: Send) -> None:
@@ -149,7 +139,7 @@ def _amount(request: ControlRequest, unit: str) -> Decimal:
     return Decimal(str(value))
 
 
-def _reload(context: TeamContext) -> ControlReply:
+def _reload(context: TeamContext, _: ControlRequest) -> ControlReply:
     lines = _reload_settings(context)
     spawned = [one for one in context.settings.now.teammates if spawn_declared(context, one)]
     lines += [f"{teammate.name} ({teammate.role}) is at work" for teammate in spawned]
@@ -219,3 +209,15 @@ def _summarize(outcomes: list[Outcome]) -> ControlReply:
     members = [asdict(outcome) for outcome in outcomes]
     text = "\n".join(outcome.text for outcome in outcomes)
     return ControlReply(text=text, exit_code=worst, data={"members": members})
+
+
+# One that is slow replies when it is done.
+_SLOW: Final = {"spawn": _spawn, "shutdown": _shut_down}
+_AT_ONCE: Final = {
+    "lead": _spawn_lead,
+    "interrupt": pauses.interrupt,
+    "pause": pauses.pause,
+    "resume": _resume,
+    "reload": _reload,
+    "model": describe_model,
+}

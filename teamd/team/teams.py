@@ -151,15 +151,23 @@ def must_be_asked(team: TeamFacts) -> bool:
     return False
 
 
-async def start(paths: TeamPaths) -> None:
+async def start(paths: TeamPaths, config: Path | None = None) -> list[str]:
     """Start a team's supervisor; it serves requests when this returns.
+
+    Args:
+        paths: the team.
+        config: the settings file, where it is another one than the team's own.
+
+    Returns:
+        What it had to say besides, such as of settings that wait for trust.
 
     Raises:
         TeamError: it did not start.
     """
     with secret_environment.handed_over(os.environ) as secrets:
-        command = ("start", secret_environment.OPTION, str(secrets))
-        await _teamd(command, paths, _START_SECONDS, pass_fds=(secrets,))
+        named = () if config is None else ("--config", str(config))
+        command = ("start", *named, secret_environment.OPTION, str(secrets))
+        return await _teamd(command, paths, _START_SECONDS, pass_fds=(secrets,))
 
 
 async def stop(paths: TeamPaths) -> None:
@@ -207,7 +215,7 @@ def _facts(paths: TeamPaths) -> TeamFacts:
 
 async def _teamd(
     command: Sequence[str], paths: TeamPaths, seconds: float, *, pass_fds: Sequence[int] = ()
-) -> None:
+) -> list[str]:
     # -P: nothing is imported from the current folder.
     argv = [sys.executable, "-P", "-m", "teamd", *command, "--team-dir", str(paths.root)]
     ending = programs.capture(argv, timeout_seconds=seconds, cwd=paths.home, pass_fds=pass_fds)
@@ -215,6 +223,8 @@ async def _teamd(
         ended = await ending
     except OSError as error:  # a TimeoutError, too
         raise TeamError(f"`teamd {command[0]}` for {paths.root}: {error}") from error
+    lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+    said = [line.removeprefix("teamd: ") for line in lines]
     if ended.status:
-        said = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing"]
-        raise TeamError(said[-1].removeprefix("teamd: "))
+        raise TeamError(said[-1] if said else f"`teamd {command[0]}` said nothing")
+    return said

@@ -153,7 +153,7 @@ def test_a_subagent_that_is_killed_with_its_lead_answers_as_interrupted(led: Pro
 
 def test_without_teamd_the_chat_says_so(project: Project) -> None:
     project.enlist("alice")
-    refused = project.run("teamctl", "chat", "Hello?")
+    refused = project.run("teamctl", "chat", "Hello?", "--no-start")
     assert refused.status == 3
     assert "start it with `teamd start`" in refused.complaint
     refused = project.run("teamctl", "chat", "--json")
