@@ -46,11 +46,16 @@ def confirm(question: str) -> None:
     Raises:
         TeamError: the person does not want it.
     """
-    if not sys.stdin.isatty():
-        return
-    terminal.echo(terminal.plain(f"{question} [y/N]"), err=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if sys.stdin.isatty() and ask(f"{question} [y/N]").lower() not in ("y", "yes"):
         raise TeamError("nothing was done")
+
+
+def ask(question: str) -> str:
+    """Ask the person for a line; nothing where nobody is there to be asked."""
+    if not sys.stdin.isatty():
+        return ""
+    terminal.echo(terminal.plain(question), err=True)
+    return without_secrets(sys.stdin.readline().strip())
 
 
 def without_secrets(text: str) -> str:
