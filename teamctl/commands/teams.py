@@ -20,19 +20,27 @@ _MARGIN_SECONDS = 10.0  # between the kill and the answer
 
 
 @commandline.command()
+@commandline.option("--all", "everywhere", is_flag=True, help="List those of all projects.")
 @output.json_option
 @team_options
-def command(choice: Choice, *, as_json: bool) -> None:
-    """List the teams of this project: .team/ and those in .teams/."""
-    found = teams.teams(_project(choice))
+def command(choice: Choice, *, everywhere: bool, as_json: bool) -> None:
+    """List the teams of this project: .team/ and those in .teams/.
+
+    With --all, the command lists all teams of yours on this machine that a teamd has served.
+    """
+    found = teams.every_team() if everywhere else teams.teams(_project(choice))
     if as_json:
         output.print_json({"teams": [team.to_json() for team in found]})
         return
     if not found:
         terminal.echo("no teams here; `teamd start` makes one, `teamctl create NAME` one by name")
         return
-    headings = ("TEAM", "TEAMD", "MEMBERS", "STATUS")
-    output.print_table(headings, map(_cells, found), ("MEMBERS",))
+    headings = ["TEAM", "TEAMD", "MEMBERS", "STATUS"]
+    rows = list(map(_cells, found))
+    if everywhere:
+        headings.append("PATH")
+        rows = [[*row, str(team.paths.root)] for row, team in zip(rows, found, strict=True)]
+    output.print_table(headings, rows, ("MEMBERS",))
 
 
 def _cells(team: teams.TeamFacts) -> list[str]:

@@ -20,6 +20,7 @@ from teamd.supervisor.declared import spawn_declared
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.model_facts import describe_model
 from teamd.supervisor.pricing import warn_of_price
+from teamd.supervisor.removal import remove
 from teamd.supervisor.shutdown import Outcome
 from teamd.supervisor.spawn import (
     SpawnRequest,
@@ -218,6 +219,7 @@ _AT_ONCE: Final = {
     "interrupt": pauses.interrupt,
     "pause": pauses.pause,
     "resume": _resume,
+    "remove": remove,
     "reload": _reload,
     "model": describe_model,
 }

@@ -94,6 +94,10 @@ class RosterWriter:
         values |= dict.fromkeys(("reason", "until", "paused_by"))
         self._apply(lambda team: _changed(_enrolled(team, name, role), name, values))
 
+    def remove(self, name: str) -> None:
+        """Take a member out of the roster from the next `publish` on."""
+        self._apply(lambda team: team.without(name))
+
     def restore(self, name: str, before: Member | None) -> None:
         """Undo an admission; `before` is `None` for a name that was no member."""
         self._apply(lambda team: team.without(name) if before is None else team.with_member(before))

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import programs, secret_environment
 from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
-from teamd.files import directories, pidfile
+from teamd.files import directories, files, pidfile
 from teamd.files.find_team import all_teams
-from teamd.files.paths import TeamPaths, ignore
+from teamd.files.paths import TeamPaths, ignore, known_teams_folder
 from teamd.messages import TEAMS_FOLDER, check_team_name
 from teamd.states import Status
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from teamd.process_id import Identity
 
@@ -64,6 +66,31 @@ class TeamFacts:
 def teams(folder: Path) -> list[TeamFacts]:
     """The teams of a project."""
     return [_facts(paths) for paths in all_teams(folder)]
+
+
+def remember(paths: TeamPaths) -> None:
+    """Note that this user has a team there, for `every_team`; each has a file of its own.
+
+    Raises:
+        StoreError: it cannot be noted.
+    """
+    folder = known_teams_folder()
+    if folder is not None:
+        directories.make_private_directory(folder)
+        root = os.fsencode(paths.root.resolve())
+        files.replace(folder / hashlib.sha256(root).hexdigest()[:32], root, durable=False)
+
+
+def every_team() -> list[TeamFacts]:
+    """Return the teams of this user that a teamd has served, as far as they are still there."""
+    folder = known_teams_folder()
+    found = []
+    for file in [] if folder is None else directories.list_files(folder, "*"):
+        with suppress(TeamError, OSError):  # one that cannot be read hides no other
+            paths = TeamPaths(Path(os.fsdecode(files.read(file) or b"/nowhere")))
+            if paths.root.is_absolute() and paths.config.is_file():
+                found.append(_facts(paths))
+    return sorted(found, key=lambda team: team.paths.root)
 
 
 def supervisors(folder: Path) -> set[int]:
