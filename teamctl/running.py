@@ -26,7 +26,8 @@ def ensure_running(choice: Choice, *, no_start: bool) -> TeamPaths:
     """
     if no_start:
         return choice.existing()
-    paths = choice.existing_or_here()
+    # A name that is misspelt must not make a team.
+    paths = choice.existing() if choice.team or choice.team_dir else choice.existing_or_here()
     if pidfile.supervisor(paths) is not None:
         return paths
     file = choice.settings_file(paths)

@@ -38,7 +38,7 @@ COMMANDS: Final = {
     "interrupt": "Break off a teammate's turn, and say what it reads next.",
     "pause": "Have a teammate rest until it is resumed.",
     "resume": "Let a paused teammate go on.",
-    "trace": "Show where a message is, by its id.",
+    "trace": "Show where a message is, by its id; list the latest.",
     "wait": "Wait until teammates are at work no more.",
     "shutdown": "Ask a teammate to end, or all of them.",
     "rm": "Take a teammate out of the team.",

@@ -131,3 +131,10 @@ def test_a_start_that_takes_longer_than_a_moment_says_so(project: Project) -> No
         terminal.sees("teamd: starting …")
     terminal.sees("`teamctl team` shows the team")
     terminal.close()
+
+
+def test_a_team_whose_name_is_misspelt_is_not_made(project: Project) -> None:
+    teams.make(project.folder, "web")
+    refused = project.run("teamctl", "--team", "wbe", "spawn", "ada", "coder", "Work.")
+    assert refused.status == 1
+    assert [path.name for path in (project.folder / ".teams").iterdir() if path.is_dir()] == ["web"]

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd import control
+from teamd.control import ControlRequest
+from teamd.files.watch import wait_for
 from tests.strict.faults import Stall, Status
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -200,3 +203,42 @@ def test_a_lead_agent_has_both_as_tools(project: Project) -> None:
     assert answers[4] == "jan goes on"
     project.wait_for("jan", "idle", turns=2)
     assert project.member("kim")["paused_by"] == "user"
+
+
+def test_the_lead_of_another_team_reaches_only_whom_it_leads(team: Project) -> None:
+    team.do("teamctl", "spawn", "lars", "coder", "Work.", "--wait")
+    for verb in ("interrupt", "pause", "resume"):
+        order = ControlRequest.within(10.0, verb, arguments={"name": "lars"}, sender="lead@web")
+        control.submit(team.paths, order)
+        reply = wait_for(
+            team.paths.replies,
+            lambda order=order: control.collect(team.paths, order.id),  # type: ignore[misc]
+            timeout_seconds=20,
+        )
+        assert reply is not None
+        assert reply.exit_code == 1
+        assert "is led by another" in reply.text or "was not paused by you" in reply.text
+
+
+def test_who_waits_for_one_that_is_paused_is_told(team: Project) -> None:
+    team.do("teamctl", "spawn", "mona", "coder", "Work.", "--wait")
+    team.do("teamctl", "pause", "mona")
+    team.wait_for("mona", "paused")
+    late = team.run("teamctl", "send", "mona", "More.", "--wait", "--timeout", "1")
+    assert late.status == 4
+    assert "mona is paused; the message waits until it goes on" in late.stderr
+    team.do("teamctl", "resume", "mona")
+    team.wait_for("mona", "idle", turns=2)
+
+
+def test_a_chat_with_a_lead_that_is_paused_says_so(project: Project) -> None:
+    project.start()
+    project.do("teamctl", "chat", "Hi.")
+    project.do("teamctl", "pause", "lead")
+    project.wait_for("lead", "paused")
+    refused = project.run("teamctl", "chat", "Hello?")
+    assert refused.status == 1
+    assert refused.complaint == (
+        "teamctl: lead is paused by the person; `teamctl resume lead` lets it go on; the message "
+        "waits in its inbox until then"
+    )

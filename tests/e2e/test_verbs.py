@@ -138,3 +138,26 @@ def test_teams_of_all_projects_are_listed_from_anywhere(project: Project) -> Non
     project.paths.root.rename(elsewhere / ".team")
     nothing = json.loads(project.do("teamctl", "teams", "--all", "--json"))
     assert nothing == {"teams": []}
+
+
+def test_trace_without_an_id_lists_the_latest_messages_with_theirs(project: Project) -> None:
+    project.ask_no_service()
+    project.start()
+    project.do("teamctl", "spawn", "ada", "coder", "Work.", "--wait")
+    project.do("teamd", "stop")
+    project.do("teamctl", "send", "ada", "Look\nat this.", "--id", "order-66")
+    found = json.loads(project.do("teamctl", "trace", "--json"))["messages"]
+    assert [(one["content"], one["from"], one["to"], one["state"]) for one in found] == [
+        ("Work.", "lead", "ada", "delivered"),
+        ("Look\nat this.", "lead", "ada", "waits"),
+    ]
+    shown = project.do("teamctl", "trace").splitlines()
+    assert len(shown) == 3
+    assert shown[2].split()[:3] == ["order-66", "lead", "ada"]
+    assert shown[2].endswith("Look at this.")
+    assert "in the conversation" in project.do("teamctl", "trace", shown[1].split()[0])
+
+
+def test_trace_of_a_team_without_mail_says_so(project: Project) -> None:
+    project.enlist("ada")
+    assert project.do("teamctl", "trace") == "no messages yet\n"
