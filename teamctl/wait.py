@@ -137,8 +137,11 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
 def explain_wait(paths: TeamPaths, member: Member) -> str | None:
     """Return why mail stays in the inbox of a teammate, in a sentence; `None` where it is taken.
 
-    At a limit none is taken, nor while it waits for a permission. Any other pause ends with mail.
+    At a limit none is taken, nor while it waits for a permission, nor until somebody resumes it.
+    Any other pause ends with mail.
     """
+    if member.pause is not None and member.status.wants_process:
+        return f"{member.name} is {member.pause}; the message waits in its inbox until then"
     if member.status is not Status.PAUSED or member.since is None:
         return None
     if 0 <= time.time() - member.since < _BEGINNING_SECONDS:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,6 +17,7 @@ from teamd.errors import WrongUsage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_TEXTS: Final = frozenset({"prompt", "subject", "text"})
 LONGEST_SECONDS: Final = 86_400
 
 
@@ -39,6 +42,44 @@ class Seconds(click.ParamType[float]):
         return seconds
 
 
+class TextCommand(click.Command):
+    """A command whose last argument is a text: one without quotes is shown with them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of a call, or fail with a sentence."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if better := self._quoted(ctx, given):
+                hint = f"put a text of several words in quotes: {better}"
+                raise click.UsageError(f"{error.message}; {hint}", ctx) from error
+            raise
+
+    def _quoted(self, ctx: click.Context, given: list[str]) -> str:
+        """Return the call with its text in quotes; nothing where that is not what is wrong."""
+        with suppress(click.UsageError):
+            found, extra, _ = self.make_parser(ctx).parse_args(list(given))
+            names = [one.name or "" for one in self.params if isinstance(one, click.Argument)]
+            if extra and names[-1:] and names[-1] in _TEXTS:
+                words = [*(found[name] for name in names), *extra]
+                options = iter(_without(given, words))
+                text = shlex.quote(" ".join(words[len(names) - 1 :]))
+                return " ".join([ctx.command_path, *words[: len(names) - 1], text, *options])
+        return ""
+
+
+def _without(given: list[str], words: list[str]) -> list[str]:
+    """Return what is left of a list without these, which stand in it in this order."""
+    left, words = [], list(words)
+    for word in given:
+        if words and word == words[0]:
+            del words[0]
+        else:
+            left.append(word)
+    return left
+
+
 version_option = click.version_option(
     package_name="teamd", message="%(prog)s %(version)s", help="Print the version."
 )
@@ -46,7 +87,7 @@ version_option = click.version_option(
 
 def to_click(declared: Command) -> click.Command:
     """Build click's command of one that is declared."""
-    return click.command()(_decorated(declared))
+    return click.command(cls=TextCommand)(_decorated(declared))
 
 
 def program_to_click(declared: Group, cls: type[click.Group] = click.Group) -> click.Group:

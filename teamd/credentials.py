@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shlex
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,8 @@ from teamd.secret_environment import KEY_VARIABLE, TOKEN_VARIABLE, secrets_in
 
 CREDENTIAL: Final = KEY_VARIABLE  # the name in LoadCredential=, and of the variable
 COMMAND_TIMEOUT_SECONDS: Final = 30.0
+BASE_URL_VARIABLE: Final = "ANTHROPIC_BASE_URL"
+_LOGIN: Final = re.compile(r"//[^/@]*@")
 _OWN: Final = frozenset({KEY_VARIABLE, TOKEN_VARIABLE})
 MISSING: Final = (
     "no key for the model: set ANTHROPIC_API_KEY (or [model] key_command in team.toml) "
@@ -51,6 +55,11 @@ def at_hand() -> bool:
     return any(os.environ.get(name) for name in _OWN)
 
 
+def in_environment() -> str | None:
+    """Return the key that the SDK finds in the environment, if there is one."""
+    return os.environ.get(KEY_VARIABLE) or os.environ.get(TOKEN_VARIABLE) or None
+
+
 def known_secrets() -> list[str]:
     """Return the secrets that this process was given: in its environment, or by systemd."""
     secrets = secrets_in(os.environ)
@@ -58,6 +67,16 @@ def known_secrets() -> list[str]:
         if (key := _from_systemd()) is not None:
             secrets.append(key)
     return secrets
+
+
+def without_login(url: str) -> str:
+    """Return an address without a login, which may hold a proxy's password."""
+    return _LOGIN.sub("//", url)
+
+
+def digest_of(key: str, salt: str) -> str:
+    """Return what tells one key from another to whoever knows both, and nothing to others."""
+    return hashlib.sha256(f"{salt}\n{key}".encode(errors="replace")).hexdigest()[:16]
 
 
 def plausible(key: str) -> bool:

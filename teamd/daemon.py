@@ -115,6 +115,7 @@ def serve(
     _mask_standard_error(mask)
     with _claimed(paths, mask) as (claim, journal):
         _sweep(paths, journal)
+        _remember(paths, journal)
         settings.note_waiting(journal)
         become_subreaper()
         program = prepare(settings) if prepare else agent_program(settings, mask)
@@ -176,6 +177,14 @@ def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -
         return program.merge()
 
     return replace(program, run=run, check=check, merge=merge)
+
+
+def _remember(paths: TeamPaths, journal: Journal) -> None:
+    """Note where this team is, for `teamctl teams --all`."""
+    try:
+        teams.remember(paths)
+    except StoreError as error:  # a list lacks it, no more
+        journal.error("team not noted", error)
 
 
 def _sweep(paths: TeamPaths, journal: Journal) -> None:

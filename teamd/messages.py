@@ -28,6 +28,7 @@ TEAMD: Final = "teamd"
 ALL: Final = "all"
 RESERVED: Final = frozenset({LEAD, USER, TEAMD, ALL})
 COMPACT_TYPE: Final = "compact"  # the person wants a conversation to be summed up
+INTERRUPT_TYPE: Final = "interrupt"  # ends its receiver's turn; its text is read next, if any
 STATE_TYPE: Final = "state"  # a teammate tells the supervisor how it goes
 REQUEST_TYPE: Final = "request"  # somebody asks the supervisor to do something
 TEAM_FOLDER: Final = ".team"  # in the project's folder: the team of whoever names none
@@ -233,6 +234,11 @@ class Message:
     def is_same_as(self, other: Message) -> bool:
         """Return whether both are one message, sent twice: same id, sender and content."""
         return (self.id, self.sender, self.content) == (other.id, other.sender, other.content)
+
+    @property
+    def wordless(self) -> bool:
+        """Return whether it is an interrupt that leaves its receiver nothing to read."""
+        return self.type == INTERRUPT_TYPE and not self.content.strip()
 
     @property
     def summary(self) -> str:

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from teamd import secret_environment
+from teamd import secret_environment, terminal
 from teamd.errors import DeadlinePassed, ExitCode, StoreError, StrangeFile
 from teamd.files import pidfile
 from teamd.files.safe_open import safe_open
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 READY: Final = b"ready\n"
 START_SECONDS: Final = 60.0
+# So many seconds after the last one, while it is not ready.
+_PROGRESS: Final = (
+    (0.5, "starting …"),
+    (9.5, "still starting; `teamctl logs teamd` shows what it does"),
+)
 _STANDARD_ERROR: Final = 2
 _PAUSE_SECONDS: Final = 0.01
 _INSISTENCE: Final = 0.8  # the part of a stop's time after which a second signal is sent
@@ -74,7 +79,7 @@ def start_in_background(paths: TeamPaths, config: Path | None) -> int:
         argv = _command(arguments, secrets)
         child = programs.start_detached(argv, cwd=paths.home, pass_fds=(writer, secrets))
     os.close(writer)
-    readable, _, _ = select.select([reader], [], [], START_SECONDS)
+    readable = _wait_for_ready(reader)
     said = os.read(reader, len(READY)) if readable else b""
     os.close(reader)
     if said == READY:
@@ -83,6 +88,21 @@ def start_in_background(paths: TeamPaths, config: Path | None) -> int:
         child.kill()
         raise DeadlinePassed(f"teamd was not ready within {START_SECONDS:g} s and was ended")
     return child.wait() or ExitCode.REFUSED
+
+
+def _wait_for_ready(reader: int) -> bool:
+    """Wait until it is ready or has ended; on a terminal say that it takes longer than a moment.
+
+    Returns:
+        Whether either came in time.
+    """
+    left = START_SECONDS
+    for seconds, said in _PROGRESS if sys.stderr.isatty() else ():
+        if select.select([reader], [], [], seconds)[0]:
+            return True
+        left -= seconds
+        terminal.echo(f"teamd: {said}", err=True)
+    return bool(select.select([reader], [], [], left)[0])
 
 
 def start_anew() -> NoReturn:

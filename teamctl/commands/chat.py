@@ -10,6 +10,7 @@ import click
 from teamctl import output
 from teamctl.arguments import fresh_option, timeout_option
 from teamctl.chat.lead import Lead
+from teamctl.running import ensure_running, no_start_option
 from teamctl.texts import text_or_stdin
 from teamctl.wait import wait_for_last_words
 from teamd import commandline, terminal
@@ -31,12 +32,19 @@ if TYPE_CHECKING:
 )
 @fresh_option
 @timeout_option
+@no_start_option
 @output.json_option
 @team_options
 def command(
-    choice: Choice, prompt: str | None, *, timeout: float, as_json: bool, **facts: Any
+    choice: Choice,
+    prompt: str | None,
+    *,
+    timeout: float,
+    no_start: bool,
+    as_json: bool,
+    **facts: Any,
 ) -> None:
-    """Talk to the agent that leads the team. Your first chat starts it.
+    """Talk to the agent that leads the team. Your first chat starts it, and teamd at need.
 
     With a PROMPT, for scripts, the command prints the lead's final answer and ends; if PROMPT is
     -, it reads standard input. Ctrl-C interrupts the lead's turn. When the chat ends, the team
@@ -45,11 +53,11 @@ def command(
     """
     if as_json and prompt is None:
         raise WrongUsage("--json is one document: give a PROMPT with it")
-    paths = choice.existing()
     if prompt is not None:
         prompt = text_or_stdin(prompt)
         if not prompt.strip():
             raise TeamError("a prompt is needed, as a text that is not empty")
+    paths = ensure_running(choice, no_start=no_start)
     lead = Lead(choice, **facts)
     if warning := lead.call(scripted=prompt is not None or not sys.stdin.isatty()):
         output.warn(paths.addressed(warning))

@@ -88,7 +88,7 @@ def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:
         yield Finding(Level.NOTE, waiting, "`teamctl trust` shows them, and confirms the file")
     yield _sandbox(found.settings)
     yield from _texts(found.settings, paths)
-    yield from check_model(found.settings)
+    yield from check_model(found.settings, team)
 
 
 def _sandbox(settings: Settings) -> Finding:

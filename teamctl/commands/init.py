@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamd import commandline, terminal
 from teamd.errors import StoreError, TeamError
-from teamd.files import directories, files
+from teamd.files import directories, files, find_team
 from teamd.files.paths import SETTINGS_FILE
+from teamd.messages import TEAM_FOLDER
 from teamd.settings.trust import TrustStore
 from teamd.settings.write import init_text
 from teamd.terminal import plain
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
 
 
 @commandline.command()
@@ -26,3 +31,17 @@ def command() -> None:
         TrustStore().confirm(file, text)
     files.replace(file, text, mode=0o644)
     terminal.echo(plain(f"wrote {file}; everything in it is optional"))
+    if (team := _team_above()) is not None:
+        used = team.settings
+        why = f"the team here is {team.root}, and its settings are {used}"
+        hint = f"move the file there, or run `teamd start --team-dir {Path.cwd() / TEAM_FOLDER}`"
+        terminal.echo(plain(f"warning: this file does not count: {why}; {hint}"), err=True)
+
+
+def _team_above() -> TeamPaths | None:
+    """Return the team of this folder where it is one of a folder above."""
+    with suppress(TeamError):
+        team = find_team.existing(None, None)
+        if team.home.resolve() != Path.cwd().resolve():
+            return team
+    return None

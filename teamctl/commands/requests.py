@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _WORDS = {Kind.PLAN: "plan", Kind.SHUTDOWN: "shutdown", Kind.PERMISSION: "permission"}
 
-_id_argument = commandline.argument("request_id", metavar="ID", shell_complete=arguments.approvals)
+_id_argument = commandline.argument(
+    "request_id", metavar="ID|NAME", shell_complete=arguments.approvals
+)
 
 
 @commandline.command()
@@ -55,7 +57,7 @@ def command(choice: Choice, *, as_json: bool) -> None:
 @commandline.option("--always", is_flag=True, help="Of a permission: for this team, from now on.")
 @team_options
 def approve(choice: Choice, request_id: str, *, feedback: str | None, always: bool) -> None:
-    """Approve the request ID, such as a plan or a permission.
+    """Approve the request ID, such as a plan or a permission, or what NAME waits for.
 
     The teammate that asked gets your answer and goes on. `teamctl requests` lists the ids; the
     first characters of one are enough if no other id begins with them.
@@ -68,10 +70,11 @@ def approve(choice: Choice, request_id: str, *, feedback: str | None, always: bo
 @commandline.option("--reason", help="Why, and what should change; - reads standard input.")
 @team_options
 def reject(choice: Choice, request_id: str, *, reason: str | None) -> None:
-    """Reject the request ID, such as a plan; take back what you allowed with `approve --always`.
+    """Reject the request ID, such as a plan, or what NAME waits for.
 
-    The teammate that asked gets your answer and may ask again. `teamctl requests` lists the ids;
-    the first characters of one are enough if no other id begins with them.
+    The teammate that asked gets your answer and may ask again; without --reason a terminal asks you
+    for one. `teamctl requests` lists the ids; the first characters of one are enough if no other id
+    begins with them. With the id of what you allowed with `approve --always`, that is taken back.
     """
     _answer(choice, request_id, approve=False, reason=reason)
 
@@ -90,7 +93,7 @@ def _answer(
         TeamError: there is none, it is not yours to answer, or it is open no more.
     """
     asked = _approvals(choice)
-    approval = asked.match(beginning)
+    approval = _find(asked, beginning)
     what = f"the {_word(approval)} of {output.plain(approval.asker)} ({approval.id})"
     if approval.always and not approve:
         asked.take_back(approval.id)
@@ -98,9 +101,27 @@ def _answer(
         return
     if always and approval.type != Kind.PERMISSION:
         raise TeamError(f"--always is for permissions, and {approval.id} is a {_word(approval)}")
+    if reason is None and not approve:
+        reason = texts.ask("Why, and what should change? (Enter for no reason)")
     words = texts.text_or_stdin(reason or "").strip()
     answered = asked.answer(approval.id, by=USER, approve=approve, reason=words, always=always)
     terminal.echo(output.plain(f"{answered.status} {what}"))
+
+
+def _find(asked: Approvals, word: str) -> Approval:
+    """Return the approval of that id, or the only one that a teammate of that name waits for.
+
+    Raises:
+        TeamError: there is none, or several.
+    """
+    waiting = [one for one in asked.open_ones() if one.may_be_answered_by(USER)]
+    found = [one for one in waiting if one.asker.lower() == word.lower() and not one.overdue]
+    if not found or asked.find(word) is not None:
+        return asked.match(word)
+    if len(found) > 1:
+        ids = ", ".join(f"{one.id} ({_word(one)})" for one in found)
+        raise TeamError(f"{found[0].asker} waits for several answers: {ids}; name one by its id")
+    return found[0]
 
 
 def _word(approval: Approval) -> str:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from teamctl import output
 from teamctl.arguments import boxes, timeout_option
 from teamctl.post import team_post
-from teamctl.texts import text_or_stdin
+from teamctl.texts import not_empty, text_or_stdin
 from teamd import commandline, terminal
 from teamd.commandline import team_options
 from teamd.errors import DeadlinePassed, TeamError
+from teamd.files import pidfile
 from teamd.messages import Message, new_id
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
+    from teamd.mail.routing import Post
 
 _sender_option = commandline.option("--from", "sender", help="The sender  [default: you].")
 
@@ -36,7 +38,7 @@ _sender_option = commandline.option("--from", "sender", help="The sender  [defau
 def command(
     choice: Choice, name: str, text: str, *, wait: bool, timeout: float, as_json: bool, **facts: Any
 ) -> None:
-    """Send TEXT to NAME. If TEXT is -, the command reads it from standard input.
+    """Send TEXT to NAME, whether or not teamd runs. If TEXT is -, it comes from standard input.
 
     The message is safely on disk when the command returns. NAME gets it when it next reads its
     inbox; --wait waits for that. --json prints the message's id, and `teamctl trace ID` shows
@@ -45,14 +47,17 @@ def command(
     post = team_post(choice)
     facts = {**facts, "id": facts["id"] or new_id(), "sender": facts["sender"] or post.person()}
     summary = facts.pop("summary")
+    content = not_empty(text_or_stdin(text))
     extra = {} if summary is None else {"summary": summary}
-    message = Message(**facts, to=name, content=text_or_stdin(text), extra=extra)
+    message = Message(**facts, to=name, content=content, extra=extra)
     sent = post.send(message)
     choice.done = f"the message is sent to {sent.to}"
     if not as_json:
         terminal.echo(output.plain(f"sent to {sent.to}"))
     if sent.warning:
         output.warn(sent.warning)
+    elif not wait:
+        _warn_of_rest(post, sent.to)
     if wait:
         from teamctl.wait import Receipt  # noqa: PLC0415 -- only for --wait
         from teamd.files.watch import wait_for  # noqa: PLC0415 -- the same
@@ -80,9 +85,18 @@ def broadcast(choice: Choice, text: str, sender: str | None) -> None:
     """
     post = team_post(choice)
     sender = sender or post.person()
-    content = text_or_stdin(text)
+    content = not_empty(text_or_stdin(text))
     sent = post.broadcast(Message(type="broadcast", sender=sender, to="all", content=content))
     choice.done = "the message is sent"
     if not sent:
         raise TeamError("there is nobody to send to; `teamctl team` shows who is in the team")
     terminal.echo(f"sent to {', '.join(one.to for one in sent)}")
+    _warn_of_rest(post, *(one.to for one in sent))
+
+
+def _warn_of_rest(post: Post, *receivers: str) -> None:
+    """Say that mail waits, where nobody delivers it to agents of this team now."""
+    agents = [to for to in receivers if to != post.person() and "@" not in to]
+    if agents and pidfile.supervisor(post.paths) is None:
+        why = "no teamd runs, so the message waits; `teamd start` delivers it"
+        output.warn(post.paths.addressed(why))

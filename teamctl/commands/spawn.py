@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import arguments, output, texts
+from teamctl.running import ensure_running, no_start_option
 from teamd import commandline, control, terminal
 from teamd.cli import INTERRUPTED, Choice
 from teamd.commandline import team_options
-from teamd.errors import ExitCode, WrongUsage
+from teamd.errors import ExitCode, TeamError, WrongUsage
 from teamd.files import directories, files
 from teamd.files.safe_open import PRIVATE_FILE
 from teamd.messages import check_name
@@ -38,20 +39,30 @@ _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answe
     "--wait", is_flag=True, help="Wait until its turn ends, and print its final text."
 )
 @arguments.timeout_option
+@no_start_option
 @commandline.option("--save", is_flag=True, help="Also write it into the team's team.toml.")
 @output.json_option
 @team_options
 def command(
-    choice: Choice, *, wait: bool, timeout: float, save: bool, as_json: bool, **facts: Any
+    choice: Choice,
+    *,
+    wait: bool,
+    timeout: float,
+    no_start: bool,
+    save: bool,
+    as_json: bool,
+    **facts: Any,
 ) -> None:
     """Start or wake NAME as ROLE, with PROMPT as its next task.
 
     If PROMPT is -, the command reads it from standard input. A teammate that is idle or shut down
-    remembers its conversation.
+    remembers its conversation. Where no teamd runs, the command starts it.
     """
     check_name(facts["name"])
-    paths = choice.existing()
     facts["prompt"] = texts.text_or_stdin(facts["prompt"])
+    if not facts["prompt"].strip():
+        raise TeamError("a prompt is needed, as a text that is not empty")
+    paths = ensure_running(choice, no_start=no_start)
     saved = _saved(choice, paths, facts) if save else None
     seconds = arguments.COPY_SECONDS if facts["worktree"] else arguments.REQUEST_SECONDS
     reply = control.ask(paths, "spawn", facts, timeout_seconds=seconds)

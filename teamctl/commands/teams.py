@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from teamctl import output
+from teamctl import output, texts
 from teamctl.arguments import grace_option
 from teamd import commandline, control, terminal
 from teamd.cli import Choice
@@ -20,19 +20,27 @@ _MARGIN_SECONDS = 10.0  # between the kill and the answer
 
 
 @commandline.command()
+@commandline.option("--all", "everywhere", is_flag=True, help="List those of all projects.")
 @output.json_option
 @team_options
-def command(choice: Choice, *, as_json: bool) -> None:
-    """List the teams of this project: .team/ and those in .teams/."""
-    found = teams.teams(_project(choice))
+def command(choice: Choice, *, everywhere: bool, as_json: bool) -> None:
+    """List the teams of this project: .team/ and those in .teams/.
+
+    With --all, the command lists all teams of yours on this machine that a teamd has served.
+    """
+    found = teams.every_team() if everywhere else teams.teams(_project(choice))
     if as_json:
         output.print_json({"teams": [team.to_json() for team in found]})
         return
     if not found:
         terminal.echo("no teams here; `teamd start` makes one, `teamctl create NAME` one by name")
         return
-    headings = ("TEAM", "TEAMD", "MEMBERS", "STATUS")
-    output.print_table(headings, map(_cells, found), ("MEMBERS",))
+    headings = ["TEAM", "TEAMD", "MEMBERS", "STATUS"]
+    rows = list(map(_cells, found))
+    if everywhere:
+        headings.append("PATH")
+        rows = [[*row, str(team.paths.root)] for row, team in zip(rows, found, strict=True)]
+    output.print_table(headings, rows, ("MEMBERS",))
 
 
 def _cells(team: teams.TeamFacts) -> list[str]:
@@ -71,14 +79,18 @@ def create(choice: Choice, name: str) -> None:
 @commandline.option(
     "--force", is_flag=True, help="Do not ask: end every teammate and delete the team."
 )
+@commandline.option("--yes", is_flag=True, help="Do not ask you first.")
 @grace_option(help="How many seconds the teammates have to answer.")
 @team_options
-def delete(choice: Choice, name: str, *, force: bool, timeout: float) -> None:
+def delete(choice: Choice, name: str, *, force: bool, yes: bool, timeout: float) -> None:
     """Ask everyone in the team NAME to shut down, then delete the team and all its files.
 
-    If a teammate rejects the shutdown, the team stays. Only teams in .teams/ can be deleted.
+    On a terminal it first asks you, unless --yes or --force is given. If a teammate rejects the
+    shutdown, the team stays. Only teams in .teams/ can be deleted.
     """
     team = teams.deletable(teams.found(_project(choice), name))
+    if not (yes or force):
+        texts.confirm(f"delete the team {team.name} with all its mail and conversations?")
     if not force and teams.must_be_asked(team):
         _ask(team.paths, timeout)
     import asyncio  # noqa: PLC0415 -- the same

@@ -2,36 +2,105 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamd import commandline, terminal
 from teamd.commandline import team_options
+from teamd.files import directories
+from teamd.files.safe_open import safe_open
 from teamd.mail import trace as tracing
-from teamd.messages import USER
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import LEAD, USER
+from teamd.team.roster import Roster
+from teamd.transcript.file import decode
+from teamd.transcript.records import mail_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
+    from teamd.messages import Message
+
+_LISTED: Final = 20
+_TAIL_BYTES: Final = 1 << 18
+_MAIL: Final = b'"mail"'
 
 
 @commandline.command()
-@commandline.argument("message_id", metavar="ID")
+@commandline.argument("message_id", metavar="ID", required=False)
 @output.json_option
 @team_options
-def command(choice: Choice, message_id: str, *, as_json: bool) -> None:
+def command(choice: Choice, message_id: str | None, *, as_json: bool) -> None:
     """Show when the message ID was sent, taken and put into a conversation, or where it is now.
 
     The first characters of an id are enough if no other id begins with them. A broadcast has a
-    line for each receiver.
+    line for each receiver. Without ID, the command lists the latest messages of the team.
     """
-    ways = tracing.trace(choice.existing(), message_id)
+    paths = choice.existing()
+    if message_id is None:
+        _list(paths, as_json=as_json)
+        return
+    ways = tracing.trace(paths, message_id)
     if as_json:
         output.print_json({"id": ways[0].id, "receivers": [way.to_json() for way in ways]})
         return
     for way in ways:
         whose = terminal.style(output.plain(f"{way.id} to {way.to}"), bold=True)
         terminal.echo(f"{whose}: {output.plain('; '.join(_steps(way)))}")
+
+
+def _list(paths: TeamPaths, *, as_json: bool) -> None:
+    """Print the latest messages, the last one below."""
+    latest = sorted(_latest(paths), key=lambda found: found[0].timestamp)[-_LISTED:]
+    if as_json:
+        output.print_json(
+            {"messages": [{**one.to_json(), "to": one.to, "state": how} for one, how in latest]}
+        )
+    elif latest:
+        rows = [
+            (
+                one.id,
+                one.sender,
+                one.to,
+                output.ago(one.timestamp),
+                how,
+                " ".join(one.content.split()),
+            )
+            for one, how in latest
+        ]
+        output.print_table(("ID", "FROM", "TO", "AGE", "STATE", "TEXT"), rows, ("AGE",))
+    else:
+        terminal.echo("no messages yet")
+
+
+def _latest(paths: TeamPaths) -> Iterator[tuple[Message, str]]:
+    """Yield the mail that waits, and what was delivered lately, each with where it stands."""
+    names = [*(member.name for member in Roster(paths).read().members), LEAD, USER]
+    waiting: set[str] = set()
+    for name in dict.fromkeys(names):
+        for message in Mailbox(paths, name, durable=False).peek():
+            waiting.add(message.id)
+            yield message, "waits"
+    for path in directories.list_files(paths.transcripts, "*.jsonl"):
+        for line in _last_lines(path):
+            for message in mail_in(decode(line)) if _MAIL in line else ():
+                if message.id not in waiting:
+                    to = message.to if path.stem == USER else path.stem
+                    yield replace(message, to=to), "delivered"
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    """Return the whole lines at the end of a file that may be very long."""
+    with os.fdopen(safe_open(path, os.O_RDONLY), "rb") as file:
+        start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
+        file.seek(start)
+        found = file.read(_TAIL_BYTES).splitlines()
+    return found[1:] if start else found
 
 
 def _steps(way: tracing.Way) -> list[str]:

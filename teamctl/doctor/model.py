@@ -4,67 +4,146 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
+from contextlib import suppress
+from dataclasses import dataclass
 from http.client import HTTPException
 from os import environ
 from typing import TYPE_CHECKING, Any, Final
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote
+from urllib.error import HTTPError
+from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
 from teamctl.doctor import Finding, Level
-from teamd import credentials
+from teamd import control, credentials
+from teamd.credentials import BASE_URL_VARIABLE, digest_of, without_login
 from teamd.errors import TeamError
-from teamd.secret_environment import KEY_VARIABLE, TOKEN_VARIABLE
+from teamd.files import pidfile
+from teamd.messages import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
 
 _DEFAULT_URL: Final = "https://api.anthropic.com"
 _API_VERSION: Final = "2026-10-21"
 _ANSWER_SECONDS: Final = 10.0
-_LOGIN: Final = re.compile(r"//[^/@]*@")
+_MOST_BYTES: Final = 1 << 20
 
 
-def check_model(settings: Settings) -> Iterator[Finding]:
-    """Look for a key and ask the server once about the model; costs no tokens."""
+def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]:
+    """Look for a key and ask the server once about the model; costs no tokens.
+
+    Args:
+        settings: those that are in force here.
+        team: whose teamd is asked what it has, if one runs: it was given its key at its start.
+    """
     if settings.model.script is not None:
         yield Finding(Level.OK, f"the model's words come from {settings.model.script}")
         return
+    base = _address(settings)
+    yield from (mistakes := list(_mistakes(base)))
+    running = _ask_teamd(team, base)
+    yield from running.findings
     try:
         key = asyncio.run(credentials.find_key(settings.model.key_command))
     except TeamError as error:
         yield Finding(Level.FAIL, str(error), "mend [model] key_command in team.toml")
         return
-    key = key or environ.get(KEY_VARIABLE) or environ.get(TOKEN_VARIABLE)
+    key = key or credentials.in_environment()
+    if not key and running.has_key:
+        what = "there is no key here, so whether the server takes that of teamd is not looked at"
+        yield Finding(Level.NOTE, what, "`teamctl team` shows it once a teammate has called")
+        return
     if not key:
         remedy = "export ANTHROPIC_API_KEY=…, or set [model] key_command in team.toml"
         yield Finding(Level.FAIL, "there is no key for the model in the environment", remedy)
         return
     yield Finding(Level.OK, "there is a key")
-    yield _asked(settings, key)
+    if running.key_digest not in (None, digest_of(key, running.salt)):
+        what = "teamd runs with another key than the one here"
+        yield Finding(Level.NOTE, what, "`teamd restart` takes the one here")
+    if not mistakes:
+        yield _asked(settings, key, base)
 
 
-def _asked(settings: Settings, key: str) -> Finding:
-    base = settings.model.base_url or environ.get("ANTHROPIC_BASE_URL") or _DEFAULT_URL
-    base = _LOGIN.sub("//", base)  # it may hold a proxy's password, which is not to be shown
-    url = f"{base.rstrip('/')}/v1/models/{quote(settings.model.name, safe='')}"
-    headers = {"Authorization": f"Bearer {key}", "anthropic-version": _API_VERSION}
-    request = Request(url, headers={**headers, **settings.model.headers})  # noqa: S310 -- http(s) only, by the settings
+def _address(settings: Settings) -> str:
+    """Return the address of the server, without a login: that is not to be shown."""
+    base = settings.model.base_url or environ.get(BASE_URL_VARIABLE) or _DEFAULT_URL
+    return without_login(base).rstrip("/")
+
+
+def _mistakes(base: str) -> Iterator[Finding]:
+    """Say what makes an address one that no request can go to."""
+    remedy = f"give one such as {_DEFAULT_URL} in [model] base_url or {BASE_URL_VARIABLE}"
     try:
+        parts = urlsplit(base)
+        right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        right = False
+    if not right or not base.isprintable() or " " in base:
+        yield Finding(Level.FAIL, f"{base!r} is no address of a model's server", remedy)
+    elif parts.path.endswith("/v1"):
+        what = f"{base} ends in /v1, which is added to it: requests would go to /v1/v1/messages"
+        remedy = f"leave /v1 out of [model] base_url or {BASE_URL_VARIABLE}"
+        yield Finding(Level.FAIL, what, remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The answer of a running teamd on key and model; empty where none runs.
+
+    Attributes:
+        key_digest: of its key and the salt; `None` where it does not tell.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    has_key: bool = False
+    key_digest: str | None = None
+    salt: str = ""
+
+
+def _ask_teamd(team: TeamPaths | None, base: str) -> _Running:
+    """Ask the running teamd: its environment is that of its start, and may be another one."""
+    if team is None or pidfile.supervisor(team) is None:
+        return _Running()
+    salt = new_id()
+    try:
+        asked = {"salt": salt}
+        said = control.ask(
+            team, "model", asked, timeout_seconds=_ANSWER_SECONDS
+        ).raise_unless_done()
+    except TeamError as error:
+        what = f"teamd was asked about key and model, and failed: {error}"
+        return _Running((Finding(Level.NOTE, what, "`teamctl logs teamd` shows what it does"),))
+    facts = said.data
+    mark = Level.OK if facts["key"] else Level.FAIL
+    remedy = "" if facts["key"] else "see `teamctl help models`, then `teamd restart`"
+    found = [Finding(mark, said.text, remedy)]
+    if (theirs := facts["base_url"] or _DEFAULT_URL) != base:
+        what = f"teamd asks {theirs}, and the settings and the environment here say {base}"
+        found.append(Finding(Level.NOTE, what, "`teamd restart` takes what is here"))
+    return _Running(tuple(found), bool(facts["key"]), facts["key_digest"], salt)
+
+
+def _asked(settings: Settings, key: str, base: str) -> Finding:
+    url = f"{base}/v1/models/{quote(settings.model.name, safe='')}"
+    headers = {"Authorization": f"Bearer {key}", "anthropic-version": _API_VERSION}
+    try:
+        request = Request(url, headers={**headers, **settings.model.headers})  # noqa: S310 -- http(s) only, see `_mistakes`
         with urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 -- the same
-            found: Any = json.load(answer)
+            said = answer.read(_MOST_BYTES)
     except HTTPError as error:
         error.close()
         return _status(error.code, base, settings.model.name)
-    except (URLError, HTTPException, TimeoutError, OSError) as error:
+    except (HTTPException, OSError, ValueError) as error:  # one that no header can carry, too
         what = f"{base} does not answer: {getattr(error, 'reason', error)}"
         remedy = "check the network, and [model] base_url or ANTHROPIC_BASE_URL"
         return Finding(Level.FAIL, what, remedy)
-    except ValueError:
-        found = None
+    found: Any = None
+    with suppress(ValueError, RecursionError):
+        found = json.loads(said)
     if isinstance(found, dict) and "id" in found:
         return Finding(Level.OK, f"{base} takes the key and knows {settings.model.name}")
     return Finding(Level.NOTE, f"{base} answers, and does not tell which models it knows")

@@ -135,11 +135,12 @@ class OwnShutdown:
         asked = [one for one in self.approvals.open_ones() if one.type == Kind.SHUTDOWN]
         return any(question.to == self.name for question in asked)
 
-    def due(self, *, more_mail: bool) -> bool:
+    def due(self, *, more_mail: bool, paused: bool = False) -> bool:
         """Return whether it shuts down now: it has agreed, or there is nothing to stay for.
 
         Args:
             more_mail: whether mail waits that it has not read.
+            paused: whether somebody has paused it, so that it would not read that.
         """
         conversation = self.conversation
         if conversation.unfollowed and not conversation.paused:
@@ -153,7 +154,7 @@ class OwnShutdown:
             mail.type == SHUTDOWN_TYPE and mail.extra.get("request_id") in asked
             for mail in conversation.new_mail
         )
-        return conversation.paused or (only_that and not more_mail)
+        return paused or conversation.paused or (only_that and not more_mail)
 
     def carry_out(self) -> None:
         """Agree if need be, write down that it shuts down, and let the supervisor know.

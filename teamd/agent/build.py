@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.prompts import system_prompt
+from teamd.agent.delivery import Delivery
 from teamd.agent.instructions import read_project_instructions
 from teamd.agent.loop import Loop
 from teamd.agent.model_stack import ModelStack
 from teamd.agent.tools import TeammateTools, make_board
+from teamd.agent.turn import Cancellation
 from teamd.agent.work import claim_next, list_open_work
 from teamd.settings import roles
 from teamd.tools import Toolbox
@@ -29,22 +31,30 @@ if TYPE_CHECKING:
 
 def build_loop(env: Environment) -> Loop:
     """Put a teammate together of what its settings and its role say; nothing of it runs yet."""
-    tools = TeammateTools(env, ModelStack(env))
-    return Loop(
-        env=env,
-        compaction=Compaction(
-            conversation=env.conversation,
-            model=tools.models.make(env.conversation, live=env.leads),
-            toolbox=Toolbox(
-                tools.all(), gate=env.plans.refusal, permit=env.permissions.check, mask=env.mask
-            ),
-            settings=env.settings.model,
-            model_name=partial(_model_name, env),
-            asker=env.name,
-            open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
+    tools, turn = TeammateTools(env, ModelStack(env)), Cancellation()
+    compaction = Compaction(
+        conversation=env.conversation,
+        model=tools.models.make(env.conversation, live=env.leads),
+        toolbox=Toolbox(
+            tools.all(), gate=env.plans.refusal, permit=env.permissions.check, mask=env.mask
         ),
+        settings=env.settings.model,
+        model_name=partial(_model_name, env),
+        asker=env.name,
+        open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
+    )
+    delivery = Delivery(
+        env=env,
         opening=lambda: _opening(env, tools.find_skills()),
         news=tools.news,
+        summarise=compaction.request,
+        turn=turn,
+    )
+    return Loop(
+        env=env,
+        compaction=compaction,
+        delivery=delivery,
+        turn=turn,
         claim=_claim(env),
         calls=tools.calls,
         busy=tools.busy,
@@ -55,7 +65,8 @@ def build_loop(env: Environment) -> Loop:
 def reason_to_wake(env: Environment) -> Callable[[], bool]:
     """Return what tells whether a teammate that hibernates has something to do."""
     claim = _claim(env)
-    return lambda: env.mailbox.waiting() or claim()
+    # A pause is reported, and nothing claimed then.
+    return lambda: env.pause.why() is not None or env.mailbox.waiting() or claim()
 
 
 def find_role(paths: TeamPaths, project: Path, role: str) -> roles.Role | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from teamd.agent.approvals import OwnShutdown, Plans
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.mail_hold import MailHold
+from teamd.agent.pause import Pause
 from teamd.agent.permissions import Permissions
 from teamd.agent.presence import Presence
 from teamd.agent.work import Reporter
@@ -156,6 +157,11 @@ class Environment:
     def shutdown(self) -> OwnShutdown:
         """The teammate's part in being shut down."""
         return OwnShutdown(self.name, self.conversation, self.approvals, self.reporter)
+
+    @cached_property
+    def pause(self) -> Pause:
+        """The pause that somebody has asked for, if one has."""
+        return Pause(self.name, self.roster)
 
     @cached_property
     def hold(self) -> MailHold:

@@ -10,19 +10,24 @@ from teamd.tools import ToolError
 if TYPE_CHECKING:
     from teamd.tools.workspace import Workspace
 
-FILE_NAME: Final = "AGENTS.md"
+FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md")  # the first that is there counts
 MAX_BYTES: Final = 65_536
-_HEAD: Final = f"\n\n{FILE_NAME} of the workspace, which holds for everybody who works in it:\n\n"
+_HEAD: Final = "\n\n{name} of the workspace, which holds for everybody who works in it:\n\n"
 
 
 def read_project_instructions(workspace: Workspace) -> str:
-    """Return the text of `AGENTS.md` as it follows the system prompt; nothing where there is none.
+    """Return the text of `AGENTS.md` as it follows the system prompt, or else of `CLAUDE.md`.
 
     What is no UTF-8 is replaced, what is more than `MAX_BYTES` is cut, and says so. A link that
     leads out of the workspace is not followed: who may write here must not read elsewhere so.
     """
+    return next(filter(None, (_read(workspace, name) for name in FILE_NAMES)), "")
+
+
+def _read(workspace: Workspace, name: str) -> str:
+    """Return the text of one file below its heading; nothing where there is none."""
     try:
-        fd = workspace.open(workspace.resolve(FILE_NAME))
+        fd = workspace.open(workspace.resolve(name))
     except (OSError, ToolError):
         return ""
     with os.fdopen(fd, "rb") as file:
@@ -30,5 +35,5 @@ def read_project_instructions(workspace: Workspace) -> str:
         size = os.fstat(fd).st_size
     text = data[:MAX_BYTES].decode("utf-8-sig", "replace").replace("\0", "\ufffd").strip()
     if len(data) > MAX_BYTES:
-        text += f"\n[cut here: {FILE_NAME} has {size} bytes; read the rest with read_file]"
-    return f"{_HEAD}{text}" if text else ""
+        text += f"\n[cut here: {name} has {size} bytes; read the rest with read_file]"
+    return f"{_HEAD.format(name=name)}{text}" if text else ""

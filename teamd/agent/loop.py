@@ -6,33 +6,30 @@ import asyncio
 import math
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
-from teamd.agent.conversation import prompts
-from teamd.agent.turn import Cancellation, TurnCancelled, follow
+from teamd.agent.turn import TurnCancelled, follow
 from teamd.errors import StoreError, TeamError
-from teamd.mail.spool import BatchLimit
-from teamd.messages import COMPACT_TYPE, FRESH_KEY, PROMPT_KEY, again, moment_of
+from teamd.messages import again
 from teamd.models import LimitError, UnusableError
 from teamd.states import Status
-from teamd.tools import PermissionPending, Result
-from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED, NoticeSent
+from teamd.tools import PermissionPending
+from teamd.transcript.records import LIMIT, PAUSED, NoticeSent
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from teamd.agent.conversation.compaction import Compaction
+    from teamd.agent.delivery import Delivery
     from teamd.agent.environment import Environment
+    from teamd.agent.turn import Cancellation
     from teamd.agent.wakeup import CallBudget
-    from teamd.messages import Message
-    from teamd.transcript.records import NewsAdded, Opened
 
-# A flood is read in batches that a context bears, each of them answered before the next.
-BATCH_LIMIT: Final = BatchLimit(messages=100, bytes=128 * 1024, wary=True)
 _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
+_PAUSE: Final = "a pause"
 _RETRY_SECONDS: Final = 1.0
 
 
@@ -42,8 +39,8 @@ class Loop:
 
     Attributes:
         compaction: asks the model, and has the tools that it may use.
-        opening: says how a conversation begins.
-        news: returns what has happened beside the conversation, told already or not.
+        delivery: puts mail and news into the conversation.
+        turn: runs a turn piece by piece, and may cancel it.
         claim: looks for work where there is no mail; returns whether there is some now.
         calls: the model calls of one wake.
         busy: returns whether the process holds what would end with it, such as a job.
@@ -52,13 +49,12 @@ class Loop:
 
     env: Environment
     compaction: Compaction
-    opening: Callable[[], Opened]
-    news: Callable[[], Iterable[NewsAdded]]
+    delivery: Delivery
+    turn: Cancellation
     claim: Callable[[], bool]
     calls: CallBudget
     busy: Callable[[], bool]
     learn_key: Callable[[], Awaitable[None]] | None = None
-    _turn: Cancellation = field(default_factory=Cancellation)
     _worked_at: float = field(default_factory=clocks.awake)
 
     async def run(self) -> None:
@@ -66,13 +62,16 @@ class Loop:
         while True:
             self._send_notices()
             self.env.wakeup.reset()  # before the look, so that no wake-up is lost between the two
+            if (why := self._paused()) is not None:
+                await self._rest_until_resumed(why)
+                continue
             await self._learn_key()
             if not self.env.shutdown.agreed():
                 self._deliver()
             if self._shuts_down():
                 self.env.shutdown.carry_out()
                 await self.env.wakeup.wait()  # for the supervisor to end it
-            elif self.env.conversation.owes_reply or self.env.conversation.unfollowed:
+            elif self._under_way:
                 await self._take_turn()
                 self._worked_at = clocks.awake()
             elif not self.claim():
@@ -91,82 +90,66 @@ class Loop:
         return self._worked_at + seconds - clocks.awake()
 
     def interrupt(self) -> None:
-        """Cancel the turn that is under way, if there is one; the teammate lives on."""
-        self._turn.cancel()
+        """Cancel the turn that is under way, where mail says so; the teammate lives on.
+
+        The signal alone says nothing: it may come after that mail was read, to another turn.
+        """
+        try:
+            by = self.delivery.find_interrupt()
+        except StoreError:  # a locked inbox
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self.interrupt)
+        else:
+            if by is not None:
+                self.turn.cancel(by)
+
+    def _deliver(self) -> None:
+        self.delivery.deliver()
+        self._send_notices()  # to those whose mail is held
 
     async def _learn_key(self) -> None:
         """Learn the key once, when there is something to do: a person may have to unlock it."""
-        conversation = self.env.conversation
-        busy = conversation.owes_reply or conversation.unfollowed or self.env.mailbox.waiting()
+        busy = self._under_way or self.env.mailbox.waiting()
         if busy and self.learn_key is not None:
             learn, self.learn_key = self.learn_key, None
             await learn()
 
-    def _deliver(self) -> None:
-        """Take mail and put it into the conversation, unless it is held; then what is news."""
-        if self.env.hold.holds():
-            self._send_notices()
-        else:
-            self._take_mail()
-        for news in self.news():
-            if news.about not in self.env.conversation.told:
-                self.env.conversation.record(news)
-
-    def _take_mail(self) -> None:
-        """Take mail and put it into the conversation, each message once."""
-        batch = self.env.mailbox.take(BATCH_LIMIT)
-        fresh = self._select_fresh(map(self._masked, batch.messages))
-        if fresh:
-            self._put(fresh, taken=moment_of(batch.id))
-        self.env.mailbox.done(batch)
-        if any(message.type == COMPACT_TYPE for message in fresh):
-            self.compaction.request()
-
-    def _masked(self, message: Message) -> Message:
-        mask = self.env.mask
-        content, extra = mask.text(message.content), mask.value(dict(message.extra))
-        return replace(message, content=content, extra=extra)
-
-    def _select_fresh(self, messages: Iterable[Message]) -> list[Message]:
-        fresh: list[Message] = []
-        for message in messages:
-            known = self.env.conversation.has_seen(message)
-            if not known and not any(map(message.is_same_as, fresh)):  # a retried send
-                fresh.append(message)
-        return fresh
-
-    def _put(self, messages: list[Message], *, taken: float | None) -> None:
-        for message in messages:
-            if _begins_anew(message) or not self.env.conversation.opened.system:
-                self.env.conversation.open(self.opening())
-                self.env.permissions.withdraw()
-        new_task = self.env.plans.is_new_task(messages)
-        idle_talk = self.env.hold.is_idle_talk(messages)
-        self.env.conversation.deliver(messages, taken=taken, new_task=new_task, idle_talk=idle_talk)
-        if new_task:
-            self.env.plans.withdraw()
-        self.env.shutdown.close_old_requests()
-
     def _shuts_down(self) -> bool:
-        return self.env.shutdown.due(more_mail=self.env.mailbox.waiting())
+        paused = self.env.pause.why() is not None
+        return self.env.shutdown.due(more_mail=self.env.mailbox.waiting(), paused=paused)
+
+    def _paused(self) -> str | None:
+        """Return why it rests until somebody resumes it; a shutdown that is asked for goes on."""
+        why, shutdown = self.env.pause.why(), self.env.shutdown
+        return None if why is None or shutdown.agreed() or shutdown.requested() else why
+
+    async def _rest_until_resumed(self, why: str) -> None:
+        """Rest at the end of a step; what was under way stays so, and mail waits."""
+        conversation = self.env.conversation
+        known = conversation.paused and conversation.paused_about == _PAUSE
+        if self._under_way and not known:
+            conversation.end_turn(PAUSED, why, about=_PAUSE)
+        self._report(Status.PAUSED, why)
+        await self._rest(None, lambda: self._paused() is None)
+        if self._under_way:
+            self._report(Status.WORKING)
+
+    @property
+    def _under_way(self) -> bool:
+        return self.env.conversation.owes_reply or self.env.conversation.unfollowed
 
     async def _take_turn(self) -> None:
+        try:
+            await self._work_or_wait()
+        except TurnCancelled as cancelled:
+            self.delivery.break_off(cancelled.by)
+
+    async def _work_or_wait(self) -> None:
         try:
             await self._work()
         except UnusableError as error:
             await self._pause(error)
         except PermissionPending as pending:
             await self._await_answer(pending)
-        except TurnCancelled:
-            self._break_off()
-
-    def _break_off(self) -> None:
-        """End the turn, and leave the conversation as one that the API takes."""
-        conversation = self.env.conversation
-        for call in conversation.unanswered:
-            conversation.add_result(call, Result(text=prompts.BROKEN_OFF_CALL, is_error=True))
-        conversation.end_turn(INTERRUPTED, "")
-        self.env.permissions.withdraw()
 
     async def _work(self) -> None:
         """Go on until the model ends its turn or the calls of one wake are used up.
@@ -174,16 +157,19 @@ class Loop:
         What an earlier process was in the middle of is done to its end in the same way.
         """
         self.calls.renew()
-        while True:
+        while self._paused() is None:
             if self.env.conversation.unfollowed and await self._follow():
                 return
-            if self.env.shutdown.agreed():
+            if self.env.shutdown.agreed() or self._paused() is not None:
                 return
             if not self.calls.take():
-                break
+                self._end_at_limit()
+                return
             self._report(Status.WORKING)
-            reply = await self._turn.run(self.compaction.reply(self._deliver))
+            reply = await self.turn.run(self.compaction.reply(self._deliver))
             self.env.conversation.add_reply(reply)
+
+    def _end_at_limit(self) -> None:
         name = self.env.name
         stopped = f"{name} stopped after {self.calls.most} model calls without ending its turn"
         notice = f"{stopped} and is idle now; send {name} a message to let it go on"
@@ -191,7 +177,7 @@ class Loop:
 
     async def _follow(self) -> bool:
         """Do what the last reply asks for; return whether the turn has ended."""
-        await follow(self.compaction, self._turn.run, self.env.presence.begin_tool)
+        await follow(self.compaction, self.turn.run, self.env.presence.begin_tool)
         if self.env.conversation.owes_reply:
             return False
         self._end_turn()
@@ -214,8 +200,9 @@ class Loop:
         known = about == self.env.conversation.paused_about  # maybe from an earlier process
         notice = "" if known else f"{self.env.name} is paused: {error}"
         self.env.conversation.end_turn(PAUSED, str(error), about=about, notice=notice)
+        self._send_notices()
         self._report(Status.PAUSED, str(error), until=error.until)
-        await self._rest(error.again_in_seconds, self._end_of_pause(error))
+        await self.turn.run(self._rest(error.again_in_seconds, self._end_of_pause(error)))
 
     async def _await_answer(self, pending: PermissionPending) -> None:
         """Wait for the answer of a person, in the middle of a turn; mail waits where it is.
@@ -231,13 +218,9 @@ class Loop:
             asked = env.shutdown.requested() and env.mailbox.waiting()
             return env.permissions.answered(pending.request) or asked
 
-        try:
-            with env.wakeup.watching(env.paths.requests):
-                await self._turn.run(self._rest(pending.deadline - time.time(), over))
-        except TurnCancelled:
-            self._break_off()
-        else:
-            env.reporter.report(Status.WORKING)
+        with env.wakeup.watching(env.paths.requests):
+            await self.turn.run(self._rest(pending.deadline - time.time(), over))
+        env.reporter.report(Status.WORKING)
 
     def _report(
         self, status: Status, reason: str | None = None, *, until: float | None = None
@@ -288,8 +271,3 @@ def pause_reason(error: UnusableError) -> str:
     if error.again_in_seconds is not None:
         return _OUTAGE  # it fails in another way each time, and ends without anybody's help
     return _DIGITS.sub("0", str(error))  # a conversation that is too long grows with each mail
-
-
-def _begins_anew(message: Message) -> bool:
-    """Return whether a spawn says so; what another program calls fresh is its own business."""
-    return all(message.extra.get(key) is True for key in (PROMPT_KEY, FRESH_KEY))

@@ -29,6 +29,7 @@ from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.mail import Broadcast, ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
+from teamd.tools.turns import turn_tools
 from teamd.tools.versions import SeenFiles, Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
@@ -215,6 +216,7 @@ class TeammateTools:
         yield lead.ListTeammates(env.roster, env.name)
         yield Broadcast(env.post, env.name)
         yield lead.ShutdownRequest(self._asking(None), env.roster)
+        yield from turn_tools(self._asking)
         yield ReviewPlan(env.approvals, self._other_approvals, self._address)
         if env.name in env.settings.tools.approvers:
             yield ReviewPermission(env.approvals, env.name)

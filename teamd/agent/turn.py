@@ -20,38 +20,53 @@ T = TypeVar("T")
 
 
 class TurnCancelled(Exception):
-    """A person has cancelled what was under way."""
+    """What was under way is cancelled; `by` names who has done that."""
+
+    def __init__(self, by: str) -> None:
+        super().__init__(f"interrupted by {by}")
+        self.by = by
 
 
 class Cancellation:
-    """Runs one piece of work at a time, until a person cancels it."""
+    """Runs one piece of work at a time, until somebody cancels it."""
 
     def __init__(self) -> None:
         self._running: asyncio.Future[Any] | None = None
-        self._cancelled = False
+        self._by: str | None = None
 
-    def cancel(self) -> None:
-        """Cancel what is under way, if anything is."""
+    @property
+    def running(self) -> bool:
+        """Whether a piece of work is under way."""
+        return self._running is not None
+
+    def cancel(self, by: str) -> None:
+        """Cancel what is under way, or comes next where that is just between two pieces."""
+        self._by = by
         if self._running is not None:
-            self._cancelled = True
             self._running.cancel()
+
+    def forget(self) -> None:
+        """Let the next piece of work run: what was to be cancelled is over."""
+        self._by = None
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it, and return what it returns.
 
         Raises:
-            TurnCancelled: a person has cancelled it. A caller that is cancelled itself as well,
+            TurnCancelled: somebody has cancelled it. A caller that is cancelled itself as well,
                 such as to end the process, gets its own cancellation.
         """
-        self._cancelled = False
         running: asyncio.Future[T] = asyncio.ensure_future(work)
         self._running = running
+        if self._by is not None:
+            running.cancel()
         try:
             return await running
         except asyncio.CancelledError:
-            me = asyncio.current_task()
-            if self._cancelled and not (me and me.cancelling()):
-                raise TurnCancelled from None
+            me, by = asyncio.current_task(), self._by
+            if by is not None and not (me and me.cancelling()):
+                self._by = None
+                raise TurnCancelled(by) from None
             raise
         finally:
             running.cancel()  # a caller that is cancelled itself leaves nothing running behind

@@ -36,6 +36,12 @@ def trust_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
     return None if state is None else state / "trust"
 
 
+def known_teams_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return where it stands which teams this user has had; `None` where nothing can be kept."""
+    state = state_folder(environment)
+    return None if state is None else state / "teams"
+
+
 def ignore(directory: Path) -> None:
     """Have git pass a directory over, unless it holds a `.gitignore` already."""
     path = directory / ".gitignore"

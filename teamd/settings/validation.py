@@ -23,7 +23,8 @@ TOOLS: Final = (
     "edit_file", "send_message", "read_inbox", "broadcast", "task_create", "task_get",
     "task_update", "task_list", "claim_task", "submit_plan", "shutdown_response", "load_skill",
     "task", "spawn_teammate", "list_teammates", "shutdown_request", "review_plan",
-    "review_permission", "create_team", "delete_team",
+    "review_permission", "interrupt_teammate", "pause_teammate", "resume_teammate", "create_team",
+    "delete_team",
 )  # fmt: skip
 COMMAND_TOOLS: Final = ("bash", "background_run")
 PATH_TOOLS: Final = ("read_file", "write_file", "edit_file")

@@ -14,17 +14,19 @@ from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.states import Status
+from teamd.supervisor import pauses
 from teamd.supervisor.copied import lacks_copy, settle_copy, spawn_with_copy
 from teamd.supervisor.declared import spawn_declared
 from teamd.supervisor.live_settings import when_it_counts
+from teamd.supervisor.model_facts import describe_model
 from teamd.supervisor.pricing import warn_of_price
+from teamd.supervisor.removal import remove
 from teamd.supervisor.shutdown import Outcome
 from teamd.supervisor.spawn import (
     SpawnRequest,
     resume,
     spawn,
     spawn_lead,
-    waiting_permission,
 )
 
 if TYPE_CHECKING:
@@ -47,22 +49,13 @@ def carry_out(context: TeamContext, request: ControlRequest, reply: Send) -> Non
     Raises:
         TeamError: it is refused, or failed.
     """
-    match request.command:
-        case "spawn":
-            _spawn(context, request, reply)
-        case "lead":
-            reply(_spawn_lead(context, request))
-        case "interrupt":
-            reply(_interrupt(context, request))
-        case "shutdown":
-            _shut_down(context, request, reply)
-        case "resume":
-            reply(_resume(context, request))
-        case "reload":
-            reply(_reload(context))
-        case unknown:
-            known = "spawn, lead, interrupt, shutdown, resume, reload"
-            raise NotAMessage(f"teamd knows no request {unknown!r}; it knows: {known}")
+    if request.command in _SLOW:
+        _SLOW[request.command](context, request, reply)
+    elif request.command in _AT_ONCE:
+        reply(_AT_ONCE[request.command](context, request))
+    else:
+        known = ", ".join((*_SLOW, *_AT_ONCE))
+        raise NotAMessage(f"teamd knows no request {request.command!r}; it knows: {known}")
 
 
 def _spawn(context: TeamContext, request: ControlRequest, reply: Send) -> None:
@@ -104,19 +97,13 @@ def _spawn_lead(context: TeamContext, request: ControlRequest) -> ControlReply:
     return ControlReply(text="lead is there", data={"member": member.encode(), "warning": warning})
 
 
-def _interrupt(context: TeamContext, request: ControlRequest) -> ControlReply:
-    member = context.roster.team.get(request.text("name"))
-    if member.status is not Status.WORKING and waiting_permission(context, member.name) is None:
-        raise TeamError(f"{member.name} is {member.status}; there is nothing to interrupt")
-    context.children.interrupt(member.name)
-    return ControlReply(text=f"{member.name} is interrupted")
-
-
 def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:
     name = context.roster.team.get(request.text("name")).name
     more = {unit: _amount(request, unit) for unit in MOST if unit in request.arguments}
     if more and request.sender != USER:  # an agent that could raise its limit would have none
         raise TeamError(f"only the person raises a limit; ask for `teamctl resume {name} --usd 1`")
+    if pauses.lift(context, context.roster.team.get(name), by=request.sender) and not more:
+        return _resumed(context, name)
     _reload_settings(context)
     warning = context.settings.waiting
     try:
@@ -127,6 +114,16 @@ def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:
     text = "; ".join([f"{name} goes on", *(one.sentence() for one in raised)])
     data = {"raised": [one.encode() for one in raised], "warning": warning}
     return ControlReply(text=text, data=data)
+
+
+def _resumed(context: TeamContext, name: str) -> ControlReply:
+    """Reply that a pause is over; what else a teammate waits for is left to it."""
+    context.journal.note("resumed", name=name)
+    member = context.roster.team.get(name)
+    text = f"{name} goes on"
+    if member.status is Status.PAUSED:
+        text = f"the pause of {name} is over, and it still waits: {member.reason}"
+    return ControlReply(text=text, data={"raised": [], "warning": None})
 
 
 def _amount(request: ControlRequest, unit: str) -> Decimal:
@@ -143,7 +140,7 @@ def _amount(request: ControlRequest, unit: str) -> Decimal:
     return Decimal(str(value))
 
 
-def _reload(context: TeamContext) -> ControlReply:
+def _reload(context: TeamContext, _: ControlRequest) -> ControlReply:
     lines = _reload_settings(context)
     spawned = [one for one in context.settings.now.teammates if spawn_declared(context, one)]
     lines += [f"{teammate.name} ({teammate.role}) is at work" for teammate in spawned]
@@ -213,3 +210,16 @@ def _summarize(outcomes: list[Outcome]) -> ControlReply:
     members = [asdict(outcome) for outcome in outcomes]
     text = "\n".join(outcome.text for outcome in outcomes)
     return ControlReply(text=text, exit_code=worst, data={"members": members})
+
+
+# One that is slow replies when it is done.
+_SLOW: Final = {"spawn": _spawn, "shutdown": _shut_down}
+_AT_ONCE: Final = {
+    "lead": _spawn_lead,
+    "interrupt": pauses.interrupt,
+    "pause": pauses.pause,
+    "resume": _resume,
+    "remove": remove,
+    "reload": _reload,
+    "model": describe_model,
+}

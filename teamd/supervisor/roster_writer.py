@@ -78,17 +78,27 @@ class RosterWriter:
             self.publish()
 
     def change(self, name: str, **values: Any) -> None:
-        """Change a member from the next `publish` on; another reason lasts as long as it says."""
+        """Change a member from the next `publish` on; another reason lasts as long as it says.
+
+        Who is shut down is paused no more.
+        """
         if "reason" in values:
             values = {"until": None, **values}
         values["status_since"] = time.time()
+        if values.get("status") is Status.SHUTDOWN:
+            values = {"paused_by": None, **values}
         self._apply(lambda team: _changed(team, name, values))
 
     def admit(self, name: str, role: str, **values: Any) -> None:
         """Add a member, or change what it is; it is at work from now on."""
-        values |= {"role": role, "status": Status.WORKING, "reason": None, "until": None}
+        values |= {"role": role, "status": Status.WORKING}
+        values |= dict.fromkeys(("reason", "until", "paused_by"))
         values |= {"status_since": time.time(), "restarts": 0}
         self._apply(lambda team: _changed(_enrolled(team, name, role), name, values))
+
+    def remove(self, name: str) -> None:
+        """Take a member out of the roster from the next `publish` on."""
+        self._apply(lambda team: team.without(name))
 
     def restore(self, name: str, before: Member | None) -> None:
         """Undo an admission; `before` is `None` for a name that was no member."""

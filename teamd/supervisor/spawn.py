@@ -180,6 +180,8 @@ def _check_member(
             f"{name} is working already; `teamctl send {name} …` reaches it at once, "
             f"`teamctl shutdown {name}` ends it"
         )
+    if member.pause is not None and member.status.wants_process:
+        raise TeamError(f"{name} is {member.pause}")
     if member.status is Status.PAUSED:
         _check_not_waiting(context, name)
         _check_limits(context, name)

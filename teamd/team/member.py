@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),
-    **dict.fromkeys(("model", "reason", "sandbox", "spawned_by"), str | None),
+    **dict.fromkeys(("model", "reason", "sandbox", "spawned_by", "paused_by"), str | None),
     **dict.fromkeys(("turns", "input_tokens", "output_tokens", "restarts"), int),
     **dict.fromkeys(("started", "since", "until", "status_since"), int | float | None),
     "pid": int | None,
@@ -46,6 +46,7 @@ class Member:
         reason: why it is paused or failed, in a sentence.
         sandbox: what stands around its commands, in a line.
         until: when that ends by itself, in seconds since the epoch; `None` where nobody knows.
+        paused_by: who has paused it until somebody resumes it; `None` where nobody has.
         spawned_by: the address of the agent of another team that has put it here, if one has.
         extra: keys of other programs, kept as they came.
     """
@@ -69,6 +70,7 @@ class Member:
     reason: str | None = None
     sandbox: str | None = None
     until: float | None = None
+    paused_by: str | None = None
     spawned_by: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -78,6 +80,14 @@ class Member:
         if self.pid is None or self.started is None:
             return None
         return Identity(pid=self.pid, started=self.started)
+
+    @property
+    def pause(self) -> str | None:
+        """Why it rests although no trouble holds it, in a sentence; `None` where it does not."""
+        if self.paused_by is None:
+            return None
+        who = "the person" if self.paused_by == USER else self.paused_by
+        return f"paused by {who}; `teamctl resume {self.name}` lets it go on"
 
     def encode(self) -> dict[str, Any]:
         """The member as it stands in `config.json`."""

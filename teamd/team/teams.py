@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import programs, secret_environment
 from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
-from teamd.files import directories, pidfile
+from teamd.files import directories, files, pidfile
 from teamd.files.find_team import all_teams
-from teamd.files.paths import TeamPaths, ignore
+from teamd.files.paths import TeamPaths, ignore, known_teams_folder
 from teamd.messages import TEAMS_FOLDER, check_team_name
 from teamd.states import Status
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from teamd.process_id import Identity
 
@@ -64,6 +66,31 @@ class TeamFacts:
 def teams(folder: Path) -> list[TeamFacts]:
     """The teams of a project."""
     return [_facts(paths) for paths in all_teams(folder)]
+
+
+def remember(paths: TeamPaths) -> None:
+    """Note that this user has a team there, for `every_team`; each has a file of its own.
+
+    Raises:
+        StoreError: it cannot be noted.
+    """
+    folder = known_teams_folder()
+    if folder is not None:
+        directories.make_private_directory(folder)
+        root = os.fsencode(paths.root.resolve())
+        files.replace(folder / hashlib.sha256(root).hexdigest()[:32], root, durable=False)
+
+
+def every_team() -> list[TeamFacts]:
+    """Return the teams of this user that a teamd has served, as far as they are still there."""
+    folder = known_teams_folder()
+    found = []
+    for file in [] if folder is None else directories.list_files(folder, "*"):
+        with suppress(TeamError, OSError):  # one that cannot be read hides no other
+            paths = TeamPaths(Path(os.fsdecode(files.read(file) or b"/nowhere")))
+            if paths.root.is_absolute() and paths.config.is_file():
+                found.append(_facts(paths))
+    return sorted(found, key=lambda team: team.paths.root)
 
 
 def supervisors(folder: Path) -> set[int]:
@@ -151,15 +178,23 @@ def must_be_asked(team: TeamFacts) -> bool:
     return False
 
 
-async def start(paths: TeamPaths) -> None:
+async def start(paths: TeamPaths, config: Path | None = None) -> list[str]:
     """Start a team's supervisor; it serves requests when this returns.
+
+    Args:
+        paths: the team.
+        config: the settings file, where it is another one than the team's own.
+
+    Returns:
+        What it had to say besides, such as of settings that wait for trust.
 
     Raises:
         TeamError: it did not start.
     """
     with secret_environment.handed_over(os.environ) as secrets:
-        command = ("start", secret_environment.OPTION, str(secrets))
-        await _teamd(command, paths, _START_SECONDS, pass_fds=(secrets,))
+        named = () if config is None else ("--config", str(config))
+        command = ("start", *named, secret_environment.OPTION, str(secrets))
+        return await _teamd(command, paths, _START_SECONDS, pass_fds=(secrets,))
 
 
 async def stop(paths: TeamPaths) -> None:
@@ -207,7 +242,7 @@ def _facts(paths: TeamPaths) -> TeamFacts:
 
 async def _teamd(
     command: Sequence[str], paths: TeamPaths, seconds: float, *, pass_fds: Sequence[int] = ()
-) -> None:
+) -> list[str]:
     # -P: nothing is imported from the current folder.
     argv = [sys.executable, "-P", "-m", "teamd", *command, "--team-dir", str(paths.root)]
     ending = programs.capture(argv, timeout_seconds=seconds, cwd=paths.home, pass_fds=pass_fds)
@@ -215,6 +250,8 @@ async def _teamd(
         ended = await ending
     except OSError as error:  # a TimeoutError, too
         raise TeamError(f"`teamd {command[0]}` for {paths.root}: {error}") from error
+    lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+    said = [line.removeprefix("teamd: ") for line in lines]
     if ended.status:
-        said = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing"]
-        raise TeamError(said[-1].removeprefix("teamd: "))
+        raise TeamError(said[-1] if said else f"`teamd {command[0]}` said nothing")
+    return said

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
@@ -104,3 +106,57 @@ def test_it_leaves_nothing_in_the_team_directory(project: Project) -> None:
     before = sorted(project.paths.root.rglob("*"))
     levels(project)
     assert sorted(project.paths.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "localhost:8080", "nonsense", "http://", "http://[x", "ftp://x", "file:///etc/passwd",
+     "http://a b", "http://x:99999", "http://x:y", "http://\u00e4\u00f6.invalid", "http:///v1",
+     "http://\u202ex", "//x", "http://127.0.0.1:9/\u2603"],
+)  # fmt: skip
+def test_any_base_url_is_survived(project: Project, url: str) -> None:
+    project.environment["ANTHROPIC_BASE_URL"] = url
+    status, found = levels(project)
+    if url:  # an empty one is none, and the service may or may not be reached from here
+        assert status == 1
+        assert "fail" in [
+            level for what, level in found.items() if "address" in what or "answer" in what
+        ]
+
+
+def test_a_base_url_that_ends_in_v1_is_explained(project: Project) -> None:
+    project.environment["ANTHROPIC_BASE_URL"] += "/v1/"
+    base = project.environment["ANTHROPIC_BASE_URL"].rstrip("/")
+    status, found = levels(project)
+    assert status == 1
+    why = f"{base} ends in /v1, which is added to it: requests would go to /v1/v1/messages"
+    assert found[why] == "fail"
+
+
+def test_the_running_teamd_is_asked_about_key_and_model(project: Project) -> None:
+    """It was given its key at its start: that of the shell may be missing, or another one."""
+    project.start()
+    theirs = "teamd has a key in its environment, for claude-sonnet-5-5"
+    status, found = levels(project)
+    assert (status, found[theirs]) == (0, "ok")
+    assert not any("another key" in what for what in found)
+    key = project.environment.pop("ANTHROPIC_API_KEY")
+    status, found = levels(project)
+    assert (status, found[theirs]) == (0, "ok")
+    assert any(what.startswith("there is no key here, so whether") for what in found)
+    project.environment["ANTHROPIC_API_KEY"] = f"{key}-other"
+    _, found = levels(project)
+    assert found["teamd runs with another key than the one here"] == "note"
+    project.refusals()
+    project.environment["ANTHROPIC_BASE_URL"] = "http://127.0.0.1:9"
+    _, found = levels(project)
+    assert any(what.startswith("teamd asks http://127.0.0.1:") for what in found)
+
+
+def test_a_teamd_without_a_key_is_named(project: Project) -> None:
+    key = project.environment.pop("ANTHROPIC_API_KEY")
+    project.start()
+    project.environment["ANTHROPIC_API_KEY"] = key
+    status, found = levels(project)
+    assert status == 1
+    assert any(what.startswith("teamd has no key for the model") for what in found)

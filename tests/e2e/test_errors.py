@@ -123,7 +123,12 @@ def test_without_a_team_every_command_says_how_to_make_one(project: Project) -> 
 
 
 def test_without_teamd_only_what_needs_it_is_refused(still: Project) -> None:
-    calls = ("teamctl spawn ann coder x", "teamctl shutdown ann", "teamd stop", "teamd reload")
+    calls = (
+        "teamctl spawn ann coder x --no-start",
+        "teamctl shutdown ann",
+        "teamd stop",
+        "teamd reload",
+    )
     for call in calls:
         refused = still.run(*call.split())
         assert refused.status == 3

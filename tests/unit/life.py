@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from teamd.agent.approvals import Plans
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
 from teamd.agent.throttle import CallSlots
+from teamd.agent.turn import Cancellation
 from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
@@ -25,7 +27,7 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.masking import Mask
-from teamd.messages import STATE_TYPE, TEAMD, Message
+from teamd.messages import INTERRUPT_TYPE, STATE_TYPE, TEAMD, Message
 from teamd.models import Ask, Reply
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
@@ -228,8 +230,14 @@ class Life:
         assert self.bell is not None
         os.dup2(self.bell[0], self.bell[1], inheritable=False)
 
-    def interrupt(self) -> None:
-        """Break off her turn, as a person does."""
+    def interrupt(self, text: str = "") -> Message:
+        """Break off her turn, as the supervisor does for a person."""
+        message = self.send(text, type=INTERRUPT_TYPE)
+        self.signal()
+        return message
+
+    def signal(self) -> None:
+        """Send her the signal of an interrupt, which alone says nothing."""
         self._loop.interrupt()
 
     def ring(self) -> None:
@@ -249,22 +257,29 @@ class Life:
         return [message.content for message in self.post.mailbox("lead").peek()]
 
     @asynccontextmanager
-    async def lived(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Run her loop for the length of a block."""
+    async def made(self) -> AsyncIterator[Loop]:
+        """Make her loop for the length of a block; it does not run by itself."""
         self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         journal = Journal(self.paths.log("alice"), "alice")
-        env = self._environment(self.bell[0], journal)
-        self._loop = loop = self._make_loop(env)
-        self._task = asyncio.create_task(loop.run())
+        self._loop = self._make_loop(self._environment(self.bell[0], journal))
         try:
-            yield self._task
+            yield self._loop
         finally:
-            self._task.cancel()
-            await asyncio.wait([self._task])
             for fd in self.bell:
                 os.close(fd)
             self.bell = None
             journal.close()
+
+    @asynccontextmanager
+    async def lived(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Run her loop for the length of a block."""
+        async with self.made() as loop:
+            self._task = asyncio.create_task(loop.run())
+            try:
+                yield self._task
+            finally:
+                self._task.cancel()
+                await asyncio.wait([self._task])
 
     async def rests(self, status: str = "idle", *, calls: int) -> None:
         """Wait until she has asked so often and then come to rest."""
@@ -309,19 +324,28 @@ class Life:
             SubmitPlan(env.approvals, "alice", lambda: env.conversation.task, str),
             ShutdownResponse(env.approvals, "alice", env.reporter.report_answer),
         ]
-        return Loop(
+        turn = Cancellation()
+        compaction = Compaction(
+            conversation=env.conversation,
+            model=self.model,
+            toolbox=Toolbox(tools, gate=env.plans.refusal, permit=env.permissions.check),
+            settings=env.settings.model,
+            model_name=lambda of_role: of_role or self.model_name,
+            asker=env.name,
+            open_work=self.open_work,
+        )
+        delivery = Delivery(
             env=env,
-            compaction=Compaction(
-                conversation=env.conversation,
-                model=self.model,
-                toolbox=Toolbox(tools, gate=env.plans.refusal, permit=env.permissions.check),
-                settings=env.settings.model,
-                model_name=lambda of_role: of_role or self.model_name,
-                asker=env.name,
-                open_work=self.open_work,
-            ),
             opening=lambda: self.opening,
             news=lambda: self.news,
+            summarise=compaction.request,
+            turn=turn,
+        )
+        return Loop(
+            env=env,
+            compaction=compaction,
+            delivery=delivery,
+            turn=turn,
             claim=self.fetch,
             calls=self.allowance,
             busy=lambda: self.busy,

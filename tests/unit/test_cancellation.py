@@ -16,7 +16,7 @@ async def never() -> None:
 def test_what_is_broken_off_ends_and_the_next_is_done() -> None:
     async def scenario() -> None:
         cancellation = Cancellation()
-        asyncio.get_running_loop().call_soon(cancellation.cancel)
+        asyncio.get_running_loop().call_soon(cancellation.cancel, "lead")
         with pytest.raises(TurnCancelled):
             await cancellation.run(never())
         assert await cancellation.run(asyncio.sleep(0, "done")) == "done"
@@ -24,10 +24,24 @@ def test_what_is_broken_off_ends_and_the_next_is_done() -> None:
     asyncio.run(scenario())
 
 
-def test_nothing_under_way_is_nothing_to_break_off() -> None:
+def test_a_cancel_between_two_pieces_of_work_ends_the_next_one() -> None:
+    """A call that has just ended must not be followed by a command that runs for an hour."""
+
     async def scenario() -> None:
         cancellation = Cancellation()
-        cancellation.cancel()
+        cancellation.cancel("lead")
+        with pytest.raises(TurnCancelled, match="interrupted by lead"):
+            await cancellation.run(never())
+        assert await cancellation.run(asyncio.sleep(0, "done")) == "done"
+
+    asyncio.run(scenario())
+
+
+def test_what_is_over_cancels_nothing_any_more() -> None:
+    async def scenario() -> None:
+        cancellation = Cancellation()
+        cancellation.cancel("lead")
+        cancellation.forget()
         assert await cancellation.run(asyncio.sleep(0, "done")) == "done"
 
     asyncio.run(scenario())
@@ -40,7 +54,7 @@ def test_who_is_cancelled_and_broken_off_at_once_is_cancelled() -> None:
         cancellation = Cancellation()
         life = asyncio.create_task(cancellation.run(never()))
         await asyncio.sleep(0)
-        cancellation.cancel()
+        cancellation.cancel("lead")
         life.cancel()
         with pytest.raises(asyncio.CancelledError):
             await life

@@ -280,7 +280,7 @@ def test_an_interrupt_ends_the_wait_and_withdraws_the_request(tmp_path: Path) ->
             await life.rests(calls=2)
 
     asyncio.run(scenario())
-    assert result(life) == (BROKEN_OFF_CALL, True)
+    assert result(life) == (BROKEN_OFF_CALL.format(by="lead"), True)
     assert [one.status for one in requests(life)] == [Verdict.EXPIRED]
 
 

@@ -1,4 +1,4 @@
-"""`AGENTS.md`: given as it stands, bounded, and no way out of the workspace."""
+"""`AGENTS.md`, or else `CLAUDE.md`: as it stands, bounded, and no way out of the workspace."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.instructions import FILE_NAME, MAX_BYTES, read_project_instructions
+from teamd.agent.instructions import FILE_NAMES, MAX_BYTES, read_project_instructions
 from teamd.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+FILE_NAME, SECOND = FILE_NAMES
 
 
 def given(folder: Path) -> str:
@@ -64,4 +66,15 @@ def test_a_link_may_lead_to_another_file_of_the_workspace_only(tmp_path: Path) -
     assert given(tmp_path / "work").endswith("Use tabs.")
     link.unlink()
     link.symlink_to(outside)
+    inside.unlink()
     assert given(tmp_path / "work") == ""
+
+
+def test_claude_md_is_read_where_there_is_no_agents_md(tmp_path: Path) -> None:
+    (tmp_path / SECOND).write_text("Use spaces.")
+    assert given(tmp_path).endswith(
+        "\n\nCLAUDE.md of the workspace, which holds for everybody who works in it:\n\nUse spaces."
+    )
+    (tmp_path / FILE_NAME).write_text("Use tabs.")
+    assert given(tmp_path).endswith("Use tabs.")
+    assert "CLAUDE.md" not in given(tmp_path)

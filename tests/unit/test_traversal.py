@@ -30,14 +30,20 @@ CANARY: Final = "the canary sings"
 # Where a name is a part of a path, each of these leads to a file that holds the canary.
 ENDINGS: Final = (".json", ".jsonl", ".log", ".lock", ".md", "")
 PLACES: Final = {
-    "spawn": ("spawn", "{}", "coder", "x"),
-    "role": ("spawn", "zoe", "{}", "x"),
+    "spawn": ("spawn", "{}", "coder", "x", "--no-start"),
+    "role": ("spawn", "zoe", "{}", "x", "--no-start"),
     "send": ("send", "{}", "x"),
     "team of an address": ("send", "bob@{}", "x"),
     "inbox": ("inbox", "{}"),
     "logs": ("logs", "{}"),
     "transcript": ("transcript", "{}"),
     "shutdown": ("shutdown", "{}"),
+    "interrupt": ("interrupt", "{}"),
+    "pause": ("pause", "{}"),
+    "rm": ("rm", "{}"),
+    "rm --purge": ("rm", "{}", "--purge"),
+    "show": ("show", "{}"),
+    "wait": ("wait", "{}"),
     "resume": ("resume", "{}"),
     "task show": ("task", "show", "{}"),
     "task update": ("task", "update", "{}", "--subject", "x"),

@@ -24,8 +24,8 @@ INTERRUPTED_CALL = (
     "look before you repeat it."
 )
 BROKEN_OFF_CALL = (
-    "the person interrupted this turn: this call did not run, or not to its end. Wait for what "
-    "the person says next."
+    "interrupted by {by}: this call did not run, or not to its end. Do not go on with it unless "
+    "you are told to."
 )
 SHUT_DOWN_CALL = (
     "you were shut down while a call waited for the person's permission: this call did not run, "

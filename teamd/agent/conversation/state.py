@@ -172,8 +172,10 @@ class ConversationState:
     def _deliver(self, delivered: records.Delivered) -> None:
         self._seen.update(map(_gist, delivered.messages))
         self.talk.hear(idle_talk=delivered.idle_talk)
-        self._tell(OpenItem(messages=delivered.messages))
-        self.new_mail += delivered.messages
+        told = tuple(one for one in delivered.messages if not one.wordless)
+        if told:
+            self._tell(OpenItem(messages=told))
+        self.new_mail += told
         for message in delivered.messages:
             request = message.extra.get("request_id")
             if not isinstance(request, str):

@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from tests.strict.exchange import Accepted
 
 # The contract's table, grown by `role?` of a task, by jobs that are all listed without a `job_id`,
-# and by an agent that leads, which answers a shutdown_request as everybody does.
+# and by an agent that leads, which answers a shutdown_request as everybody does, and interrupts and
+# pauses those that it leads.
 ALL: Final = {
     "bash": "command timeout?",
     "read_file": "path offset? limit?",
@@ -34,6 +35,9 @@ LEAD: Final = ALL | {
     "list_teammates": "",
     "broadcast": "content",
     "shutdown_request": "teammate",
+    "interrupt_teammate": "teammate text?",
+    "pause_teammate": "teammate",
+    "resume_teammate": "teammate",
     "review_plan": "request_id approve feedback?",
     "create_team": "name",
     "delete_team": "name",

@@ -1,0 +1,49 @@
+"""A teammate's turn, by requests to teamd: `teamctl interrupt` and `pause`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teamctl import arguments, output, texts
+from teamd import commandline, control
+from teamd.commandline import team_options
+
+if TYPE_CHECKING:
+    from teamd.cli import Choice
+
+
+@commandline.command()
+@commandline.argument("name", shell_complete=arguments.teammates)
+@commandline.argument("text", required=False)
+@output.json_option
+@team_options
+def command(choice: Choice, name: str, text: str | None, *, as_json: bool) -> None:
+    """Break off the turn of NAME at once; TEXT is what it reads next.
+
+    The model's reply, a command or a wait ends within a second, and the teammate knows that it was
+    interrupted. Without TEXT it is idle then, and reads mail as it comes. Its background jobs go
+    on. If TEXT is -, the command reads it from standard input.
+    """
+    said = "" if text is None else texts.text_or_stdin(text)
+    _ask(choice, "interrupt", {"name": name, "text": said}, as_json=as_json)
+
+
+@commandline.command()
+@commandline.argument("name", shell_complete=arguments.teammates)
+@output.json_option
+@team_options
+def pause(choice: Choice, name: str, *, as_json: bool) -> None:
+    """Have NAME rest until `teamctl resume NAME`, also after a restart of teamd.
+
+    The step that runs comes to its end: the model's reply, or the commands that one asked for.
+    What was under way stays so, mail waits in the inbox, and background jobs go on. `teamctl
+    interrupt` ends the step as well.
+    """
+    _ask(choice, "pause", {"name": name}, as_json=as_json)
+
+
+def _ask(choice: Choice, what: str, whom: dict[str, str], *, as_json: bool) -> None:
+    paths = choice.existing()
+    reply = control.ask(paths, what, whom, timeout_seconds=arguments.REQUEST_SECONDS)
+    reply.raise_unless_done()
+    output.print_either(reply.text, dict(reply.data), as_json=as_json)

@@ -1,0 +1,85 @@
+"""`teamctl rm`: a teammate leaves the team; its files stay, or go as well."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING, Final
+
+from teamctl import arguments, output, texts
+from teamd import commandline, control, terminal
+from teamd.commandline import team_options
+from teamd.errors import TeamError
+from teamd.files import directories, files, locks
+from teamd.messages import check_name
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
+
+# As `Conversation.key_of` makes them: else those of bob-2 would be bob's.
+_SUBAGENT_KEY: Final = r"[0-9a-f]{16}-\d+-\d+\.jsonl"
+
+
+@commandline.command()
+@commandline.argument("name", shell_complete=arguments.teammates)
+@commandline.option(
+    "--purge", is_flag=True, help="Also delete its mail, conversation, logs, jobs and home."
+)
+@commandline.option("--yes", is_flag=True, help="With --purge: do not ask you first.")
+@output.json_option
+@team_options
+def command(choice: Choice, name: str, *, purge: bool, yes: bool, as_json: bool) -> None:
+    """Take NAME out of the team, once it is shut down or has failed.
+
+    Its files stay, so that a spawn under the same name goes on with its conversation. --purge
+    deletes them, also of a name that has left before; on a terminal it first asks you. A working
+    copy and what was spent stay in any case.
+    """
+    paths = choice.existing()
+    if purge and not yes:
+        texts.confirm(f"delete all mail and the conversation of {name}?")
+    team, said, data = Roster(paths).read(), f"{name} has left the team before", {"name": name}
+    if not purge or team.find(name) is not None:
+        asked = {"name": team.get(name).name}
+        reply = control.ask(paths, "remove", asked, timeout_seconds=arguments.REQUEST_SECONDS)
+        reply.raise_unless_done()
+        said, data = reply.text, dict(reply.data)
+    removed = _purge(paths, data["name"]) if purge else []
+    if purge:
+        said += f"; {len(removed)} of its files and folders are deleted"
+        if paths.copy(data["name"]).exists():
+            said += f"; its working copy stays in {paths.copy(data['name'])}"
+    if as_json:
+        output.print_json({**data, "removed": list(map(str, removed))})
+    else:
+        terminal.echo(output.plain(paths.addressed(said)))
+
+
+def _purge(paths: TeamPaths, name: str) -> list[Path]:
+    """Delete the files of a name; nobody can join under it meanwhile."""
+    with locks.locked(paths.config_lock):
+        if Roster(paths).read().find(name) is not None:
+            raise TeamError(f"{name} is in the team again; nothing of it is deleted")
+        found = [path for path in _files(paths, name) if path.is_symlink() or path.exists()]
+        for path in found:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                files.remove(path)
+    return found
+
+
+def _files(paths: TeamPaths, name: str) -> Iterator[Path]:
+    check_name(name)  # it becomes a part of paths
+    yield from (paths.inbox(name), paths.taken(name), paths.rejected(name))
+    yield from (paths.transcript(name), paths.partial(name), paths.seen(name))
+    yield from (paths.jobs(name), paths.home_of(name), paths.temporary(name))
+    yield from directories.list_files(paths.logs, f"{name}.log*")
+    for path in directories.list_files(paths.subagents, f"{name}-*.jsonl"):
+        if re.fullmatch(f"{name}-{_SUBAGENT_KEY}", path.name):
+            yield path

@@ -1,0 +1,92 @@
+"""`teamctl wait`: until teammates are at work no more."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from teamctl import arguments, output
+from teamctl.arguments import timeout_option
+from teamd import commandline, terminal
+from teamd.commandline import team_options
+from teamd.errors import DeadlinePassed, ExitCode
+from teamd.files import files, pidfile
+from teamd.files.watch import wait_for
+from teamd.states import Status
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
+    from teamd.team.member import Member
+
+# From the mail that is taken to the report of who works on it.
+_CALM_SECONDS: Final = 0.5
+
+
+@commandline.command()
+@commandline.argument("names", nargs=-1, required=True, shell_complete=arguments.teammates)
+@timeout_option
+@output.json_option
+@team_options
+def command(choice: Choice, names: Sequence[str], *, timeout: float, as_json: bool) -> int:
+    """Wait until none of the NAMES is at work or has mail to read, and say how each is then.
+
+    The exit status is 0 if all of them are idle, 1 if one is paused, has failed or is shut down,
+    and 4 after --timeout.
+    """
+    paths = choice.existing()
+    members = wait_for(paths.root, _Rest(paths, names).look, timeout_seconds=timeout)
+    if members is None:
+        working = [one.name for one in _named(paths, names) if _at_work(paths, one)]
+        who = ", ".join(working) or "somebody"
+        raise DeadlinePassed(f"{who} is still at work after {timeout:g} s; `teamctl team` shows it")
+    if as_json:
+        output.print_json({"members": [one.encode() for one in members]})
+    else:
+        for one in members:
+            why = f": {one.reason}" if one.reason else ""
+            terminal.echo(output.plain(f"{one.name} is {one.status}{why}"))
+    idle = all(one.status is Status.IDLE for one in members)
+    return ExitCode.DONE if idle else ExitCode.REFUSED
+
+
+@dataclass(slots=True)
+class _Rest:
+    """Looks whether all named teammates rest, and have for a moment."""
+
+    paths: TeamPaths
+    names: Sequence[str]
+    _since: float | None = field(default=None)
+
+    def look(self) -> list[Member] | None:
+        """Return the teammates once they rest.
+
+        Raises:
+            NoTeamd: somebody is at work, and nobody is there to let it go on.
+            UnknownTeammate: nobody has one of the names.
+        """
+        members = _named(self.paths, self.names)
+        if any(_at_work(self.paths, one) for one in members):
+            pidfile.check(self.paths)
+            self._since = None
+            return None
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        return members if now - self._since >= _CALM_SECONDS else None
+
+
+def _named(paths: TeamPaths, names: Sequence[str]) -> list[Member]:
+    team = Roster(paths).read()
+    return [team.get(name) for name in names]
+
+
+def _at_work(paths: TeamPaths, member: Member) -> bool:
+    """Return whether it works, or will without anybody's help."""
+    if member.status is not Status.IDLE:
+        return member.status is Status.WORKING
+    waiting = paths.has_mail(member.name) or files.size(paths.taken(member.name)) > 0
+    return waiting and member.reason is None  # else it is held, and the reason says why

@@ -1,0 +1,125 @@
+"""Delivery: mail goes from the inbox into the conversation, each message once; then what is news.
+
+An interrupt is mail, too. So it is on the disk before anybody acts on it, and whoever is killed in
+the middle of it finds it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from teamd.agent.conversation import prompts
+from teamd.agent.turn import TurnCancelled
+from teamd.mail.spool import BatchLimit
+from teamd.messages import COMPACT_TYPE, FRESH_KEY, INTERRUPT_TYPE, PROMPT_KEY, moment_of
+from teamd.tools import Result
+from teamd.transcript.records import INTERRUPTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from teamd.agent.environment import Environment
+    from teamd.agent.turn import Cancellation
+    from teamd.messages import Message
+    from teamd.transcript.records import NewsAdded, Opened
+
+# A flood is read in batches that a context bears, each of them answered before the next.
+BATCH_LIMIT: Final = BatchLimit(messages=100, bytes=128 * 1024, wary=True)
+
+
+@dataclass(kw_only=True, slots=True)
+class Delivery:
+    """The way of mail and news into one teammate's conversation.
+
+    Attributes:
+        opening: says how a conversation begins.
+        news: returns what has happened beside the conversation, told already or not.
+        summarise: has the conversation summarised before its next reply.
+        turn: the turn that runs, if one does.
+    """
+
+    env: Environment
+    opening: Callable[[], Opened]
+    news: Callable[[], Iterable[NewsAdded]]
+    summarise: Callable[[], None]
+    turn: Cancellation
+
+    def deliver(self) -> None:
+        """Take mail, unless it is held; an interrupt first ends the turn that it is about.
+
+        Raises:
+            TurnCancelled: it has to end now; the mail is taken after that.
+        """
+        if not self.env.hold.holds():
+            self._take_mail()
+        for news in self.news():
+            if news.about not in self.env.conversation.told:
+                self.env.conversation.record(news)
+
+    def find_interrupt(self) -> str | None:
+        """Return who has interrupted the teammate and was not heard yet, if anybody has.
+
+        Raises:
+            StoreError: the inbox cannot be read now.
+        """
+        return _interrupter(self._select_fresh(self.env.mailbox.peek()))
+
+    def break_off(self, by: str) -> None:
+        """End the turn, if there is one, and leave the conversation as one that the API takes."""
+        conversation = self.env.conversation
+        if not (conversation.owes_reply or conversation.unfollowed):
+            return
+        result = Result(text=prompts.BROKEN_OFF_CALL.format(by=by), is_error=True)
+        for call in conversation.unanswered:
+            conversation.add_result(call, result)
+        conversation.end_turn(INTERRUPTED, "")
+        self.env.permissions.withdraw()
+
+    def _take_mail(self) -> None:
+        batch = self.env.mailbox.take(BATCH_LIMIT)
+        fresh = self._select_fresh(batch.messages)
+        if (by := _interrupter(fresh)) is not None:
+            if self.turn.running:
+                raise TurnCancelled(by)  # what is not done with is taken again
+            self.break_off(by)
+            self.turn.forget()
+        if fresh:
+            self._put(fresh, taken=moment_of(batch.id))
+        self.env.mailbox.done(batch)
+        if any(message.type == COMPACT_TYPE for message in fresh):
+            self.summarise()
+
+    def _select_fresh(self, messages: Iterable[Message]) -> list[Message]:
+        fresh: list[Message] = []
+        for message in map(self._masked, messages):
+            known = self.env.conversation.has_seen(message)
+            if not known and not any(map(message.is_same_as, fresh)):  # a retried send
+                fresh.append(message)
+        return fresh
+
+    def _masked(self, message: Message) -> Message:
+        mask = self.env.mask
+        content, extra = mask.text(message.content), mask.value(dict(message.extra))
+        return replace(message, content=content, extra=extra)
+
+    def _put(self, messages: list[Message], *, taken: float | None) -> None:
+        for message in messages:
+            if _begins_anew(message) or not self.env.conversation.opened.system:
+                self.env.conversation.open(self.opening())
+                self.env.permissions.withdraw()
+        new_task = self.env.plans.is_new_task(one for one in messages if not one.wordless)
+        idle_talk = self.env.hold.is_idle_talk(messages)
+        self.env.conversation.deliver(messages, taken=taken, new_task=new_task, idle_talk=idle_talk)
+        if new_task:
+            self.env.plans.withdraw()
+        self.env.shutdown.close_old_requests()
+
+
+def _interrupter(messages: Iterable[Message]) -> str | None:
+    return next((one.sender for one in messages if one.type == INTERRUPT_TYPE), None)
+
+
+def _begins_anew(message: Message) -> bool:
+    """Return whether a spawn says so; what another program calls fresh is its own business."""
+    return all(message.extra.get(key) is True for key in (PROMPT_KEY, FRESH_KEY))

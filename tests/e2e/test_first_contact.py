@@ -1,0 +1,140 @@
+"""The first hour with the program: what is missing is made or named, and what waits is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from teamd.team import teams
+from tests.children import holding
+from tests.e2e.harness import Project  # noqa: TC001 -- pytest reads it
+from tests.e2e.terminal import Terminal
+from tests.strict.replies import say
+
+
+@pytest.mark.parametrize("command", [("spawn", "ada", "coder", "Work.", "--wait"), ("chat", "Hi.")])
+def test_spawn_and_chat_start_teamd_and_say_so(project: Project, command: tuple[str, ...]) -> None:
+    project.ask_no_service()
+    done = project.run("teamctl", *command)
+    assert (done.status, done.stdout) == (0, "Nothing to do.\n")
+    first, *_, last = done.stderr.splitlines()
+    assert first == f"teamctl: no teamd runs for {project.paths.root}; starting it"
+    assert last == f"teamctl: teamd (pid {project.supervisor}) runs; `teamd stop` ends it"
+    again = project.run("teamctl", *command, "--fresh")
+    assert (again.status, again.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", [("spawn", "ada", "coder", "Work."), ("chat", "Hi.")])
+def test_no_start_starts_nothing(project: Project, command: tuple[str, ...]) -> None:
+    project.enlist("bob")
+    refused = project.run("teamctl", *command, "--no-start")
+    assert refused.status == 3
+    assert refused.complaint == (
+        f"teamctl: no teamd runs for {project.paths.root}; start it with `teamd start`"
+    )
+
+
+def test_a_mistake_in_the_settings_is_told_before_anything_is_started(project: Project) -> None:
+    project.write("team.toml", "[model]\nnam = 1\n")
+    refused = project.run("teamctl", "spawn", "ada", "coder", "Work.")
+    assert refused.status == 1
+    assert "nam" in refused.complaint
+    assert not project.paths.root.exists()
+
+
+def test_mail_that_nobody_delivers_now_is_said_to_wait(project: Project) -> None:
+    project.enlist("bob")
+    why = "warning: no teamd runs, so the message waits; `teamd start` delivers it\n"
+    sent = project.run("teamctl", "send", "bob", "Hello.")
+    assert (sent.status, sent.stdout, sent.stderr) == (0, "sent to bob\n", why)
+    assert project.run("teamctl", "broadcast", "Hello.").stderr == why
+    assert project.run("teamctl", "send", "lead", "Hello.").stderr == ""
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_empty_mail_is_refused(project: Project, text: str) -> None:
+    project.enlist("bob")
+    for command in (("send", "bob", text), ("broadcast", text), ("send", "bob", "-")):
+        refused = project.run("teamctl", *command, stdin=text)
+        assert refused.status == 1
+        assert refused.complaint == (
+            "teamctl: the text is empty; a message needs one, such as `teamctl send bob Hello`"
+        )
+    assert project.mail("bob") == ""
+
+
+def test_an_empty_task_is_refused(project: Project) -> None:
+    refused = project.run("teamctl", "spawn", "bob", "coder", "")
+    assert refused.status == 1
+    assert refused.complaint == "teamctl: a prompt is needed, as a text that is not empty"
+    assert not project.paths.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "better"),
+    [
+        (("spawn", "bob", "coder", "Fix", "the", "bug"), "spawn bob coder 'Fix the bug'"),
+        (("send", "bob", "Are", "you there?"), "send bob 'Are you there?'"),
+        (("broadcast", "Stop", "now"), "broadcast 'Stop now'"),
+        (("chat", "Fix", "it", "--fresh"), "chat 'Fix it' --fresh"),
+        (("interrupt", "bob", "Do", "this"), "interrupt bob 'Do this'"),
+        (("task", "add", "Fix", "it"), "task add 'Fix it'"),
+    ],
+)
+def test_a_text_without_quotes_is_shown_with_them(
+    project: Project, words: tuple[str, ...], better: str
+) -> None:
+    refused = project.run("teamctl", *words)
+    assert refused.status == 2
+    last = refused.stderr.splitlines()[-1]
+    assert last.endswith(f"put a text of several words in quotes: teamctl {better}"), last
+
+
+def test_init_in_a_folder_below_says_where_its_file_counts(project: Project) -> None:
+    project.enlist("bob")
+    below = project.folder / "below"
+    below.mkdir()
+    written = project.run("teamctl", "init", cwd=below)
+    assert written.status == 0
+    assert written.complaint == (
+        f"warning: this file does not count: the team here is {project.paths.root}, and its "
+        f"settings are {project.folder}/team.toml; move the file there, or run `teamd start "
+        f"--team-dir {below}/.team`"
+    )
+    assert project.run("teamctl", "init").stderr == ""
+
+
+def test_delete_asks_on_a_terminal(project: Project) -> None:
+    project.ask_no_service()
+    for answer, there in (("n", True), ("y", False)):
+        if not project.paths.home.joinpath(".teams", "web").exists():
+            teams.make(project.folder, "web")
+        terminal = Terminal(project, "teamctl", "delete", "web")
+        terminal.sees("delete the team web with all its mail and conversations? [y/N]")
+        terminal.type(f"{answer}\n".encode())
+        terminal.sees("is deleted" if answer == "y" else "nothing was done")
+        terminal.close()
+        assert project.paths.home.joinpath(".teams", "web").exists() is there
+
+
+def test_a_lead_that_is_told_to_begin_is_there(project: Project) -> None:
+    """The whole of a first contact is one command."""
+    project.stage.play("lead", say("Welcome."))
+    done = project.run("teamctl", "chat", "Hello.")
+    assert (done.status, done.stdout) == (0, "Welcome.\n")
+
+
+def test_a_start_that_takes_longer_than_a_moment_says_so(project: Project) -> None:
+    project.ask_no_service()
+    project.paths.create()
+    with holding(project.paths.supervisor):
+        terminal = Terminal(project, "teamd", "start")
+        terminal.sees("teamd: starting …")
+    terminal.sees("`teamctl team` shows the team")
+    terminal.close()
+
+
+def test_a_team_whose_name_is_misspelt_is_not_made(project: Project) -> None:
+    teams.make(project.folder, "web")
+    refused = project.run("teamctl", "--team", "wbe", "spawn", "ada", "coder", "Work.")
+    assert refused.status == 1
+    assert [path.name for path in (project.folder / ".teams").iterdir() if path.is_dir()] == ["web"]

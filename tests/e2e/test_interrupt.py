@@ -1,0 +1,244 @@
+"""`teamctl interrupt` and `pause`, on a running team, by the person and by the lead agent."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd import control
+from teamd.control import ControlRequest
+from teamd.files.watch import wait_for
+from tests.strict.faults import Stall, Status
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked
+    from tests.strict.faults import Fault
+    from tests.strict.replies import Answer
+
+INSTEAD = "Do something else."
+
+
+def runs(project: Project, name: str) -> None:
+    """Spawn somebody whose command runs for long."""
+    command = f"echo > {name}.begun; sleep 1000"
+
+    def act(asked: Asked) -> Answer:
+        if any(word in asked.last_text for word in (INSTEAD, "Again.")):
+            return say("I do.")
+        return use(("bash", {"command": command}))
+
+    project.stage.act(name, act)
+    project.do("teamctl", "spawn", name, "coder", "Work.")
+    wait_until((project.folder / f"{name}.begun").exists, what="the command runs")
+
+
+def told(project: Project, name: str, text: str) -> int:
+    """How often a text stands in the conversation as mail."""
+    mails = [one for record in project.records(name, "mail") for one in record["messages"]]
+    return sum(one["content"] == text for one in mails)
+
+
+def test_a_command_ends_within_a_second_and_the_text_is_read_next(team: Project) -> None:
+    runs(team, "anna")
+    begun = time.monotonic()
+    assert team.do("teamctl", "interrupt", "anna", INSTEAD) == (
+        "anna is interrupted, and reads your text next\n"
+    )
+    wait_until(lambda: len(team.asked("anna")) == 2, what="the next call of the model")
+    seconds = time.monotonic() - begun
+    team.wait_for("anna", "idle", turns=2)
+    (result,) = team.asked("anna")[-1].asked.last_results
+    assert "interrupted by lead" in result.text
+    assert result.is_error
+    assert told(team, "anna", INSTEAD) == 1
+    assert not [line for line in team.survivors().values() if "sleep 1000" in line]
+    print(f"interrupted and asked again after {seconds:.2f} s, with the start of teamctl")  # noqa: T201
+    assert seconds < 3  # the start of the command on a busy machine included
+
+
+@pytest.mark.parametrize("fault", [Stall(), Status(529, retry_after=3)], ids=["stream", "retry"])
+def test_a_reply_of_the_model_or_the_wait_for_another_try_ends(team: Project, fault: Fault) -> None:
+    name = f"ben-{type(fault).__name__}"
+    team.server.faults.when(lambda asked: asked.name == name, fault)
+    team.do("teamctl", "spawn", name, "coder", "Work.")
+    team.wait_for(name, "working")
+    wait_until(lambda: team.server.faults.left == 0, what="the server fails")
+    team.do("teamctl", "interrupt", name)
+    team.wait_for(name, "idle")
+    ended = team.records(name, "ended")
+    assert [one["outcome"] for one in ended] == ["interrupted"]
+    team.do("teamctl", "send", name, "Again.")
+    team.wait_for(name, "idle", turns=1)
+
+
+def test_a_call_that_was_broken_off_is_booked(team: Project) -> None:
+    """The service may charge for what it had begun, so it counts in full."""
+    team.server.faults.when(lambda asked: asked.name == "cleo", Stall())
+    team.do("teamctl", "spawn", "cleo", "coder", "Work.")
+    wait_until(lambda: team.server.faults.left == 0, what="the server fails")
+    team.do("teamctl", "interrupt", "cleo")
+    team.wait_for("cleo", "idle")
+    usage = json.loads(team.do("teamctl", "usage", "--json"))
+    (cleo,) = [one for one in usage["members"] if one["name"] == "cleo"]
+    assert cleo["output_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (("interrupt", "dora"), "dora is idle; there is nothing to interrupt"),
+        (("interrupt", "dxra"), "no teammate named 'dxra'"),
+        (("pause", "dxra"), "no teammate named 'dxra'"),
+    ],
+)
+def test_what_cannot_be_interrupted_or_paused_is_said(
+    team: Project, call: tuple[str, ...], sentence: str
+) -> None:
+    if not team.member("dora"):
+        team.do("teamctl", "spawn", "dora", "coder", "Work.", "--wait")
+        team.wait_for("dora", "idle")
+    refused = team.run("teamctl", *call)
+    assert refused.status == 1
+    assert refused.complaint.startswith(f"teamctl: {sentence}")
+
+
+def test_who_is_shut_down_is_neither_interrupted_nor_paused(team: Project) -> None:
+    team.do("teamctl", "spawn", "emil", "coder", "Work.", "--wait")
+    team.do("teamctl", "shutdown", "emil")
+    for verb in ("interrupt", "pause"):
+        refused = team.run("teamctl", verb, "emil")
+        assert refused.status == 1
+        assert refused.complaint == (
+            f"teamctl: emil is shutdown; there is nothing to {verb}; "
+            "`teamctl spawn emil …` starts it again"
+        )
+
+
+def test_without_teamd_both_say_so(project: Project) -> None:
+    project.enlist("alice")
+    for verb in ("interrupt", "pause"):
+        refused = project.run("teamctl", verb, "alice")
+        assert refused.status == 3
+        assert "no teamd runs" in refused.complaint
+
+
+def test_an_idle_one_reads_the_text_of_an_interrupt_as_mail(team: Project) -> None:
+    """It may have become idle while the person was typing."""
+    team.do("teamctl", "spawn", "finn", "coder", "Work.", "--wait")
+    team.wait_for("finn", "idle")
+    team.do("teamctl", "interrupt", "finn", INSTEAD)
+    team.wait_for("finn", "idle", turns=2)
+    assert told(team, "finn", INSTEAD) == 1
+
+
+def test_a_pause_lasts_over_a_restart_and_mail_waits(project: Project) -> None:
+    project.start()
+    project.do("teamctl", "spawn", "gina", "coder", "Work.", "--wait")
+    project.wait_for("gina", "idle")
+    said = project.do("teamctl", "pause", "gina")
+    assert said == "gina is paused until `teamctl resume gina`; mail waits\n"
+    reason = "paused by the person; `teamctl resume gina` lets it go on"
+    assert project.wait_for("gina", "paused")["reason"] == reason
+    project.do("teamctl", "send", "gina", "Work on.")
+    project.restart()
+    project.wait_for_process("gina")
+    wait_until(lambda: project.member("gina")["reason"] == reason, what="it says why")
+    refused = project.run("teamctl", "spawn", "gina", "coder", "More.")
+    assert (refused.status, refused.complaint) == (1, f"teamctl: gina is {reason}")
+    assert len(project.asked("gina")) == 1
+    assert project.do("teamctl", "resume", "gina") == "gina goes on\n"
+    project.wait_for("gina", "idle", turns=2)
+    assert told(project, "gina", "Work on.") == 1
+    assert project.member("gina")["paused_by"] is None
+    assert project.run("teamctl", "resume", "gina").status == 1
+
+
+def test_a_step_that_runs_comes_to_its_end_and_an_interrupt_ends_it(team: Project) -> None:
+    runs(team, "hugo")
+    said = team.do("teamctl", "pause", "hugo")
+    assert said.startswith("hugo pauses once its step has ended")
+    assert team.member("hugo")["status"] == "working"
+    team.do("teamctl", "interrupt", "hugo", INSTEAD)
+    team.wait_for("hugo", "paused")
+    assert len(team.asked("hugo")) == 1
+    team.do("teamctl", "resume", "hugo")
+    team.wait_for("hugo", "idle", turns=2)
+    assert told(team, "hugo", INSTEAD) == 1
+
+
+def test_who_is_paused_shuts_down_at_once(team: Project) -> None:
+    team.do("teamctl", "spawn", "ida", "coder", "Work.", "--wait")
+    team.do("teamctl", "pause", "ida")
+    team.wait_for("ida", "paused")
+    team.do("teamctl", "shutdown", "ida")
+    assert team.member("ida")["paused_by"] is None
+    team.do("teamctl", "spawn", "ida", "coder", "Work.", "--wait")
+
+
+def test_a_lead_agent_has_both_as_tools(project: Project) -> None:
+    project.start()
+    runs(project, "jan")
+    project.do("teamctl", "spawn", "kim", "coder", "Work.", "--wait")
+    project.do("teamctl", "pause", "kim")
+    calls = [
+        ("interrupt_teammate", {"teammate": "jan", "text": INSTEAD}),
+        ("pause_teammate", {"teammate": "lead"}),
+        ("resume_teammate", {"teammate": "kim"}),
+        ("pause_teammate", {"teammate": "jan"}),
+        ("resume_teammate", {"teammate": "jan"}),
+    ]
+    project.stage.play("lead", *[use(call) for call in calls], say("Done."))
+    project.do("teamctl", "chat", "Go.")
+    answers = [one.asked.last_results[0].text for one in project.asked("lead")[1:]]
+    assert answers[0] == "jan is interrupted, and reads your text next"
+    assert answers[1] == "you cannot pause yourself; end your turn instead"
+    assert answers[2].startswith("kim was not paused by you, and you cannot resume it")
+    assert answers[3].startswith("jan ")
+    assert answers[4] == "jan goes on"
+    project.wait_for("jan", "idle", turns=2)
+    assert project.member("kim")["paused_by"] == "user"
+
+
+def test_the_lead_of_another_team_reaches_only_whom_it_leads(team: Project) -> None:
+    team.do("teamctl", "spawn", "lars", "coder", "Work.", "--wait")
+    for verb in ("interrupt", "pause", "resume"):
+        order = ControlRequest.within(10.0, verb, arguments={"name": "lars"}, sender="lead@web")
+        control.submit(team.paths, order)
+        reply = wait_for(
+            team.paths.replies,
+            lambda order=order: control.collect(team.paths, order.id),  # type: ignore[misc]
+            timeout_seconds=20,
+        )
+        assert reply is not None
+        assert reply.exit_code == 1
+        assert "is led by another" in reply.text or "was not paused by you" in reply.text
+
+
+def test_who_waits_for_one_that_is_paused_is_told(team: Project) -> None:
+    team.do("teamctl", "spawn", "mona", "coder", "Work.", "--wait")
+    team.do("teamctl", "pause", "mona")
+    team.wait_for("mona", "paused")
+    late = team.run("teamctl", "send", "mona", "More.", "--wait", "--timeout", "1")
+    assert late.status == 4
+    assert "mona is paused; the message waits until it goes on" in late.stderr
+    team.do("teamctl", "resume", "mona")
+    team.wait_for("mona", "idle", turns=2)
+
+
+def test_a_chat_with_a_lead_that_is_paused_says_so(project: Project) -> None:
+    project.start()
+    project.do("teamctl", "chat", "Hi.")
+    project.do("teamctl", "pause", "lead")
+    project.wait_for("lead", "paused")
+    refused = project.run("teamctl", "chat", "Hello?")
+    assert refused.status == 1
+    assert refused.complaint == (
+        "teamctl: lead is paused by the person; `teamctl resume lead` lets it go on; the message "
+        "waits in its inbox until then"
+    )

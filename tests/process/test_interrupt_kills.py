@@ -1,0 +1,172 @@
+"""An interrupt is done once, whoever is killed at whatever point of it; a pause holds as well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from teamd.messages import INTERRUPT_TYPE, Message
+from teamd.transcript.records import Opened
+from tests.children import survived
+from tests.strict.replies import say, use
+from tests.unit.life import SYSTEM, Life, replied
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+    from tests.strict.asked import Asked
+    from tests.strict.replies import Answer
+
+INSTEAD: Final = "Do something else."
+ROUNDS: Final = 5  # more crashes than that in a minute, and it would be given up
+SEED_VARIABLE: Final = "TEAMD_INTERRUPT_SEED"
+
+
+def in_a_turn(folder: Path) -> Life:
+    """Make a life whose process was killed while one of her tool calls ran."""
+    life = Life(folder, say("I do."))
+    talk = life.conversation()
+    talk.open(Opened(system=SYSTEM))
+    talk.deliver([Message(sender="lead", to="alice", content="work")])
+    reply = replied(use(("do", {"word": "a"}), ("do", {"word": "b"})))
+    talk.add_reply(reply)
+    talk.settle()
+    life.judge.remember(reply)
+    return life
+
+
+@pytest.mark.parametrize("text", [INSTEAD, ""])
+def test_who_breaks_off_is_killed_before_every_operation_on_a_file(
+    tmp_path: Path, text: str
+) -> None:
+    """The next process neither does what was broken off nor reads the text twice."""
+    through = False
+    for left in range(1, 200):
+        life = in_a_turn(tmp_path / str(left))
+        life.send(text, type=INTERRUPT_TYPE)
+
+        def act(arm: Callable[[], None], life: Life = life) -> None:
+            async def deliver() -> None:
+                async with life.made() as loop:
+                    arm()
+                    loop.delivery.deliver()
+
+            asyncio.run(deliver())
+
+        through = survived(left, act)
+        life.live(calls=1 if text else 0)
+        assert life.do.done == [], left
+        assert life.mailbox.peek() == [], left
+        lines = life.paths.transcript("alice").read_text().splitlines()
+        records = [json.loads(line) for line in lines]
+        mails = [mail for one in records for mail in one.get("messages", [])]
+        assert [mail["type"] for mail in mails].count("interrupt") == 1, left
+        if through:
+            break
+    assert through
+    assert left > 10
+    print(f"killed before each of {left - 1} operations")  # noqa: T201 -- for pytest -s
+
+
+class Round:
+    """One interrupt of somebody whose command runs for long, in which somebody is killed."""
+
+    def __init__(self, project: Project, name: str, victim: str) -> None:
+        self.project = project
+        self.name = name
+        self.victim = victim
+
+    def play(self, wait: float) -> int | None:
+        """Interrupt, kill so much later, and wait for the end; return how `teamctl` ended."""
+        project, name = self.project, self.name
+        project.stage.act(name, self._model)
+        project.do("teamctl", "spawn", name, "clerk", "Go.")
+        wait_until((project.folder / f"{name}.begun").exists, what="it works")
+        pids = {"teammate": project.wait_for_process(name), "supervisor": project.supervisor}
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        before = self._requests()
+        teamctl = project.begin("teamctl", "interrupt", name, INSTEAD, **quiet)
+        wait_until(
+            lambda: self._requests() > before or teamctl.poll() is not None, what="the request"
+        )
+        time.sleep(wait)  # not waited for: any moment will do
+        os.kill(pids[self.victim], signal.SIGKILL)
+        if self.victim == "supervisor":
+            project.start()
+        status = teamctl.wait(60)
+        project.wait_for(name, "idle")
+        return status
+
+    def told(self) -> int:
+        """How often the text stands in the conversation."""
+        mails = [
+            one for record in self.project.records(self.name, "mail") for one in record["messages"]
+        ]
+        return sum(one["content"] == INSTEAD for one in mails)
+
+    def begun(self) -> int:
+        """How often the command was begun."""
+        return (self.project.folder / f"{self.name}.begun").read_text().count("x")
+
+    def _requests(self) -> int:
+        return len(self.project.log("teamd", "request"))
+
+    def _model(self, asked: Asked) -> Answer:
+        if len(asked.turns) == 1:
+            return use(("bash", {"command": f"echo x >> {self.name}.begun; sleep 1000"}))
+        return say("I do.")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("victim", ["teammate", "supervisor"])
+def test_an_interrupt_is_done_once_whoever_is_killed(project: Project, victim: str) -> None:
+    """A text that was accepted is read once, and the command that was broken off is over."""
+    seed = os.environ.get(SEED_VARIABLE, "1")
+    chance = Random(seed)
+    project.start()
+    done = 0
+    for number in range(ROUNDS):
+        one = Round(project, f"n{number}", victim)
+        status = one.play(chance.choice((0.0, 0.005, 0.02, 0.1)))
+        assert one.told() == 1 if status == 0 else one.told() <= 1
+        assert one.begun() == 1
+        done += status == 0
+    assert not [line for line in project.survivors().values() if "sleep 1000" in line]
+    print(f"{SEED_VARIABLE}={seed}: {done} of {ROUNDS} accepted, a {victim} killed in each")  # noqa: T201
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("victim", ["teammate", "supervisor"])
+def test_a_pause_holds_whoever_is_killed(project: Project, victim: str) -> None:
+    chance = Random(2)
+    project.start()
+    project.do("teamctl", "spawn", "alice", "clerk", "Go.", "--wait")
+    for turns in range(1, ROUNDS + 1):
+        project.wait_for("alice", "idle", turns=turns)
+        pids = {"teammate": project.wait_for_process("alice"), "supervisor": project.supervisor}
+        project.do("teamctl", "pause", "alice")
+        time.sleep(chance.choice((0.0, 0.01, 0.1)))  # as above
+        os.kill(pids[victim], signal.SIGKILL)
+        if victim == "supervisor":
+            project.start()
+        project.do("teamctl", "send", "alice", f"mail {turns}")
+        why = "paused by the person; `teamctl resume alice` lets it go on"
+        wait_until(
+            lambda why=why: project.member("alice")["reason"] == why,  # type: ignore[misc]
+            what="it is paused",
+        )
+        assert project.member("alice")["status"] == "paused"
+        assert len(project.asked("alice")) == turns
+        project.do("teamctl", "resume", "alice")
+    project.wait_for("alice", "idle", turns=ROUNDS + 1)
