@@ -12,6 +12,8 @@ from typing import Final
 
 _UNUSUAL: Final = re.compile(r"[^\n\t -~]")
 _KINDS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control, format, half a pair, breaks
+# Zero-width non-joiner and joiner: Persian words and many emoji are spelt with them.
+_JOINERS: Final = frozenset({"\u200c", "\u200d"})
 _LAST_BYTE: Final = 0xFF
 _STYLES: Final = r"\033\[[0-?]*[ -/]*[@-~]"
 COLOURS: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
@@ -54,7 +56,7 @@ def escape_json(document: str) -> str:
 
 def _shown(found: re.Match[str]) -> str:
     character = found[0]
-    if _category(character) not in _KINDS:
+    if not _obeyed(character):
         return character
     number = ord(character)
     return f"\\x{number:02x}" if number <= _LAST_BYTE else f"\\u{number:04x}"
@@ -62,14 +64,15 @@ def _shown(found: re.Match[str]) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     character = found[0]
-    if _category(character) not in _KINDS:
+    if not _obeyed(character):
         return character
     units = character.encode("utf-16-be", "surrogatepass")
     pairs = zip(units[::2], units[1::2], strict=True)
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs)
 
 
-def _category(character: str) -> str:
+def _obeyed(character: str) -> bool:
+    """Return whether a terminal might obey a character, or not show it."""
     import unicodedata  # noqa: PLC0415 -- a megabyte, only for what is not ASCII
 
-    return unicodedata.category(character)
+    return character not in _JOINERS and unicodedata.category(character) in _KINDS
