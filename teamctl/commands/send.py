@@ -25,7 +25,7 @@ _sender_option = commandline.option("--from", "sender", help="The sender  [defau
 @commandline.argument("text")
 @_sender_option
 @commandline.option("--type", default="message", show_default=True, help="The message's type.")
-@commandline.option("--id", help="Makes a retry safe: two messages with one id count as one.")
+@commandline.option("--id", help="Makes a retry safe: one text with one id is one message.")
 @commandline.option("--summary", help="The subject, in a few words.")
 @commandline.option(
     "--wait", is_flag=True, help="Return once the message is in NAME's conversation."
@@ -43,10 +43,13 @@ def command(
     where it is.
     """
     post = team_post(choice)
+    retry = facts["id"] is not None
     facts = {**facts, "id": facts["id"] or new_id(), "sender": facts["sender"] or post.person()}
     summary = facts.pop("summary")
     extra = {} if summary is None else {"summary": summary}
     message = Message(**facts, to=name, content=text_or_stdin(text), extra=extra)
+    if retry:
+        post.check_id(message)
     sent = post.send(message)
     choice.done = f"the message is sent to {sent.to}"
     if not as_json:
