@@ -42,6 +42,11 @@ def print_json(document: Any) -> None:
     terminal.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False, indent=1)))
 
 
+def print_json_line(document: Any) -> None:
+    """Print one document on one line, for programs that follow."""
+    terminal.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False)))
+
+
 def print_either(text: str, document: Any, *, as_json: bool) -> None:
     """Print a text for a person, or a document for a program."""
     if as_json:
@@ -141,12 +146,17 @@ def show_messages(messages: Sequence[Message], *, as_json: bool) -> None:
 def show_message(message: Message) -> None:
     """Print one message of the mail, as a person reads it."""
     when = terminal.style(clock(message.timestamp), dim=True)
-    kind = "" if message.type == "message" else f" [{plain(message.type)}]"
     about = f" — {plain(message.summary)}" if message.summary else ""
     sender = terminal.style(plain(message.sender), bold=True)
-    terminal.echo(f"{when} {sender}{kind}{_of_request(message)}{about}")
+    terminal.echo(f"{when} {sender}{kind_of(message)}{about}")
     for line in plain(message.content).splitlines() or [""]:
         terminal.echo(f"  {line}")
+
+
+def kind_of(message: Message) -> str:
+    """Return the type of a message that is no ordinary one, and what it says of a request."""
+    kind = "" if message.type == "message" else f" [{plain(message.type)}]"
+    return kind + _of_request(message)
 
 
 def _of_request(message: Message) -> str:

@@ -6,6 +6,7 @@ characters hide words, or turn their order round. And text of ours, with styles 
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import Final
@@ -28,16 +29,16 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
         click.echo(text, err=err)
         return
-    if "\033" in text and not stream.isatty():
+    if "\033" in text and (not stream.isatty() or os.environ.get("TERM") == "dumb"):
         text = re.sub(_STYLES, "", text)
     stream.write(f"{text}\n")
     stream.flush()
 
 
 def style(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
-    """Return a text with the codes for its style, as `click.style` does."""
+    """Return a text with the codes for its style, as `click.style` does; see no-color.org."""
     codes = []
-    if fg:
+    if fg and not os.environ.get("NO_COLOR"):
         kind = "bright_" if fg.startswith("bright_") else ""
         codes.append(_FIRST_COLOUR[kind] + COLOURS.index(fg.removeprefix(kind)))
     codes += [1] * bold + [2] * dim

@@ -45,7 +45,6 @@ COMMANDS: Final = {
 # Files that hold more commands than the one they are named after, which is their `command`.
 SHARED: Final = {
     "diff": ("merge", "discard"),
-    "logs": ("transcript",),
     "requests": ("approve", "reject"),
     "send": ("broadcast",),
     "spawn": ("resume", "shutdown"),

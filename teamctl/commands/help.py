@@ -15,9 +15,7 @@ from teamd import commandline
 from teamd.errors import TeamError
 
 TOPICS: Final = Path(__file__).parents[1] / "topics"  # one Markdown file each
-_WIDEST: Final = 100  # columns; longer lines are hard to read
 _GAP: Final = 3
-_CODE: Final = "bold cyan"  # rich's own style has a background
 
 
 def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
@@ -75,23 +73,12 @@ def _list(*, as_json: bool) -> None:
 def _show(name: str, text: str, *, as_json: bool, markdown: bool) -> None:
     styled = markdown and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if styled and not as_json:
-        click.echo_via_pager(_styled(text))
+        from teamctl.layout import WIDEST, render_markdown  # noqa: PLC0415 -- only on a terminal
+
+        width = min(get_terminal_size().columns, WIDEST)
+        click.echo_via_pager(render_markdown(text, width))
     else:
         output.print_either(text.rstrip("\n"), {"name": name, "text": text}, as_json=as_json)
-
-
-def _styled(text: str) -> str:
-    """Return Markdown laid out for the terminal, with the codes for its styles."""
-    from rich.console import Console  # noqa: PLC0415 -- 80 ms, only on a terminal
-    from rich.markdown import Markdown  # noqa: PLC0415 -- the same
-    from rich.theme import Theme  # noqa: PLC0415 -- the same
-
-    width = min(get_terminal_size().columns, _WIDEST)
-    theme = Theme({"markdown.code": _CODE})
-    console = Console(force_terminal=True, width=width, highlight=False, theme=theme)
-    with console.capture() as captured:
-        console.print(Markdown(text, code_theme="ansi_dark"))
-    return captured.get()
 
 
 def _group(context: click.Context) -> click.Group:
