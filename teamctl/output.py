@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import plain_table
@@ -134,13 +135,24 @@ def print_plainly(
     return True
 
 
-def show_messages(messages: Sequence[Message], *, as_json: bool) -> None:
-    """Print mail, for a person or as one document."""
-    if as_json:
+class MailFormat(Enum):
+    """How mail is printed: for a person, as one document, or as a document for each message."""
+
+    TEXT = auto()
+    DOCUMENT = auto()
+    LINES = auto()
+
+
+def show_messages(messages: Sequence[Message], form: MailFormat) -> None:
+    """Print mail."""
+    if form is MailFormat.DOCUMENT:
         print_json({"messages": [message.to_json() for message in messages]})
         return
     for message in messages:
-        show_message(message)
+        if form is MailFormat.LINES:
+            print_json_line(message.to_json())
+        else:
+            show_message(message)
 
 
 def show_message(message: Message) -> None:
