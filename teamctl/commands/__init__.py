@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "reject": "Reject a request, by its id, with a reason.",
     "transcript": "Show a teammate's conversation.",
     "logs": "Show the log of a teammate, or of teamd.",
+    "events": "Show everything that happens in the team, for scripts.",
     "diff": "Show what a teammate did in its working copy.",
     "merge": "Merge what a teammate committed into your branch.",
     "discard": "Reset a teammate's working copy to its base.",
