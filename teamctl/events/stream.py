@@ -93,7 +93,16 @@ class Stream:
         entries = []
         for path in (*sorted(self._paths.logs.glob("*.log")), self._paths.log(TEAMD)):
             if path not in self._logs:
-                self._logs[path] = GrowingFile(path)
+                self._logs[path] = GrowingFile(path, self._log_start(path))
             entries += [one for one in map(parse, self._logs[path].lines()) if one]
         for entry in sorted(entries, key=logged_at):
             yield from self._journal.events(entry)
+
+    def _log_start(self, path: Path) -> int:
+        """Return where to begin in a log."""
+        start = end_of(path) if self._first else 0
+        for place, line in lines_back(path) if self._first else ():
+            if 0 < logged_at(parse(line) or {}) < self._since:
+                break
+            start = place
+        return start
