@@ -12,7 +12,7 @@ import click
 
 from teamctl import output
 from teamd import commandline
-from teamd.errors import TeamError
+from teamd.errors import TeamError, WrongUsage, translate_os_errors
 
 TOPICS: Final = Path(__file__).parents[1] / "topics"  # one Markdown file each
 _GAP: Final = 3
@@ -27,13 +27,18 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
 
 @commandline.command(needs_click=True)
 @commandline.argument("topic", required=False, shell_complete=_complete)
+@commandline.option("--man", metavar="DIR", help="Write a manual page for each command into DIR.")
 @output.json_option
-def command(topic: str | None, *, as_json: bool) -> None:
+def command(topic: str | None, *, man: str | None, as_json: bool) -> None:
     """Explain TOPIC; without one, list the topics.
 
     With the name of a command as TOPIC, show the help of that command.
     """
-    if topic is None:
+    if man is not None:
+        if topic is not None:
+            raise WrongUsage("--man writes all pages: give no TOPIC with it")
+        _write_pages(Path(man), as_json=as_json)
+    elif topic is None:
         _list(as_json=as_json)
     elif topic in topics():
         _show(topic, read_topic(topic), as_json=as_json, markdown=True)
@@ -44,6 +49,22 @@ def command(topic: str | None, *, as_json: bool) -> None:
             as_json=as_json,
             markdown=False,
         )
+
+
+def _write_pages(folder: Path, *, as_json: bool) -> None:
+    from importlib.metadata import version  # noqa: PLC0415 -- only here
+
+    from teamd.manual import pages  # noqa: PLC0415 -- the same
+
+    written = []
+    with translate_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        group = _group(click.get_current_context())
+        for name, text in pages(group, "teamctl", version("teamd")):
+            (folder / name).write_text(text, encoding="utf-8")
+            written.append(str(folder / name))
+    told = f"wrote {len(written)} pages; `man -l {folder / 'teamctl.1'}` shows the first"
+    output.print_either(told, {"pages": written}, as_json=as_json)
 
 
 def topics() -> list[str]:
