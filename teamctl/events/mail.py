@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamctl.events.conversation import sent
 from teamctl.tail import GrowingFile
+from teamd.messages import TEAMD
 from teamd.transcript.file import message_in, parse
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ class Outbox:
     def events(self) -> Iterator[Event]:
         """Yield what has been sent since the last look."""
         for path in sorted(self._folder.glob("*.jsonl")):
-            if path.name.endswith(_REJECTED):
-                continue
             to = path.name.removesuffix(_TAKEN).removesuffix(".jsonl")
+            if to == TEAMD or path.name.endswith(_REJECTED):  # requests and reports are no mail
+                continue
             for line in self._files.setdefault(path, GrowingFile(path)).lines():
                 message = message_in(parse(line))
                 if message is not None and message.id:  # without an id it gets one when it is read

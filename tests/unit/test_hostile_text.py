@@ -52,6 +52,10 @@ SHOWN: Final = (
     ("requests",),
     ("transcript", "bob", "--full"),
     ("transcript", "bob"),
+    ("transcript", "--all", "--since", "2001-01-01"),
+    ("transcript", "bob" + ATTACK),
+    ("transcript", "bob", "--since", ATTACK),
+    ("events", "--since", "1970-01-02"),
     ("logs", "bob"),
     ("trace", "evil"),
     ("usage",),
@@ -65,7 +69,7 @@ SHOWN: Final = (
 )
 FAITHFUL: Final = (
     ("team",), ("inbox", "--peek"), ("tasks",), ("task", "show", "1"), ("requests",),
-    ("transcript", "bob"), ("trace", "evil"), ("inbox",),
+    ("transcript", "bob"), ("trace", "evil"), ("inbox",), ("events", "--since", "1970-01-01"),
 )  # fmt: skip
 
 
