@@ -18,6 +18,7 @@ WIDEST: Final = 100  # columns; longer lines are hard to read
 _NARROWEST: Final = 10
 _CODE: Final = "bold cyan"  # rich's own style has a background
 _CONTEXT: Final = 2  # lines around a change
+_MOST_RENDERED: Final = 20_000  # characters: what is longer is a file, and takes seconds
 _MOST_COMPARED: Final = 2000  # lines; the time to compare grows with their square
 _DIFF_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -53,7 +54,7 @@ class Layout:
 
     def markdown(self, text: str, indent: str = "") -> Iterator[str]:
         """Yield the lines of Markdown from elsewhere, rendered where there are styles."""
-        if not self.styled or self.width is None:
+        if not self.styled or self.width is None or len(text) > _MOST_RENDERED:
             yield from self.lines(text, indent)
             return
         room = max(_NARROWEST, self.width - len(indent))

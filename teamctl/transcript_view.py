@@ -13,7 +13,7 @@ from teamd.messages import USER
 from teamd.transcript import records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from teamctl.layout import Layout
 
@@ -171,7 +171,7 @@ class TranscriptView:
             yield indent + terminal.style(line, fg="blue")
             indent = _INNER
         if change is not None:
-            yield from self._clipped([row] for row in self._layout.diff(*change, _INNER))
+            yield from self._clipped(self._layout.diff(*change, _INNER))
 
     def _result(self, speaker: _Speaker, record: records.CallAnswered) -> Iterator[str]:
         speaker.calls.pop(record.tool_use_id, None)
@@ -183,16 +183,17 @@ class TranscriptView:
             word, colour = took or "done", None
         yield terminal.style(f"{_INDENT}→ {word}", fg=colour, dim=colour is None)
         lines = output.plain(record.content).splitlines()
-        yield from self._clipped(
-            list(self._layout.lines(one or " ", _INNER, colour)) for one in lines
-        )
+        yield from self._clipped(lines, lambda one: self._layout.lines(one or " ", _INNER, colour))
 
-    def _clipped(self, lines: Iterable[list[str]]) -> Iterator[str]:
-        """Yield lines, each given as its rows on the screen, as far as there is room for them."""
+    def _clipped(
+        self, lines: Iterable[str], rows_of: Callable[[str], Iterable[str]] = lambda row: (row,)
+    ) -> Iterator[str]:
+        """Yield the rows of lines on the screen, as far as there is room for them."""
         room, more = _RESULT_ROWS, 0
-        for rows in lines:
+        for line in lines:
+            rows = list(rows_of(line)) if self._full or room else []
             yield from rows if self._full else rows[:room]
-            more += len(rows) > room
+            more += not rows or len(rows) > room
             room = max(0, room - len(rows))
         if more and not self._full:
             yield f"{_INNER}… {more} more lines; --full shows them"
