@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from teamctl.commands import COMMANDS, load
-from teamd.click_commands import group_to_click, program_to_click, to_click
+from teamctl.examples import EXAMPLES
+from teamd.click_commands import add_examples, group_to_click, program_to_click, to_click
 from teamd.commandline import Group, group, team_options
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         declared = load(cmd_name)
-        return group_to_click(declared) if isinstance(declared, Group) else to_click(declared)
+        made = group_to_click(declared) if isinstance(declared, Group) else to_click(declared)
+        add_examples(made, EXAMPLES, cmd_name)
+        return made
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands with their first lines."""

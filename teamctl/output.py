@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import plain_table
@@ -43,6 +44,11 @@ json_option = commandline.option("--json", "as_json", is_flag=True, help="Print 
 def print_json(document: Any) -> None:
     """Print one document on standard output, and nothing else."""
     terminal.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False, indent=1)))
+
+
+def print_json_line(document: Any) -> None:
+    """Print one document on one line, for programs that follow."""
+    terminal.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False)))
 
 
 def print_either(text: str, document: Any, *, as_json: bool) -> None:
@@ -158,24 +164,40 @@ def print_plainly(
     return True
 
 
-def show_messages(messages: Sequence[Message], *, as_json: bool) -> None:
-    """Print mail, for a person or as one document."""
-    if as_json:
+class MailFormat(Enum):
+    """How mail is printed: for a person, as one document, or as a document for each message."""
+
+    TEXT = auto()
+    DOCUMENT = auto()
+    LINES = auto()
+
+
+def show_messages(messages: Sequence[Message], form: MailFormat) -> None:
+    """Print mail."""
+    if form is MailFormat.DOCUMENT:
         print_json({"messages": [message.to_json() for message in messages]})
         return
     for message in messages:
-        show_message(message)
+        if form is MailFormat.LINES:
+            print_json_line(message.to_json())
+        else:
+            show_message(message)
 
 
 def show_message(message: Message) -> None:
     """Print one message of the mail, as a person reads it."""
     when = terminal.style(clock(message.timestamp), dim=True)
-    kind = "" if message.type == "message" else f" [{plain(message.type)}]"
     about = f" — {plain(message.summary)}" if message.summary else ""
     sender = terminal.style(plain(message.sender), bold=True)
-    terminal.echo(f"{when} {sender}{kind}{_of_request(message)}{about}")
+    terminal.echo(f"{when} {sender}{kind_of(message)}{about}")
     for line in plain(message.content).splitlines() or [""]:
         terminal.echo(f"  {line}")
+
+
+def kind_of(message: Message) -> str:
+    """Return the type of a message that is no ordinary one, and what it says of a request."""
+    kind = "" if message.type == "message" else f" [{plain(message.type)}]"
+    return kind + _of_request(message)
 
 
 def _of_request(message: Message) -> str:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from teamctl import output
+from teamctl.output import MailFormat
 from teamctl.tail import GrowingFile, Identity, identity, not_yet_seen
 from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
@@ -40,7 +41,7 @@ class Taker:
         self._growing = GrowingFile(self._kept.path)
         self._known: set[Identity] = set()
 
-    def read(self, *, as_json: bool) -> int:
+    def read(self, form: MailFormat) -> int:
         """Show what has come, and take it; returns how many messages that is."""
         # What a killed reader had in hand comes alone, and the rest only once that is done with,
         # as does what is too much at a time: for the one document of --json that is the next
@@ -49,11 +50,11 @@ class Taker:
             with locks.locked(self._turn):
                 count = 0
                 while batches := self._take():
-                    count += self._show_and_keep(batches, as_json=as_json)
-                    if count and as_json:
+                    count += self._show_and_keep(batches, form)
+                    if count and form is MailFormat.DOCUMENT:
                         break
                 if not count:
-                    output.show_messages([], as_json=as_json)
+                    output.show_messages([], form)
                 return count
         except LockTimeout as error:
             if error.path != self._turn:
@@ -65,11 +66,11 @@ class Taker:
         found = [(box, box.take(_BATCH)) for box in self._boxes()]
         return [(box, batch) for box, batch in found if batch.messages]
 
-    def _show_and_keep(self, batches: list[tuple[Mailbox, Batch]], *, as_json: bool) -> int:
+    def _show_and_keep(self, batches: list[tuple[Mailbox, Batch]], form: MailFormat) -> int:
         """Show what is new in some batches, keep it, and forget them; return how much that was."""
         fresh = [self._fresh(batch.messages) for _, batch in batches]
         if shown := [message for messages in fresh for message in messages]:
-            output.show_messages(shown, as_json=as_json)
+            output.show_messages(shown, form)
         sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken
         for (box, batch), messages in zip(batches, fresh, strict=True):
             if messages:

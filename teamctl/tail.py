@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import select
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from teamd.errors import translate_os_errors
+from teamd.files import files
 from teamd.files.safe_open import safe_open
 
 if TYPE_CHECKING:
@@ -18,16 +19,22 @@ if TYPE_CHECKING:
     from teamd.messages import Message
 
 Identity: TypeAlias = tuple[str, str, str]
+_CHUNK: Final = 1 << 18
 
 
 class GrowingFile:
     """A file that is appended to, and now and then replaced by a new one.
 
     It need not be there yet. Every line is given out once, and whole.
+
+    Args:
+        path: the file.
+        start: where a line begins; of the file that is there now, the lines before are left out.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, start: int = 0) -> None:
         self._path = path
+        self._start = start
         self._fd = -1
         self._rest: list[bytes] = []  # of a line that has not ended yet
 
@@ -39,6 +46,8 @@ class GrowingFile:
                 self.close()
                 with suppress(FileNotFoundError):
                     self._fd = safe_open(self._path, os.O_RDONLY)
+                    os.lseek(self._fd, self._start, os.SEEK_SET)
+                self._start = 0
                 yield from self._read()
 
     def close(self) -> None:
@@ -70,6 +79,33 @@ class GrowingFile:
         return False
 
 
+def lines_back(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the whole lines of a file and where they begin, from the last to the first."""
+    with files.opened(path) as fd:
+        start = 0 if fd is None else os.fstat(fd).st_size
+        behind: list[bytes] = []  # parts of one line, the last first
+        ended = False  # whether that line has an end: what is being written is no line yet
+        while fd is not None and start:
+            size = min(_CHUNK, start)
+            start -= size
+            first, *others = os.pread(fd, size, start).split(b"\n")
+            place = start + size
+            for part in reversed(others):
+                place -= len(part)
+                if ended:
+                    yield place, b"".join((part, *reversed(behind)))
+                behind, ended = [], True
+                place -= 1
+            behind.append(first)
+        if ended:
+            yield 0, b"".join(reversed(behind))
+
+
+def end_of(path: Path) -> int:
+    """Return where the next line of a file will begin: behind the last whole one."""
+    return next((place + len(line) + 1 for place, line in lines_back(path)), 0)
+
+
 def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:
     """Yield whole lines of a file, then those that are added, through rotations too.
 
@@ -79,24 +115,43 @@ def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:
         follow: whether to go on until interrupted.
     """
     growing = GrowingFile(path)
-    watching = _watch(path.parent) if follow else None
     try:
-        there = list(growing.lines())
-        yield from there if last is None else there[max(0, len(there) - last) :]
-        while watching is not None:
-            select.select([watching.fileno()], [], [], watching.recheck_seconds)
-            watching.changed()
-            yield from growing.lines()
+        with Watched(path.parent) if follow else nullcontext() as watched:
+            there = list(growing.lines())
+            yield from there if last is None else there[max(0, len(there) - last) :]
+            while watched is not None:
+                watched.wait()
+                yield from growing.lines()
     finally:
         growing.close()
-        if watching is not None:
-            watching.close()
 
 
-def _watch(folder: Path) -> Watch:
-    from teamd.files.watch import watch  # noqa: PLC0415 -- only where something is followed
+class Watched:
+    """Folders that are waited upon, as a context.
 
-    return watch(folder)
+    What changes after the context was entered ends the next `wait` at once.
+    """
+
+    def __init__(self, *folders: Path) -> None:
+        self._folders = folders
+        self._watches: list[Watch] = []
+
+    def __enter__(self) -> Self:
+        from teamd.files.watch import watch  # noqa: PLC0415 -- only where something is followed
+
+        self._watches = [watch(folder) for folder in self._folders]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._watches:
+            one.close()
+
+    def wait(self) -> None:
+        """Wait until something has changed in one of them, or may have."""
+        longest = min(one.recheck_seconds for one in self._watches)
+        select.select([one.fileno() for one in self._watches], [], [], longest)
+        for one in self._watches:
+            one.changed()
 
 
 class Unseen:

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from teamd.overview.overview import Overview
 
 STOP_SECONDS: Final = 15.0
+_EXAMPLES: Final = {
+    "start": ("teamd start", "teamd start --foreground     # for a service manager"),
+    "stop": ("teamd stop", "teamd stop --timeout 60"),
+    "restart": ("teamd restart", "teamd --team website restart"),
+    "status": ("teamd status", "teamd status --json"),
+    "reload": ("teamd reload", "teamd --team website reload"),
+}
 _DESCRIPTOR: Final = commandline.ValueType("IntRange", min=0)
 
 timeout_option = commandline.option(
@@ -202,9 +209,11 @@ def _summary(seen: Overview) -> str:
 
 def build() -> click.Group:
     """Make click's group of these commands."""
-    from teamd.click_commands import program_to_click  # noqa: PLC0415 -- where a call is not plain
+    from teamd import click_commands  # noqa: PLC0415 -- where a call is not plain
 
-    return program_to_click(program)
+    made = click_commands.program_to_click(program)
+    click_commands.add_examples(made, _EXAMPLES, "")
+    return made
 
 
 def main() -> None:

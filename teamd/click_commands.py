@@ -15,10 +15,11 @@ from teamd.commandline import TEAM_OPTIONS, Command, Group, Parameter, ValueType
 from teamd.errors import WrongUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 _TEXTS: Final = frozenset({"prompt", "subject", "text"})
 LONGEST_SECONDS: Final = 86_400
+_EXAMPLES: Final = "\b\nExamples:"  # of which click leaves the lines as they are
 
 
 class Seconds(click.ParamType[float]):
@@ -98,6 +99,26 @@ def program_to_click(declared: Group, cls: type[click.Group] = click.Group) -> c
 def group_to_click(declared: Group) -> click.Group:
     """Build click's group of one that is declared, with the commands below it."""
     return _group(declared, click.Group, _decorated(declared.itself))
+
+
+def add_examples(command: click.Command, examples: Mapping[str, Sequence[str]], path: str) -> None:
+    """Put examples below the help of a command, and of those below it.
+
+    Args:
+        command: whose help it is.
+        examples: calls, by the words that call a command.
+        path: those of this one.
+    """
+    if found := examples.get(path):
+        command.epilog = "\n".join((_EXAMPLES, *(f"  {one}" for one in found)))
+    for name, below in command.commands.items() if isinstance(command, click.Group) else ():
+        add_examples(below, examples, f"{path} {name}".strip())
+
+
+def examples_of(command: click.Command) -> list[str]:
+    """Return the examples that stand below the help of a command."""
+    lines = (command.epilog or "").removeprefix(_EXAMPLES).splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _group(declared: Group, cls: type[click.Group], run: Callable[..., Any]) -> click.Group:

@@ -57,10 +57,11 @@ class Parameter:
         settings: the same.
         name: of the function's parameter.
         flag: whether it is an option without a value.
+        many: whether it is an argument that takes all words that are left.
         known: whether it is understood here.
     """
 
-    __slots__ = ("flag", "known", "name", "names", "option", "settings")
+    __slots__ = ("flag", "known", "many", "name", "names", "option", "settings")
 
     def __init__(self, names: tuple[str, ...], settings: dict[str, Any], *, option: bool) -> None:
         self.names = names
@@ -71,7 +72,9 @@ class Parameter:
         longest = max(names, key=lambda name: name[:2].count("-"))
         self.name = own[0] if own else longest.lstrip("-").replace("-", "_").lower()
         self.flag = bool(settings.get("is_flag"))
-        self.known = settings.keys() <= _HARMLESS and not any("/" in name for name in names)
+        self.many = not option and settings.get("nargs") == -1
+        known = _HARMLESS | {"nargs"} if self.many else _HARMLESS
+        self.known = settings.keys() <= known and not any("/" in name for name in names)
 
     @property
     def required(self) -> bool:
@@ -82,7 +85,8 @@ class Parameter:
 
     def default(self) -> Any:
         """Return what the function gets where nothing is given."""
-        return self._passed(self.settings.get("default", False if self.flag else None))
+        nothing: Any = () if self.many else False if self.flag else None
+        return self._passed(self.settings.get("default", nothing))
 
     def read(self, word: str) -> Any:
         """Return what the function gets for a word; `None` where click has to say."""
@@ -149,12 +153,16 @@ class Command:
         """Add arguments and defaults; returns whether the arguments are as they should be."""
         arguments = [one for one in reversed(self.parameters) if not one.option]
         least = sum(one.required for one in arguments)
-        if not least <= len(given) <= len(arguments) or "" in given:
+        many = arguments.pop() if arguments and arguments[-1].many else None
+        rest = given[len(arguments) :]
+        if len(given) < least or "" in given or (rest and many is None):
             return False
         for one, word in zip(arguments, given, strict=False):
             found[one.name] = one.read(word)
             if found[one.name] is None:
                 return False
+        if many is not None and rest:
+            found[many.name] = tuple(rest)
         for one in self.parameters:
             if one.name not in found:
                 if one.option and one.required:

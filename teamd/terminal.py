@@ -6,12 +6,15 @@ characters hide words, or turn their order round. And text of ours, with styles 
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import Final
 
 _UNUSUAL: Final = re.compile(r"[^\n\t -~]")
 _KINDS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control, format, half a pair, breaks
+# Zero-width non-joiner and joiner: Persian words and many emoji are spelt with them.
+_JOINERS: Final = frozenset({"\u200c", "\u200d"})
 _LAST_BYTE: Final = 0xFF
 _STYLES: Final = r"\033\[[0-?]*[ -/]*[@-~]"
 COLOURS: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
@@ -26,16 +29,16 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
         click.echo(text, err=err)
         return
-    if "\033" in text and not stream.isatty():
+    if "\033" in text and (not stream.isatty() or os.environ.get("TERM") == "dumb"):
         text = re.sub(_STYLES, "", text)
     stream.write(f"{text}\n")
     stream.flush()
 
 
 def style(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
-    """Return a text with the codes for its style, as `click.style` does."""
+    """Return a text with the codes for its style, as `click.style` does; see no-color.org."""
     codes = []
-    if fg:
+    if fg and not os.environ.get("NO_COLOR"):
         kind = "bright_" if fg.startswith("bright_") else ""
         codes.append(_FIRST_COLOUR[kind] + COLOURS.index(fg.removeprefix(kind)))
     codes += [1] * bold + [2] * dim
@@ -54,7 +57,7 @@ def escape_json(document: str) -> str:
 
 def _shown(found: re.Match[str]) -> str:
     character = found[0]
-    if _category(character) not in _KINDS:
+    if not _obeyed(character):
         return character
     number = ord(character)
     return f"\\x{number:02x}" if number <= _LAST_BYTE else f"\\u{number:04x}"
@@ -62,14 +65,15 @@ def _shown(found: re.Match[str]) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     character = found[0]
-    if _category(character) not in _KINDS:
+    if not _obeyed(character):
         return character
     units = character.encode("utf-16-be", "surrogatepass")
     pairs = zip(units[::2], units[1::2], strict=True)
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs)
 
 
-def _category(character: str) -> str:
+def _obeyed(character: str) -> bool:
+    """Return whether a terminal might obey a character, or not show it."""
     import unicodedata  # noqa: PLC0415 -- a megabyte, only for what is not ASCII
 
-    return unicodedata.category(character)
+    return character not in _JOINERS and unicodedata.category(character) in _KINDS

@@ -6,12 +6,17 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from contextlib import ExitStack, contextmanager, suppress
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from teamctl import render
+from teamctl.chat import slash
 from teamctl.chat.listener import Listener
+from teamctl.chat.progress import Turn
 from teamctl.wait import GONE, explain_wait
 from teamd.errors import TeamError
 from teamd.files import files, pidfile
@@ -27,17 +32,8 @@ if TYPE_CHECKING:
     Run = Callable[[Sequence[str]], None]
 
 _PROMPT: Final = "> "
+_CLEAR_LINE: Final = "\r\x1b[K"
 _PART_BYTES: Final = 1 << 16
-COMPACT: Final = "/compact"
-HELP: Final = {
-    "/team": "show the members of the team and their states",
-    "/inbox": "read your mail",
-    "/tasks": "show the task board",
-    COMPACT: "have the lead summarize its conversation",
-    "/help": "list these commands",
-    "/quit": "leave; the team goes on (also Ctrl-D)",
-}
-_COMMANDS: Final = {"/team": ("team",), "/inbox": ("inbox",), "/tasks": ("tasks",)}
 _LOOK_SECONDS: Final = 1.0  # whatever a watch may miss; also how soon a dead team is noticed
 
 
@@ -62,27 +58,28 @@ class _Chat:
         self._typing = False
         self._heard = asyncio.Event()
         self._person = sys.stdin.isatty()
+        # Who pipes what is shown into a file wants neither prompts nor what is drawn over.
+        self._drawn = self._person and sys.stdout.isatty()
+        self._progress = False  # whether a line that is drawn over stands there
 
     async def hold(self) -> None:
         """Take lines of the person and wait for turns of the lead, one after the other."""
-        # Who pipes what is shown into a file wants no prompts in it.
-        drawn = self._person and sys.stdout.isatty()
         if self._person:
             self._listener.catch_up()
         else:
             self._listener.skip()
         with self._listened():
-            async for line in self._typed() if drawn else _lines(sys.stdin.fileno()):
+            async for line in self._typed() if self._drawn else _lines(sys.stdin.fileno()):
                 if not await self._take(line.strip()):
                     return
 
     async def _take(self, line: str) -> bool:
         """Do what a line says, or have the lead do it; returns whether the chat goes on."""
         command = line.split(maxsplit=1)[0].lower() if line.startswith("/") else None
-        if command == COMPACT:
+        if command == slash.COMPACT:
             await self._say("Sum up our conversation.", kind=COMPACT_TYPE)
         elif command is not None:
-            return _obey(command, self._run)
+            return _obey(command, line[len(command) :].strip(), self._run)
         elif line:
             await self._say(line)
         return True
@@ -103,16 +100,33 @@ class _Chat:
 
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, interrupt)
+        turn = Turn(self._lead.paths) if self._drawn else None
         try:
             while self._listener.ended is None and interrupts < 2:  # noqa: PLR2004 -- see above
                 self._heard.clear()
                 if self._over():
-                    return
+                    break
+                self._show_progress(turn)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await self._heard.wait()
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+        if turn is not None:
+            self._write(click.style(f"· {turn.cost()}", dim=True) + "\n")
+
+    def _show_progress(self, turn: Turn | None) -> None:
+        """Draw what the lead does below all that was said, to be drawn over by what comes next."""
+        doing = self._listener.doing
+        if turn is None or not doing.what or self._listener.in_line or _dumb():
+            return
+        since = max(0, int(time.time() - doing.since))
+        width = get_terminal_size().columns - 1
+        text = f"· {render.clip_line(doing.what)}, {since}s (in all {turn.cost()})"
+        self._write("")
+        sys.stdout.write(click.style(text[:width], dim=True))
+        sys.stdout.flush()
+        self._progress = True
 
     def _over(self) -> bool:
         """Return true once there is nothing to wait for any more.
@@ -159,13 +173,13 @@ class _Chat:
         self._heard.set()
 
     async def _typed(self) -> AsyncIterator[str]:
-        from prompt_toolkit import PromptSession  # noqa: PLC0415 -- 100 ms, only at a terminal
-        from prompt_toolkit.history import FileHistory  # noqa: PLC0415
-        from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415
+        from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415 -- the same
 
-        history = self._lead.paths.chat_history
-        files.append(history, b"", durable=False)  # made here, so that it is private
-        session: PromptSession[str] = PromptSession(history=FileHistory(str(history)))
+        from teamctl.chat.line import make_session  # noqa: PLC0415 -- 100 ms, only at a terminal
+
+        # Made here, so that it is private.
+        files.append(self._lead.paths.chat_history, b"", durable=False)
+        session = make_session(self._lead.paths)
         while True:
             self._typing = True  # what is told meanwhile stands above the line, in whole lines
             try:
@@ -181,34 +195,42 @@ class _Chat:
             yield line
 
     def _write(self, text: str) -> None:
+        if self._progress:
+            sys.stdout.write(_CLEAR_LINE)
+            self._progress = False
         sys.stdout.write(text if sys.stdout.isatty() else click.unstyle(text))
         if not self._typing:  # half a line would be drawn over by the one that is typed
             sys.stdout.flush()
 
 
-def _obey(word: str, run: Run) -> bool:
+def _obey(word: str, rest: str, run: Run) -> bool:
     """Do what a command says.
 
     Args:
         word: with its slash, in lower case.
+        rest: what stands behind it.
         run: runs a `teamctl` command of this team.
 
     Returns:
         Whether the chat goes on.
     """
-    if word == "/quit":
+    found = slash.COMMANDS.get(word)
+    if word == slash.QUIT:
         return False
-    if word in _COMMANDS:
-        run(_COMMANDS[word])
-    elif word == "/help":
-        width = max(map(len, HELP))
-        for name, what in HELP.items():
-            click.echo(f"{name:{width}}  {what}")
-    else:
-        near = [name for name in HELP if name.startswith(word)]
-        hint = f"did you mean {near[0]}?" if near else "/help lists them"
+    if found is None:
+        near = slash.find_near(word)
+        hint = f"did you mean {near}?" if near else f"{slash.HELP} lists them"
         click.echo(f"no command {word!r}; {hint}", err=True)
+    elif found.argv is None:
+        click.echo(slash.describe())
+    else:
+        run(found.argv(rest))
     return True
+
+
+def _dumb() -> bool:
+    """Return whether the terminal cannot draw over a line."""
+    return os.environ.get("TERM") == "dumb"
 
 
 async def _lines(fd: int) -> AsyncIterator[str]:

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl import output, render
+from teamctl.chat.meanwhile import short_moment, tell
+from teamctl.chat.progress import Doing, describe_call
+from teamctl.layout import Layout
 from teamctl.tail import GrowingFile, Unseen
+from teamctl.transcripts import Retries
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD, USER, Message
+from teamd.messages import LEAD, SHUTDOWN_ANSWER_TYPE, USER, Message
 from teamd.transcript import records
 from teamd.transcript.file import decode_lines
 
@@ -47,6 +51,9 @@ class Listener:
         self._marks = False
         self._place = 0
         self._reply_shown = LiveReply(paths.partial(LEAD))
+        self._retries = Retries(paths.log(LEAD))
+        self._layout = Layout.of_output()
+        self.doing = Doing()
         self._own = Mailbox(paths, USER)
         self._unseen = Unseen()
         self._awaited: str | None = None
@@ -60,19 +67,24 @@ class Listener:
 
     def catch_up(self) -> None:
         """Tell what the lead has said while no person listened; from now on somebody does."""
-        before = self._read_mark()
+        before, left = self._read_mark(), self._left()
         missed = [line for line in self._lines() if self._place > before and _REPLY in line]
         replies = [record for record in decode_lines(missed) if isinstance(record, records.Replied)]
-        said = [reply.text for reply in replies if reply.text.strip()]
+        said = [reply for reply in replies if reply.text.strip()]
         if said:
             self._line(f"What {LEAD} said since the last chat:", dim=True)
         if len(said) > _LAST:
             earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
             self._line(self._paths.addressed(earlier), dim=True)
         rest = self._paths.addressed(_WHOLE)
-        for text in said[-_LAST:]:
-            shown = render.clip_beginning(text, lines=_REPLY_LINES, rest=rest)
-            self._line("  " + shown.replace("\n", "\n  "))
+        for reply in said[-_LAST:]:
+            shown = render.clip_beginning(reply.text, lines=_REPLY_LINES, rest=rest)
+            when = f"{short_moment(reply.time)} " if reply.time else ""
+            self._line(f"  {when}" + shown.replace("\n", "\n  "))
+        if left is not None and (told := list(tell(self._paths, left))):
+            self._line("What else happened since:", dim=True)
+            for one in told:
+                self._line(f"  {one}")
         self._marks = True
         self._move_mark()
 
@@ -87,9 +99,12 @@ class Listener:
         before = self._place
         for record in decode_lines(self._lines()):
             self._tell(record)
+            self.doing.note(record)
         if self._marks and self._place != before:
             self._move_mark()
         self._write(self._reply_shown.more())
+        for _, what in self._retries.more():
+            self._line(f"· {render.clip_line(what)}", fg="yellow")
         for message in self._unseen.among(self._own.peek()):
             self._mail(message, "you")
 
@@ -107,6 +122,13 @@ class Listener:
         place = int(said) if said.isdigit() else 0
         there = files.size(self._paths.transcript(LEAD))  # less where that file is gone
         return place if place <= there else 0
+
+    def _left(self) -> float | None:
+        """Return when a person was in the chat last; `None` for never."""
+        try:
+            return self._paths.chat_mark.stat().st_mtime
+        except OSError:
+            return None
 
     def _move_mark(self) -> None:
         """Note up to where it has been shown; what is lost of that is shown once more."""
@@ -138,8 +160,7 @@ class Listener:
         self._write(self._reply_shown.rest(output.plain(reply.text)))
         self._end_line()
         for call in reply.calls:
-            given = ", ".join(f"{key}: {value}" for key, value in call["input"].items())
-            self._line(f"· {render.clip_line(call['name'] + ' ' + given)}", dim=True)
+            self._line(f"· {describe_call(call)}", dim=True)
 
     def _end(self, ended: records.TurnEnded) -> None:
         self._end_line()
@@ -149,10 +170,18 @@ class Listener:
             self.ended = ended
 
     def _mail(self, message: Message, to: str) -> None:
+        if (news := _news(message)) is not None:
+            self._line(f"· {render.clip_line(news)}", dim=True)
+            return
         rest = self._paths.addressed(_WHOLE) if to == LEAD else _WHOLE_OWN
         about = render.clip_beginning(message.summary or message.content, rest=rest)
         about = about.replace("\n", "\n  ")
         self._line(f"✉ {render.clip_line(message.sender)} → {to}: {about}", fg="cyan")
+
+    @property
+    def in_line(self) -> bool:
+        """Return whether what was shown last did not end its line."""
+        return self._reply_shown.open_line
 
     def _end_line(self) -> None:
         if self._reply_shown.open_line:
@@ -161,7 +190,17 @@ class Listener:
 
     def _line(self, text: str, **style: Any) -> None:
         self._end_line()  # half a reply that broke off may stand there
-        self._write(click.style(text, **style) + "\n")
+        for row in list(self._layout.wrap(text)) or [""]:
+            self._write(click.style(row, **style) + "\n")
+
+
+def _news(message: Message) -> str | None:
+    """Return what a message of the program's own says, in a line; `None` for mail of somebody."""
+    if message.type == SHUTDOWN_ANSWER_TYPE and message.extra.get("approve") is True:
+        return f"{message.sender} is shut down"
+    if message.type == "message" and "task_id" in message.extra:
+        return render.clip_first_line(message.content)
+    return None
 
 
 class LiveReply:

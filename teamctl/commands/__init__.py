@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "reject": "Reject a request, by its id, with a reason.",
     "transcript": "Show a teammate's conversation.",
     "logs": "Show the log of a teammate, or of teamd.",
+    "events": "Show everything that happens in the team, for scripts.",
     "diff": "Show what a teammate did in its working copy.",
     "merge": "Merge what a teammate committed into your branch.",
     "discard": "Reset a teammate's working copy to its base.",
@@ -52,7 +53,6 @@ COMMANDS: Final = {
 SHARED: Final = {
     "diff": ("merge", "discard"),
     "interrupt": ("pause",),
-    "logs": ("transcript",),
     "requests": ("approve", "reject"),
     "send": ("broadcast",),
     "spawn": ("resume", "shutdown"),

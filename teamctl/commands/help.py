@@ -12,12 +12,10 @@ import click
 
 from teamctl import output
 from teamd import commandline
-from teamd.errors import TeamError
+from teamd.errors import TeamError, WrongUsage, translate_os_errors
 
 TOPICS: Final = Path(__file__).parents[1] / "topics"  # one Markdown file each
-_WIDEST: Final = 100  # columns; longer lines are hard to read
 _GAP: Final = 3
-_CODE: Final = "bold cyan"  # rich's own style has a background
 
 
 def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
@@ -29,13 +27,18 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
 
 @commandline.command(needs_click=True)
 @commandline.argument("topic", required=False, shell_complete=_complete)
+@commandline.option("--man", metavar="DIR", help="Write a manual page for each command into DIR.")
 @output.json_option
-def command(topic: str | None, *, as_json: bool) -> None:
+def command(topic: str | None, *, man: str | None, as_json: bool) -> None:
     """Explain TOPIC; without one, list the topics.
 
     With the name of a command as TOPIC, show the help of that command.
     """
-    if topic is None:
+    if man is not None:
+        if topic is not None:
+            raise WrongUsage("--man writes all pages: give no TOPIC with it")
+        _write_pages(Path(man), as_json=as_json)
+    elif topic is None:
         _list(as_json=as_json)
     elif topic in topics():
         _show(topic, read_topic(topic), as_json=as_json, markdown=True)
@@ -46,6 +49,22 @@ def command(topic: str | None, *, as_json: bool) -> None:
             as_json=as_json,
             markdown=False,
         )
+
+
+def _write_pages(folder: Path, *, as_json: bool) -> None:
+    from importlib.metadata import version  # noqa: PLC0415 -- only here
+
+    from teamd.manual import pages  # noqa: PLC0415 -- the same
+
+    written = []
+    with translate_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        group = _group(click.get_current_context())
+        for name, text in pages(group, "teamctl", version("teamd")):
+            (folder / name).write_text(text, encoding="utf-8")
+            written.append(str(folder / name))
+    told = f"wrote {len(written)} pages; `man -l {folder / 'teamctl.1'}` shows the first"
+    output.print_either(told, {"pages": written}, as_json=as_json)
 
 
 def topics() -> list[str]:
@@ -75,23 +94,12 @@ def _list(*, as_json: bool) -> None:
 def _show(name: str, text: str, *, as_json: bool, markdown: bool) -> None:
     styled = markdown and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if styled and not as_json:
-        click.echo_via_pager(_styled(text))
+        from teamctl.layout import WIDEST, render_markdown  # noqa: PLC0415 -- only on a terminal
+
+        width = min(get_terminal_size().columns, WIDEST)
+        click.echo_via_pager(render_markdown(text, width))
     else:
         output.print_either(text.rstrip("\n"), {"name": name, "text": text}, as_json=as_json)
-
-
-def _styled(text: str) -> str:
-    """Return Markdown laid out for the terminal, with the codes for its styles."""
-    from rich.console import Console  # noqa: PLC0415 -- 80 ms, only on a terminal
-    from rich.markdown import Markdown  # noqa: PLC0415 -- the same
-    from rich.theme import Theme  # noqa: PLC0415 -- the same
-
-    width = min(get_terminal_size().columns, _WIDEST)
-    theme = Theme({"markdown.code": _CODE})
-    console = Console(force_terminal=True, width=width, highlight=False, theme=theme)
-    with console.capture() as captured:
-        console.print(Markdown(text, code_theme="ansi_dark"))
-    return captured.get()
 
 
 def _group(context: click.Context) -> click.Group:

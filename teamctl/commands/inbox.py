@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from teamctl import output
 from teamctl.arguments import boxes
+from teamctl.output import MailFormat
 from teamctl.post import team_post
 from teamctl.tail import Unseen
 from teamd import commandline, terminal
 from teamd.commandline import team_options
-from teamd.errors import WrongUsage
 
 if TYPE_CHECKING:
     from teamctl.person_mail import Boxes, Taker
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 @commandline.argument("name", required=False, shell_complete=boxes)
 @commandline.option("--peek", is_flag=True, help="Show your mail without taking it.")
 @commandline.option("--follow", "-f", is_flag=True, help="Keep showing mail as it arrives.")
-@output.json_option
+@commandline.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document; with -f, one message a line."
+)
 @team_options
 def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_json: bool) -> None:
     """Read your own mail, or look at the mail of teammate NAME.
 
     Mail that you have read moves to transcripts/user.jsonl. A teammate's mail stays where it is.
     """
-    if follow and as_json:
-        raise WrongUsage("--follow never ends and --json is one document: take one of them")
     post = team_post(choice)
     paths = post.paths
     person = post.person()
@@ -41,8 +41,8 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
     nothing = not follow and not any(one.waiting() for one in boxes())
     reader = _Looker(boxes) if peek or not own or nothing else _taker(boxes, paths)
     if follow:
-        _follow(reader, paths)
-    elif not reader.read(as_json=as_json) and not as_json:
+        _follow(reader, paths, MailFormat.LINES if as_json else MailFormat.TEXT)
+    elif not reader.read(MailFormat.DOCUMENT if as_json else MailFormat.TEXT) and not as_json:
         terminal.echo("no new mail")
 
 
@@ -52,11 +52,11 @@ def _taker(boxes: Boxes, paths: TeamPaths) -> Taker:
     return Taker(boxes, paths)
 
 
-def _follow(reader: _Looker | Taker, paths: TeamPaths) -> None:
+def _follow(reader: _Looker | Taker, paths: TeamPaths, form: MailFormat) -> None:
     from teamd.files.watch import wait_for  # noqa: PLC0415 -- only for --follow
 
     def look() -> None:
-        reader.read(as_json=False)
+        reader.read(form)
 
     wait_for(paths.inboxes, look, timeout_seconds=math.inf)
 
@@ -68,7 +68,7 @@ class _Looker:
         self._boxes = boxes
         self._unseen = Unseen()
 
-    def read(self, *, as_json: bool) -> int:
+    def read(self, form: MailFormat) -> int:
         messages = self._unseen.among([m for box in self._boxes() for m in box.peek()])
-        output.show_messages(messages, as_json=as_json)
+        output.show_messages(messages, form)
         return len(messages)

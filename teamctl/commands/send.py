@@ -17,7 +17,7 @@ from teamd.messages import Message, new_id
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
-    from teamd.mail.routing import Post
+    from teamd.mail.routing import Post, Sent
 
 _sender_option = commandline.option("--from", "sender", help="The sender  [default: you].")
 
@@ -27,7 +27,7 @@ _sender_option = commandline.option("--from", "sender", help="The sender  [defau
 @commandline.argument("text")
 @_sender_option
 @commandline.option("--type", default="message", show_default=True, help="The message's type.")
-@commandline.option("--id", help="Makes a retry safe: two messages with one id count as one.")
+@commandline.option("--id", help="Makes a retry safe: one text with one id is one message.")
 @commandline.option("--summary", help="The subject, in a few words.")
 @commandline.option(
     "--wait", is_flag=True, help="Return once the message is in NAME's conversation."
@@ -45,11 +45,14 @@ def command(
     where it is.
     """
     post = team_post(choice)
+    retry = facts["id"] is not None
     facts = {**facts, "id": facts["id"] or new_id(), "sender": facts["sender"] or post.person()}
     summary = facts.pop("summary")
     content = not_empty(text_or_stdin(text))
     extra = {} if summary is None else {"summary": summary}
     message = Message(**facts, to=name, content=content, extra=extra)
+    if retry:
+        post.check_id(message)
     sent = post.send(message)
     choice.done = f"the message is sent to {sent.to}"
     if not as_json:
@@ -59,19 +62,28 @@ def command(
     elif not wait:
         _warn_of_rest(post, sent.to)
     if wait:
-        from teamctl.wait import Receipt  # noqa: PLC0415 -- only for --wait
-        from teamd.files.watch import wait_for  # noqa: PLC0415 -- the same
-
-        there, to = post.at(sent.to)
-        receipt = Receipt(there, replace(message, to=to), told=sent.warning)
-        if wait_for(there.paths.transcripts, receipt.look, timeout_seconds=timeout) is None:
-            why = f"{sent.to} has not taken it within {timeout:g} s"
-            hint = f"`teamctl trace {message.id}` shows where it is"
-            raise DeadlinePassed(f"{why}; the message is safe and will be delivered: {hint}")
+        _await_delivery(post, sent, message, timeout)
     if as_json:
         output.print_json({"id": message.id, "to": sent.to, "delivered": wait})
     elif wait:
         terminal.echo(output.plain(f"delivered to {sent.to}"))
+
+
+def _await_delivery(post: Post, sent: Sent, message: Message, seconds: float) -> None:
+    """Return once a message is in its receiver's conversation.
+
+    Raises:
+        DeadlinePassed: it is not within so many seconds.
+    """
+    from teamctl.wait import Receipt  # noqa: PLC0415 -- only for --wait
+    from teamd.files.watch import wait_for  # noqa: PLC0415 -- the same
+
+    there, to = post.at(sent.to)
+    receipt = Receipt(there, replace(message, to=to), told=sent.warning)
+    if wait_for(there.paths.transcripts, receipt.look, timeout_seconds=seconds) is None:
+        why = f"{sent.to} has not taken it within {seconds:g} s"
+        hint = f"`teamctl trace {message.id}` shows where it is"
+        raise DeadlinePassed(f"{why}; the message is safe and will be delivered: {hint}")
 
 
 @commandline.command()

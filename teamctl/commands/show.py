@@ -56,7 +56,7 @@ def _facts(paths: TeamPaths, member: Member) -> dict[str, Any]:
     requests = [one for one in open_approvals(paths) if name in (one.asker, one.to)]
     return {
         "alive": process is not None and process.alive,
-        "usd": output.known_usd(account),
+        "usd": account.known_usd,
         "queued": Mailbox(paths, name).queued(),
         "rejected": lines.count(paths.rejected(name)),
         "tasks": [one.to_json() for one in tasks],

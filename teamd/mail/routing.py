@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import BadName, InboxFull, StoreError, UnknownTeam, UnknownTeammate
+from teamd.errors import BadName, InboxFull, StoreError, TeamError, UnknownTeam, UnknownTeammate
 from teamd.files import locks
 from teamd.files.find_team import all_teams, finish
 from teamd.mail.mailbox import Mailbox
@@ -76,15 +76,35 @@ class Post:
             StoreError: it could not be written.
         """
         there, sent = self._way(message.to)
-        to = sent.to.partition("@")[0]
-        sender = message.sender
+        message = self._as_read(there, sent, message)
+        # The last that can fail: whoever is told of a failure sends it again.
+        there._way_in(message.to).put(message)  # noqa: SLF001 -- another post
+        return sent
+
+    def check_id(self, message: Message) -> None:
+        """Check that its sender gave a message's id to no other text: both would be delivered.
+
+        Raises:
+            TeamError: it did; or as for `send`.
+        """
+        from teamd.mail.trace import texts_sent  # noqa: PLC0415 -- only for ids of the sender's own
+        from teamd.masking import may_be_masked  # noqa: PLC0415 -- the same
+
+        there, sent = self._way(message.to)
+        message = self._as_read(there, sent, message)
+        read = Message.decode(message.encode(), to=message.to)
+        before = texts_sent(there.paths, read.to, read.sender, read.id)
+        if not all(may_be_masked(read.content, text) for text in before):
+            what = f"{sent.to} was sent another text with the id {read.id!r}"
+            raise TeamError(f"{what}; repeat that text, or take another --id for this one")
+
+    def _as_read(self, there: Post, sent: Sent, message: Message) -> Message:
+        """Return a message with the names by which its receiver, of that post, reads it."""
+        to, sender = sent.to.partition("@")[0], message.sender
         if there is not self and "@" not in sender:
             sender = f"{sender}@{self._team().name}"
-        # The last that can fail: whoever is told of a failure sends it again.
-        if (sender, to) != (message.sender, message.to):
-            message = replace(message, sender=sender, to=to)
-        there._way_in(to).put(message)  # noqa: SLF001 -- another post
-        return sent
+        changed = (sender, to) != (message.sender, message.to)
+        return replace(message, sender=sender, to=to) if changed else message
 
     def notify(self, message: Message) -> Sent:
         """Send a line of teamd's own: the settings' limits are for what others write.

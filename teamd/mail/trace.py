@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import TeamError
 from teamd.files import files
+from teamd.files.lines import read_lines
 from teamd.message_json import is_moment
 from teamd.messages import LEAD, TEAMD, USER, moment_of
-from teamd.transcript.file import Transcript, message_in, parse
+from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
@@ -23,9 +25,12 @@ if TYPE_CHECKING:
 
     # A message and what its place tells of its way.
     Found = Iterator[tuple[Message, dict[str, Any]]]
+    _Identity = tuple[str, str, str]
 
 SHORTEST_BEGINNING: Final = 4
 _MOST_NAMED: Final = 5
+_MAIL: Final = b'"mail"'
+_SPELT_AS_IT_IS: Final = re.compile(r"[\w.-]+", re.ASCII)
 
 
 class DeliveryStage(StrEnum):
@@ -72,7 +77,7 @@ def trace(paths: TeamPaths, wanted: str) -> list[Way]:
     Raises:
         TeamError: there is none, or several ids begin so.
     """
-    found = [way for name in _receivers(paths) for way in _ways(paths, name, wanted)]
+    found = [way for name in _receivers(paths) for way in _ways(paths, name, wanted).values()]
     if exact := [way for way in found if way.id == wanted]:
         return exact
     ids = sorted({way.id for way in found}) if len(wanted) >= SHORTEST_BEGINNING else []
@@ -90,6 +95,22 @@ def trace(paths: TeamPaths, wanted: str) -> list[Way]:
     return found
 
 
+def texts_sent(paths: TeamPaths, to: str, sender: str, message_id: str) -> list[str]:
+    """Return the texts that a sender has sent to `to` under an id, besides those rejected since.
+
+    Args:
+        paths: the receiver's team.
+        to: the receiver's name, as the roster has it.
+        sender: as the receiver reads it.
+        message_id: the whole id.
+    """
+    return [
+        content
+        for (own, whose, content), way in _ways(paths, to, message_id).items()
+        if (own, whose) == (message_id, sender) and way.stage is not DeliveryStage.REJECTED
+    ]
+
+
 def _receivers(paths: TeamPaths) -> list[str]:
     """Return the names of all who have got mail, whether the roster knows them or not."""
     there = (*paths.inboxes.glob("*.jsonl"), *paths.transcripts.glob("*.jsonl"))
@@ -97,12 +118,12 @@ def _receivers(paths: TeamPaths) -> list[str]:
     return sorted(names - {TEAMD} | ({LEAD} if USER in names else set()))
 
 
-def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
-    """Return the ways to one receiver, read in the direction in which mail moves.
+def _ways(paths: TeamPaths, name: str, begun: str) -> dict[_Identity, Way]:
+    """Return the ways to one receiver by id, sender and text, read in the direction of mail.
 
     So what moves meanwhile is seen twice at most; how far it has come by then is what counts.
     """
-    ways: dict[tuple[str, ...], Way] = {}
+    ways: dict[_Identity, Way] = {}
     inbox, taken = files.read(paths.inbox(name)) or b"", _lines(paths.taken(name))
     header = (parse(taken[0]) or {}) if taken else {}
     batch, start, end = str(header.get("batch")), *_in_hand(header)
@@ -111,17 +132,17 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> list[Way]:
         _queued(paths.inbox(name), _split(inbox[end:]), batch),
         _lying(paths.inbox(name), _split(inbox[start:end]), **facts),
         _lying(paths.taken(name), taken, **facts),
-        *(_delivered(path, name) for path in paths.delivered(name)),
+        *(_delivered(path, name, begun) for path in paths.delivered(name)),
         _lying(paths.rejected(name), _lines(paths.rejected(name)), DeliveryStage.REJECTED),
     ):
-        here: dict[tuple[str, ...], Way] = {}
+        here: dict[_Identity, Way] = {}
         for mail, facts in places:
             if mail.id and mail.id.startswith(begun):  # a repeated send comes behind
                 here.setdefault((mail.id, mail.sender, mail.content), _way(mail, name, facts))
         # A rejected one that was sent again is under way again, and what counts is that.
         rejected = {key for key, way in here.items() if way.stage is DeliveryStage.REJECTED}
         ways |= {key: way for key, way in here.items() if key not in rejected & ways.keys()}
-    return list(ways.values())
+    return ways
 
 
 def _lines(path: Path) -> list[bytes]:
@@ -155,8 +176,11 @@ def _lying(path: Path, lines: list[bytes], stage: DeliveryStage, **facts: Any) -
             yield mail, {"file": str(path), "stage": stage, **facts}
 
 
-def _delivered(path: Path, to: str) -> Found:
-    for record in Transcript(path).records():
+def _delivered(path: Path, to: str, begun: str) -> Found:
+    # As it stands in JSON, if it is spelt there as it is: what is long is passed over unread.
+    known = begun.encode() if _SPELT_AS_IT_IS.fullmatch(begun) else b""
+    for line in read_lines(path):
+        record = decode(line) if _MAIL in line and known in line else None
         if isinstance(record, Delivered):
             moments = {"taken": record.taken, "delivered": record.time or None}
             for mail in record.messages:

@@ -120,14 +120,23 @@ def parse(line: bytes) -> dict[str, Any] | None:
 def decode(line: bytes) -> Record | None:
     """Return the record that a line holds; `None` where it is torn or no record."""
     found = parse(line)
-    if found is None:
-        return None
+    return None if found is None else decode_object(found)
+
+
+def is_checkpoint(line: bytes) -> bool:
+    """Return whether a line is a checkpoint as we write them; those can be very long."""
+    return line.startswith(_CHECKPOINT)
+
+
+def decode_object(found: dict[str, Any]) -> Record:
+    """Return the record that a JSON object is."""
     try:
         kind = _BY_NAME[found["record"]]
         known = _known(kind, found).items()
-        return kind(**{name: _DECODERS.get(name, _as_is)(value) for name, value in known})
+        record: Record = kind(**{name: _DECODERS.get(name, _as_is)(value) for name, value in known})
     except (KeyError, TypeError, ValueError, AttributeError):
         return Unknown()
+    return record
 
 
 def decode_lines(lines: Iterable[bytes]) -> Iterator[Record]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
-CTRL_C, CTRL_D = b"\x03", b"\x04"
+CTRL_C, CTRL_D, ALT_ENTER = b"\x03", b"\x04", b"\x1b\r"
 
 
 class Terminal:

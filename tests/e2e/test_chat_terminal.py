@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.terminal import CTRL_C, CTRL_D, Terminal
+from tests.e2e.terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
 from tests.strict.faults import Stall
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -125,3 +126,43 @@ def test_what_the_lead_said_without_a_chat_is_shown_at_the_next(
         later.type(b"/quit\r")
         assert later.process.wait(20) == 0
         later.close()
+
+
+def test_alt_enter_begins_another_line_of_the_same_message(
+    led: Project, terminal: Terminal
+) -> None:
+    terminal.type(b"first" + ALT_ENTER + b"second\r")
+    terminal.sees("Yes?")
+    assert "first\nsecond" in led.asked("lead", least=1)[0].asked.last_text
+    terminal.type(b"/quit\r")
+    assert terminal.process.wait(20) == 0
+
+
+def test_commands_are_completed_and_answer_a_request(led: Project, terminal: Terminal) -> None:
+    led.stage.play("bob", use(("submit_plan", {"plan": "Dig a hole."})), say("I wait."))
+    led.do("teamctl", "spawn", "bob", "coder", "Plan it.", "--plan", "--wait")
+    terminal.type(b"/req\t\r")
+    terminal.sees("Dig a hole.")
+    terminal.type(b"/usag\t\r")
+    terminal.sees("COST")
+    terminal.type(b"/transcript bo\t\r")
+    terminal.sees("submit_plan: Dig a hole.")
+    terminal.type(b"/aprove\r")
+    terminal.sees("no command '/aprove'; did you mean /approve?")
+    terminal.type(b"/quit\r")
+    assert terminal.process.wait(20) == 0
+
+
+def test_the_tool_that_runs_is_shown_with_its_seconds_and_the_turn_with_its_cost(
+    led: Project, terminal: Terminal
+) -> None:
+    command = "while [ ! -e go ]; do sleep 0.1; done"
+    led.stage.play("lead", use(("bash", {"command": command})), say("I am done."))
+    terminal.type(b"Go on\r")
+    terminal.sees(f"· bash command: {command}, 1s (in all ")
+    (led.folder / "go").touch()
+    terminal.sees("I am done.")
+    terminal.asks_after("I am done.")
+    assert re.search(r"· \d+s, >?\$0\.\d+\s", terminal.shown.rpartition("done.")[2])
+    terminal.type(b"/quit\r")
+    assert terminal.process.wait(20) == 0

@@ -100,3 +100,23 @@ def test_topics_and_commands_are_completed(project: Project, begun: str, complet
         _TEAMCTL_COMPLETE="bash_complete", COMP_WORDS=f"teamctl help {begun}", COMP_CWORD="2"
     )
     assert project.do("teamctl") == f"plain,{completed}\n"
+
+
+def test_manual_pages_are_written(project: Project) -> None:
+    folder = project.folder / "share" / "man1"
+    said = project.do("teamctl", "help", "--man", str(folder))
+    pages = sorted(file.name for file in folder.iterdir())
+    assert said == f"wrote {len(pages)} pages; `man -l {folder}/teamctl.1` shows the first\n"
+    assert {"teamctl.1", "teamctl-send.1", "teamctl-task-add.1"} <= set(pages)
+    listed = json.loads(project.do("teamctl", "help", "--man", str(folder), "--json"))["pages"]
+    assert sorted(listed) == [str(folder / page) for page in pages]
+
+
+def test_manual_pages_are_for_no_topic_and_need_a_folder(project: Project) -> None:
+    refused = project.run("teamctl", "help", "limits", "--man", "man")
+    assert refused.status == 2
+    assert "--man writes all pages: give no TOPIC with it" in refused.stderr
+    project.write("taken", "")
+    refused = project.run("teamctl", "help", "--man", "taken")
+    assert (refused.status, refused.stdout) == (1, "")
+    assert "taken" in refused.complaint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -135,3 +136,19 @@ def test_a_reader_that_stands_still_is_named_to_the_next(ann: Project) -> None:
     assert "another `teamctl inbox` is showing your mail and has not been" in refused.complaint
     assert refused.complaint.endswith(WAY_OUT)
     assert "Ready." in ann.do("teamctl", "inbox")
+
+
+@pytest.mark.parametrize(("to", "options"), [("ann", ["ann"]), ("lead", [])])
+def test_followed_as_json_it_is_a_message_a_line(ann: Project, to: str, options: list[str]) -> None:
+    """Also of a text with newlines; the person's own is taken once it was shown."""
+    ann.do("teamctl", "send", to, "one\ntwo", "--from", "bob", "--id", "1")
+    argv = ("teamctl", "inbox", *options, "-f", "--json")
+    with ann.begin(*argv, stdout=subprocess.PIPE) as following:
+        assert following.stdout is not None
+        first = json.loads(following.stdout.readline())
+        ann.do("teamctl", "send", to, "three", "--from", "bob", "--id", "2")
+        second = json.loads(following.stdout.readline())
+        wait_until(lambda: bool(ann.mail(to)) is (to == "ann"), what="it is taken, if it is yours")
+        following.kill()
+    assert [first["content"], second["content"]] == ["one\ntwo", "three"]
+    assert (first["from"], second["id"]) == ("bob", "2")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.mail.mailbox import Mailbox
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -168,11 +169,16 @@ def test_an_unknown_id_is_one_sentence(project: Project) -> None:
 
 
 def test_a_repeated_send_to_the_person_is_shown_and_kept_once(project: Project) -> None:
-    """Before the first was read and after it; the same id with other words is another message."""
+    """Before the first was read and after it; the same id with other words is another message.
+
+    `teamctl send` refuses those, but any program may append them.
+    """
     project.enlist("ann")
 
     def send(content: str, sender: str = "ann") -> None:
-        project.do("teamctl", "send", "lead", content, "--from", sender, "--id", "1")
+        line = {"id": "1", "from": sender, "content": content}
+        with project.paths.inbox("lead").open("a") as inbox:
+            inbox.write(f"{json.dumps(line)}\n")
 
     send("Ready.")
     send("Other words.")
@@ -190,6 +196,47 @@ def test_a_repeated_send_to_the_person_is_shown_and_kept_once(project: Project) 
     assert [(m["from"], m["content"]) for m in kept] == [
         ("ann", "Ready."), ("ann", "Other words."), ("bob", "Ready."),
     ]  # fmt: skip
+
+
+OTHER: Final = (
+    "teamctl: {} was sent another text with the id '1'; repeat that text, or take another --id "
+    "for this one"
+)
+
+
+def test_the_same_id_with_another_text_is_refused_wherever_the_first_one_is(
+    project: Project,
+) -> None:
+    """Queued, shown, or kept in a conversation; the same text is still sent, and counts once."""
+    project.enlist("ann")
+    send = ("teamctl", "send", "lead", "Ready.", "--from", "ann", "--id", "1")
+    for step in ("queued", "read"):
+        project.do(*send)
+        refused = project.run(*send[:3], "Not ready.", *send[4:])
+        assert (refused.status, refused.stdout) == (1, ""), step
+        assert refused.complaint == OTHER.format("lead")
+        project.do("teamctl", "inbox")
+    assert [m["content"] for r in project.records("user", "mail") for m in r["messages"]] == [
+        "Ready."
+    ]
+    project.do(*send[:3], "Not ready.", "--from", "bob", "--id", "1")
+    project.do(*send[:2], "ann", "Not ready.", "--from", "ann", "--id", "1")
+
+
+def test_a_text_that_its_reader_has_in_hand_is_compared_too(project: Project) -> None:
+    project.enlist("ann")
+    project.do("teamctl", "send", "ann", "Ready.", "--id", "1")
+    assert Mailbox(project.paths, "ann").take().messages
+    project.do("teamctl", "send", "ann", "Ready.", "--id", "1")
+    refused = project.run("teamctl", "send", "ann", "Not ready.", "--id", "1")
+    assert (refused.status, refused.complaint) == (1, OTHER.format("ann"))
+
+
+def test_what_was_rejected_may_be_sent_in_other_words(project: Project) -> None:
+    project.enlist("ann")
+    rejected = {"id": "1", "from": "lead", "content": "Crash."}
+    project.paths.rejected("ann").write_text(f"{json.dumps(rejected)}\n")
+    project.do("teamctl", "send", "ann", "Do not crash.", "--id", "1")
 
 
 def test_what_was_kept_before_a_kill_is_not_shown_again(project: Project) -> None:

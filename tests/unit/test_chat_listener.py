@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,8 +12,9 @@ import pytest
 from teamctl import render
 from teamctl.chat.listener import Listener
 from teamd.files.paths import TeamPaths
+from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD, USER, Message
+from teamd.messages import LEAD, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.transcript.file import Transcript
 from tests.transcripts import as_record
@@ -160,3 +163,74 @@ def test_the_persons_mail_is_shown_once_also_where_it_has_no_id(conversation: Co
     for _ in range(3):
         listening.look()
     assert conversation.shown == ["✉ ci → you: It is red."]
+
+
+def test_what_was_missed_has_its_time(conversation: Conversation) -> None:
+    """Of today the hour; of another day that as well."""
+    now = time.time()
+    text = [{"type": "text", "text": "one\ntwo"}]
+    conversation.add("reply", content=text, time=now)
+    conversation.add("reply", content=text, time=now - 200_000)
+    conversation.listening().catch_up()
+    today = time.strftime("%H:%M:%S", time.localtime(now))
+    before = time.strftime("%Y-%m-%d %H:%M", time.localtime(now - 200_000))
+    assert conversation.shown[1:] == [f"  {today} one", "  two", f"  {before} one", "  two"]
+
+
+def test_what_happened_in_the_team_since_the_last_chat_is_told_with_its_time(
+    conversation: Conversation,
+) -> None:
+    conversation.listening().catch_up()
+    journal = Journal(conversation.paths.log(TEAMD), TEAMD)
+    journal.warn("crashed", name="alice", reason="signal 9")
+    journal.note("exited", name="alice", code=-9)
+    journal.close()
+    listening = conversation.listening()
+    listening.catch_up()
+    heading, line = conversation.shown
+    assert heading == "What else happened since:"
+    assert re.fullmatch(r"  \d\d:\d\d:\d\d alice crashed: signal 9", line)
+
+
+def test_news_of_tasks_and_of_a_shutdown_are_no_mail(conversation: Conversation) -> None:
+    listening = conversation.listening()
+    kind, why = "shutdown_response", "idle, and no mail waits"
+    done = Message(type=kind, sender="alice", to=LEAD, content=why, extra={"approve": True})
+    text = "Nothing blocks task 2 (Test it) any more: task 1 is completed."
+    about = {"summary": "task 2: Test it", "task_id": "2"}
+    freed = Message(sender="alice", to=LEAD, content=text, extra=about)
+    kept = Message(type=kind, sender="bob", to=LEAD, content="Not yet.", extra={"approve": False})
+    conversation.add("mail", messages=[one.to_json() for one in (done, freed, kept)])
+    listening.look()
+    assert conversation.shown == [
+        "· alice is shut down", f"· {text}", "✉ bob → lead: Not yet.",
+    ]  # fmt: skip
+
+
+def test_a_model_call_that_is_tried_again_is_told_of(conversation: Conversation) -> None:
+    listening = conversation.listening()
+    journal = Journal(conversation.paths.log(LEAD), LEAD)
+    journal.warn("model call failed, trying again", reason="connection refused", seconds=57.0)
+    journal.close()
+    listening.look()
+    assert conversation.shown == ["· retrying: connection refused, next in 57.0 s"]
+
+
+def test_what_the_lead_does_is_known_until_its_turn_ends(conversation: Conversation) -> None:
+    listening = conversation.listening()
+    seen = []
+    for record, facts in (
+        ("mail", {"time": 5.0}),
+        ("reply", {"content": [
+            {"type": "tool_use", "id": "1", "name": "bash", "input": {"command": "make"}}]}),
+        ("started", {"tool_use_id": "1", "time": 7.0}),
+        ("result", {"tool_use_id": "1", "content": "ok", "time": 9.0}),
+        ("ended", {"outcome": "end_turn"}),
+    ):  # fmt: skip
+        conversation.add(record, **facts)
+        listening.look()
+        seen.append((listening.doing.what, listening.doing.since))
+    assert seen == [
+        ("thinking", 5.0), ("thinking", 5.0), ("bash command: make", 7.0), ("thinking", 9.0),
+        ("", 9.0),
+    ]  # fmt: skip

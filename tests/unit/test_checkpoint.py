@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from teamctl.render import render_record
+from teamctl.layout import Layout
+from teamctl.transcript_view import TranscriptView
 from teamd.agent.conversation.checkpoint import FORMAT
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.state import CONTEXT_FULL, ConversationState
@@ -355,4 +356,5 @@ def test_odd_things_in_a_transcript_keep_nobody_from_going_on(
 def test_a_person_is_shown_nothing_of_it(path: Path) -> None:
     for record in Transcript(path).records():
         if isinstance(record, records.Checkpoint):
-            assert list(render_record(record, "alice", full=True)) == []
+            view = TranscriptView(Layout(), full=True)
+            assert list(view.show("alice", record)) == []

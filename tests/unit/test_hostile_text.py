@@ -43,6 +43,7 @@ ATTACK: Final = (
     "\u202etxt.exe\u202c \u2066x\u2069 \u200f \u061c \ufeff \U000e0041"
 )
 KINDS: Final = {"Cc", "Cf", "Cs"}
+JOINERS: Final = "\u200c\u200d"
 SHOWN: Final = (
     ("team",),
     ("inbox", "--peek"),
@@ -52,6 +53,10 @@ SHOWN: Final = (
     ("requests",),
     ("transcript", "bob", "--full"),
     ("transcript", "bob"),
+    ("transcript", "--all", "--since", "2001-01-01"),
+    ("transcript", "bob" + ATTACK),
+    ("transcript", "bob", "--since", ATTACK),
+    ("events", "--since", "1970-01-02"),
     ("logs", "bob"),
     ("trace", "evil"),
     ("usage",),
@@ -65,7 +70,7 @@ SHOWN: Final = (
 )
 FAITHFUL: Final = (
     ("team",), ("inbox", "--peek"), ("tasks",), ("task", "show", "1"), ("requests",),
-    ("transcript", "bob"), ("trace", "evil"), ("inbox",),
+    ("transcript", "bob"), ("trace", "evil"), ("inbox",), ("events", "--since", "1970-01-01"),
 )  # fmt: skip
 
 
@@ -125,7 +130,7 @@ def call(*argv: str, color: bool = True) -> tuple[str, str]:
 def obeyed(said: str) -> set[str]:
     """What of a text a terminal would obey, besides the colours that are ours."""
     left = click.unstyle(said.replace("\x1b[8m", "\x1b"))  # no style of ours hides
-    kinds = {one: unicodedata.category(one) for one in left if one not in "\n\t"}
+    kinds = {one: unicodedata.category(one) for one in left if one not in f"\n\t{JOINERS}"}
     return {one for one, kind in kinds.items() if kind in KINDS}
 
 
@@ -174,6 +179,16 @@ def test_an_escaped_document_means_the_same(document: Any) -> None:
 def test_ordinary_text_stays_readable_in_json() -> None:
     text = "naïve — 漢字 ✓ 👍"
     assert terminal.escape_json(json.dumps(text, ensure_ascii=False)) == f'"{text}"'
+
+
+def test_words_and_emoji_that_are_spelt_with_joiners_stay_whole() -> None:
+    """Zero-width joiners are format characters as well, and hide and turn round nothing."""
+    persian = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+    for text in (persian, family):
+        assert terminal.plain(text) == text
+        assert terminal.escape_json(json.dumps(text, ensure_ascii=False)) == f'"{text}"'
+    assert terminal.plain("\u200b\u2060\u200e\ufeff") == r"\u200b\u2060\u200e\ufeff"
 
 
 def test_how_a_control_character_is_shown() -> None:

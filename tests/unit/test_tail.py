@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamctl.tail import GrowingFile, lines
+from teamctl.tail import GrowingFile, end_of, lines, lines_back
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,4 +86,35 @@ def test_a_line_that_is_long_is_read_in_a_time_that_grows_with_it(tmp_path: Path
     with log.open("ab") as file:
         file.write(b"more\n")
     assert list(growing.lines()) == [b"more"]
+    growing.close()
+
+
+@given(st.lists(st.binary(max_size=9).filter(lambda one: b"\n" not in one)), st.binary(max_size=3))
+def test_lines_from_the_last_to_the_first(
+    tmp_path_factory: pytest.TempPathFactory, there: list[bytes], torn: bytes
+) -> None:
+    """What has no end yet is no line; where each begins is told."""
+    torn = torn.replace(b"\n", b"")
+    path = tmp_path_factory.mktemp("back") / "log"
+    path.write_bytes(b"".join(one + b"\n" for one in there) + torn)
+    found = list(lines_back(path))
+    assert [line for _, line in reversed(found)] == there
+    content = path.read_bytes()
+    assert all(content[place:].startswith(line + b"\n") for place, line in found)
+    assert end_of(path) == len(content) - len(torn)
+
+
+def test_lines_longer_than_what_is_read_at_a_time_come_whole(log: Path) -> None:
+    there = [b"a" * 700_000, b"b", b"c" * 600_000]
+    log.write_bytes(b"\n".join(there) + b"\n")
+    assert [line for _, line in lines_back(log)] == there[::-1]
+
+
+def test_reading_may_begin_at_a_later_line(log: Path) -> None:
+    log.write_bytes(b"one\ntwo\n")
+    growing = GrowingFile(log, 4)
+    assert list(growing.lines()) == [b"two"]
+    log.rename(log.with_suffix(".1"))
+    log.write_bytes(b"three\n")
+    assert list(growing.lines()) == [b"three"]
     growing.close()

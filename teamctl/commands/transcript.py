@@ -1,0 +1,140 @@
+"""`teamctl transcript`: the conversations of teammates, and the mail that the person has read."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from teamctl import arguments, output
+from teamctl.tail import Watched
+from teamctl.transcripts import Retries, Transcripts, Window
+from teamctl.when import SINCE_HELP, parse_when
+from teamd import commandline, terminal
+from teamd.commandline import team_options
+from teamd.errors import TeamError, WrongUsage
+from teamd.messages import USER
+from teamd.team.roster import Roster
+from teamd.transcript.file import decode_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from teamctl.transcript_view import TranscriptView
+    from teamctl.transcripts import Found
+    from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
+
+_SHOWN: Final = 50  # entries, on a terminal
+
+
+@commandline.command()
+@commandline.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=arguments.teammates)
+@commandline.option("--all", "everybody", is_flag=True, help="Show all teammates together.")
+@commandline.option("--follow", "-f", is_flag=True, help="Keep showing new entries.")
+@commandline.option(
+    "--last", "-n", type=commandline.ValueType("IntRange", min=0),
+    help=f"How many entries to show, from the end  [default: on a terminal {_SHOWN}, else all].",
+)  # fmt: skip
+@commandline.option("--since", metavar="WHEN", help=SINCE_HELP)
+@commandline.option("--full", is_flag=True, help="Show long tool results in full.")
+@commandline.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document; with -f, one record a line."
+)
+@team_options
+def command(
+    choice: Choice,
+    names: tuple[str, ...],
+    *,
+    everybody: bool,
+    follow: bool,
+    last: int | None,
+    since: str | None,
+    full: bool,
+    as_json: bool,
+) -> None:
+    """Show the conversation of NAME, or with `user` the mail that you have read.
+
+    Several conversations, or --all of them, are shown together by time. A reply and its tool
+    calls are one entry.
+    """
+    if bool(names) == everybody:
+        raise WrongUsage("give the name of a teammate, several, or --all")
+    paths = choice.existing()
+    if last is None and since is None and not as_json and sys.stdout.isatty():
+        last = _SHOWN
+    window = Window(last, None if since is None else parse_when(since))
+    whose = _choose(paths, names)
+    found = Transcripts(paths, whose, window)
+    if not found.open() and not follow:
+        nobody = f"{whose()[0]} has" if len(names) == 1 else "none of them has"
+        raise TeamError(f"{nobody} no conversation yet")
+    if as_json:
+        _print_json(found, paths, alone=len(names) == 1, follow=follow)
+    else:
+        _print(found, paths, whose, full=full, follow=follow)
+
+
+def _choose(paths: TeamPaths, names: tuple[str, ...]) -> Callable[[], list[str]]:
+    """Return what tells whose conversations are wanted: some members', or at any time all."""
+    roster = Roster(paths)
+    team = roster.read()
+    chosen = [USER if name.lower() == USER else team.get(name).name for name in names]
+    if names:
+        return lambda: list(dict.fromkeys(chosen))
+    return lambda: [member.name for member in roster.read().members]
+
+
+def _print(
+    found: Transcripts,
+    paths: TeamPaths,
+    whose: Callable[[], list[str]],
+    *,
+    full: bool,
+    follow: bool,
+) -> None:
+    from teamctl.layout import Layout  # noqa: PLC0415 -- only for a person
+    from teamctl.transcript_view import TranscriptView  # noqa: PLC0415 -- the same
+
+    view = TranscriptView(Layout.of_output(), full=full, live=follow)
+    if found.cut and sys.stdout.isatty():
+        terminal.echo(terminal.style("… -n shows more, and a pipe gets all", dim=True))
+    if not follow:
+        _show(view, found.first())
+        _echo(view.finish())
+        return
+    retries = {name: Retries(paths.log(name)) for name in whose()}
+    with Watched(paths.transcripts, paths.logs) as watched:
+        _show(view, found.first())
+        while True:
+            watched.wait()
+            _show(view, found.more())
+            for name, tried in retries.items():
+                for moment, what in tried.more():
+                    _echo(view.note(moment, f"{name} is {what}"))
+
+
+def _show(view: TranscriptView, found: Iterable[Found]) -> None:
+    for name, record in found:
+        _echo(view.show(name, decode_object(record)))
+
+
+def _echo(lines: Iterable[str]) -> None:
+    for line in lines:
+        terminal.echo(line)
+
+
+def _print_json(found: Transcripts, paths: TeamPaths, *, alone: bool, follow: bool) -> None:
+    """Print the records just as they are, also those of a later version."""
+    if follow:
+        with Watched(paths.transcripts) as watched:
+            look: Callable[[], Iterable[Found]] = found.first
+            while True:
+                for name, record in look():
+                    output.print_json_line({"name": name, **record})
+                watched.wait()
+                look = found.more
+    listed: dict[str, list[Any]] = {name: [] for name in found.names()}
+    for name, record in found.first():
+        listed[name].append(record)
+    documents = [{"name": name, "records": shown} for name, shown in listed.items()]
+    output.print_json(documents[0] if alone else {"transcripts": documents})

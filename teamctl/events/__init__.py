@@ -1,0 +1,1 @@
+"""Everything that happens in a team, found in its files alone."""

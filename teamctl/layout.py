@@ -1,0 +1,104 @@
+"""Texts as lines for a terminal: wrapped, with Markdown rendered; elsewhere whole, as they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Final
+
+from teamctl import output
+from teamd import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WIDEST: Final = 100  # columns; longer lines are hard to read
+_NARROWEST: Final = 10
+_CODE: Final = "bold cyan"  # rich's own style has a background
+_CONTEXT: Final = 2  # lines around a change
+_MOST_RENDERED: Final = 20_000  # characters: what is longer is a file, and takes seconds
+_MOST_COMPARED: Final = 2000  # lines; the time to compare grows with their square
+_DIFF_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How texts become lines.
+
+    Attributes:
+        width: in columns; `None` where nothing is wrapped.
+        styled: whether Markdown is rendered, which takes styles.
+    """
+
+    width: int | None = None
+    styled: bool = False
+
+    @classmethod
+    def of_output(cls) -> Layout:
+        """Return the layout that suits standard output."""
+        if not sys.stdout.isatty():
+            return cls()
+        return cls(get_terminal_size().columns, styled=os.environ.get("TERM") != "dumb")
+
+    def lines(self, text: str, indent: str = "", fg: str | None = None) -> Iterator[str]:
+        """Yield the lines of a text from elsewhere; what is too long goes on below its start."""
+        for part in self.wrap(text, len(indent)):
+            yield indent + terminal.style(part, fg=fg)
+
+    def wrap(self, text: str, indent: int = 0) -> Iterator[str]:
+        """Yield the lines of a text from elsewhere, without styles, for an indent that wide."""
+        for line in output.plain(text).splitlines():
+            yield from self._wrapped(line, indent)
+
+    def markdown(self, text: str, indent: str = "") -> Iterator[str]:
+        """Yield the lines of Markdown from elsewhere, rendered where there are styles."""
+        if not self.styled or self.width is None or len(text) > _MOST_RENDERED:
+            yield from self.lines(text, indent)
+            return
+        room = max(_NARROWEST, self.width - len(indent))
+        # What an agent or a person writes on a line of its own stands on a line of its own.
+        broken = output.plain(text).replace("\n", "  \n")
+        for line in render_markdown(broken, min(room, WIDEST)).splitlines():
+            yield indent + line.rstrip()
+
+    def diff(self, old: str, new: str, indent: str = "") -> Iterator[str]:
+        """Yield the lines that turn one text into another one, with those around them."""
+        for line in _changes(old.splitlines(), new.splitlines()):
+            yield from self.lines(line or " ", indent, _DIFF_COLOURS.get(line[:1]))
+
+    def _wrapped(self, line: str, indent: int) -> list[str]:
+        room = None if self.width is None else max(_NARROWEST, self.width - indent)
+        if room is None or (line.isascii() and len(line) <= room and "\t" not in line):
+            return [line]
+        from rich.console import Console  # noqa: PLC0415 -- 20 ms, only where a line is long
+        from rich.text import Text  # noqa: PLC0415 -- the same
+
+        parts = Text(line.expandtabs()).wrap(Console(width=room), room, overflow="fold")
+        return [part.plain.rstrip() for part in parts] or [""]
+
+
+def render_markdown(text: str, width: int) -> str:
+    """Return Markdown laid out for the terminal, with the codes for its styles."""
+    from rich.console import Console  # noqa: PLC0415 -- 80 ms, only on a terminal
+    from rich.markdown import Markdown  # noqa: PLC0415 -- the same
+    from rich.theme import Theme  # noqa: PLC0415 -- the same
+
+    theme = Theme({"markdown.code": _CODE})
+    console = Console(force_terminal=True, width=width, highlight=False, emoji=False, theme=theme)
+    with console.capture() as captured:
+        # No hyperlinks: where a link leads is to be read, and no terminal's business.
+        console.print(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
+    return captured.get()
+
+
+def _changes(old: list[str], new: list[str]) -> Iterator[str]:
+    if max(len(old), len(new)) > _MOST_COMPARED:
+        yield from (f"-{line}" for line in old)
+        yield from (f"+{line}" for line in new)
+        return
+    from difflib import unified_diff  # noqa: PLC0415 -- only for changes
+
+    _, _, *rest = unified_diff(old, new, n=_CONTEXT, lineterm="") or ("", "")
+    yield from (line for line in rest if not line.startswith("@@ "))

@@ -1,0 +1,172 @@
+"""The conversations of teammates as they stand and grow, one or several by time."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from teamctl.tail import GrowingFile, end_of, lines_back
+from teamd.message_json import is_moment
+from teamd.transcript import records
+from teamd.transcript.file import is_checkpoint, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+
+    Found = tuple[str, dict[str, Any]]  # whose record it is, and its JSON object
+
+# What begins an entry; calls and their results belong to the reply before them.
+_BEGINNINGS: Final = frozenset(
+    kind.kind
+    for kind in (
+        records.Opened, records.Delivered, records.Replied, records.NoteAdded,
+        records.ResultsCleared, records.Summarised, records.MailHeld, records.TurnEnded,
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of what stands in the conversations that is wanted.
+
+    Attributes:
+        last: how many entries; all for `None`.
+        since: in seconds since the epoch; all for `None`.
+    """
+
+    last: int | None = None
+    since: float | None = None
+
+    def start(self, path: Path) -> int:
+        """Return where the first record of it begins in a transcript, read from its end."""
+        if self.last is None and self.since is None:
+            return 0
+        start, left = end_of(path), self.last
+        for place, line in lines_back(path):
+            if left == 0:
+                break
+            found = {} if is_checkpoint(line) else parse(line) or {}
+            if self.since is not None and 0 < moment_of(found) < self.since:
+                break
+            if left is None:
+                start = place
+            elif found.get("record") in _BEGINNINGS:
+                start, left = place, left - 1
+        return start
+
+    def keep(self, found: Iterable[Found]) -> Iterable[Found]:
+        """Return the last entries of several conversations, each of which holds as many."""
+        if self.last is None:
+            return found
+        listed = list(found)
+        starts = [n for n, (_, one) in enumerate(listed) if one.get("record") in _BEGINNINGS]
+        return listed[starts[-self.last] :] if 0 < self.last < len(starts) else listed
+
+
+class Transcripts:
+    """Conversations, read once and whole.
+
+    Args:
+        paths: the team.
+        names: asked at each look for whose they are.
+        window: what is wanted of what stands in them now.
+    """
+
+    def __init__(
+        self, paths: TeamPaths, names: Callable[[], Sequence[str]], window: Window
+    ) -> None:
+        self._paths = paths
+        self._names = names
+        self._window = window
+        self._growing: dict[str, GrowingFile] = {}
+        self.cut = False
+
+    def open(self) -> bool:
+        """Find what is wanted; returns whether anybody has a conversation.
+
+        Afterwards `cut` tells whether anything stands before it.
+        """
+        there = False
+        for name in self._names():
+            path = self._paths.transcript(name)
+            start = self._window.start(path)
+            self._growing[name] = GrowingFile(path, start)
+            self.cut = self.cut or start > 0
+            there = there or path.exists()
+        return there
+
+    def names(self) -> list[str]:
+        """Return whose conversations are read."""
+        return list(self._growing)
+
+    def first(self) -> Iterable[Found]:
+        """Return what is wanted of what stands there, by time."""
+        if len(self._growing) == 1:
+            return self._read(*self._growing.items())
+        each = [self._read(one) for one in self._growing.items()]
+        return self._window.keep(heapq.merge(*each, key=_by_time))
+
+    def more(self) -> list[Found]:
+        """Return what has come since the last look, by time."""
+        for name in self._names():
+            self._growing.setdefault(name, GrowingFile(self._paths.transcript(name)))
+        return sorted(self._read(*self._growing.items()), key=_by_time)
+
+    def _read(self, *growing: tuple[str, GrowingFile]) -> Iterator[Found]:
+        for name, file in growing:
+            for line in file.lines():
+                found = None if is_checkpoint(line) else parse(line)
+                if found and found.get("record") != records.Checkpoint.kind:
+                    yield name, found
+
+
+class Retries:
+    """The failures of a teammate's model calls that it tries again, as they come."""
+
+    def __init__(self, log: Path) -> None:
+        self._growing = GrowingFile(log, end_of(log))
+
+    def more(self) -> Iterator[tuple[float, str]]:
+        """Yield when a call has failed since the last look, and what is done about it."""
+        for line in self._growing.lines():
+            if _RETRY not in line:
+                continue
+            entry = parse(line) or {}
+            if entry.get("event") == _RETRY_EVENT:
+                yield logged_at(entry), explain_retry(entry)
+
+
+_RETRY_EVENT: Final = "model call failed, trying again"
+_RETRY: Final = json.dumps(_RETRY_EVENT).encode()
+
+
+def explain_retry(entry: dict[str, Any]) -> str:
+    """Return what a line of a log says of a model call that is tried again."""
+    attempt, attempts = entry.get("attempt"), entry.get("attempts")
+    which = f" {attempt}/{attempts}" if attempt and attempts else ""
+    return f"retrying{which}: {entry.get('reason')}, next in {entry.get('seconds')} s"
+
+
+def logged_at(entry: dict[str, Any]) -> float:
+    """Return when a line of a log was written, in seconds since the epoch; 0 for unknown."""
+    from datetime import datetime  # noqa: PLC0415 -- only where logs are read
+
+    try:
+        return datetime.fromisoformat(str(entry.get("time"))).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def moment_of(found: dict[str, Any]) -> float:
+    """Return when a record was written; 0 where it does not tell."""
+    said = found.get("time")
+    return float(said) if is_moment(said) else 0.0
+
+
+def _by_time(found: Found) -> float:
+    return moment_of(found[1])

@@ -1,0 +1,177 @@
+"""`teamctl transcript`: the end of it, several at once, as it grows, and for programs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from teamd.journal import Journal
+from teamd.messages import Message
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import CallAnswered, CallStarted, Delivered, Opened, Replied
+from tests.e2e.terminal import CTRL_C, Terminal
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from teamd.transcript.records import Record
+    from tests.e2e.harness import Project
+
+NOW: Final = time.time()
+PIPES: Final[dict[str, Any]] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+def said(text: str, at: float) -> Replied:
+    return Replied(content=[{"type": "text", "text": text}], stop_reason="end_turn", time=NOW + at)
+
+
+def write(project: Project, name: str, *records: Record) -> None:
+    Transcript(project.paths.transcript(name), durable=False).append(*records)
+
+
+@pytest.fixture
+def two(project: Project) -> Project:
+    """A team without a process, of which two have said something by turns."""
+    project.enlist("ann", "bob", "new")
+    use = {"type": "tool_use", "id": "1", "name": "bash", "input": {"command": "make"}}
+    write(
+        project, "ann",
+        Opened(name="ann", time=NOW - 7200), said("A1", -7100), said("A2", -40),
+        Replied(content=[use], stop_reason="tool_use", time=NOW - 30),
+        CallStarted(tool_use_id="1", time=NOW - 30),
+        CallAnswered(tool_use_id="1", content="built", time=NOW - 29),
+    )  # fmt: skip
+    mail = Message(sender="ann", to="bob", content="Over.")
+    write(project, "bob", said("B1", -50), Delivered(messages=(mail,), time=NOW - 20))
+    return project
+
+
+def words(project: Project, *argv: str) -> list[str]:
+    """Return what of the known texts a call shows, in order."""
+    texts = {"A1", "A2", "B1", "Over.", "built", "bash: make", "— a new conversation —"}
+    lines = project.do("teamctl", "transcript", *argv).splitlines()
+    return [one for line in lines for one in texts if line.endswith(one)]
+
+
+def test_the_last_entries_and_those_since_a_time(two: Project) -> None:
+    assert words(two, "ann", "-n", "2") == ["A2", "bash: make", "built"]
+    assert words(two, "ann", "--since", "1h") == ["A2", "bash: make", "built"]
+    assert words(two, "ann", "--since", "1h", "-n", "1") == ["bash: make", "built"]
+    assert words(two, "ann", "-n", "0") == []
+    assert words(two, "ann", "-n", "99") == words(two, "ann")
+
+
+def test_several_are_shown_together_by_time(two: Project) -> None:
+    whole = ["— a new conversation —", "A1", "B1", "A2", "bash: make", "built", "Over."]
+    assert words(two, "ann", "bob") == whole
+    assert words(two, "--all") == whole
+    assert words(two, "--all", "-n", "3") == whole[-4:]
+
+
+def test_json_is_as_it_was_and_several_are_listed(two: Project) -> None:
+    one = json.loads(two.do("teamctl", "transcript", "ann", "--json"))
+    assert one == {"name": "ann", "records": two.records("ann")}
+    last = json.loads(two.do("teamctl", "transcript", "ann", "--json", "-n", "1"))
+    assert last["records"] == two.records("ann")[-3:]
+    both = json.loads(two.do("teamctl", "transcript", "ann", "bob", "--json"))
+    assert both == {
+        "transcripts": [{"name": name, "records": two.records(name)} for name in ("ann", "bob")]
+    }
+
+
+def test_followed_as_json_it_is_a_record_a_line(two: Project) -> None:
+    argv = ("teamctl", "transcript", "--all", "-f", "--json", "-n", "1")
+    with two.begin(*argv, **PIPES) as following:
+        assert following.stdout is not None
+        first = json.loads(following.stdout.readline())
+        write(two, "new", said("N1", 1))
+        then = json.loads(following.stdout.readline())
+        following.kill()
+    assert (first["name"], first["record"]) == ("bob", "mail")
+    assert then == {"name": "new", **two.records("new")[0]}
+
+
+def test_followed_it_says_that_a_model_call_is_tried_again(two: Project) -> None:
+    with two.begin("teamctl", "transcript", "bob", "-f", "-n", "1", **PIPES) as following:
+        journal = Journal(two.paths.log("bob"), "bob")
+        assert following.stdout is not None
+        assert following.stdout.readline().endswith("ann → bob\n")
+        assert following.stdout.readline() == "  Over.\n"
+        facts = {"reason": "connection refused", "seconds": 57.1, "attempt": 7, "attempts": 10}
+        journal.warn("model call failed, trying again", **facts)
+        line = following.stdout.readline()
+        following.kill()
+    journal.close()
+    assert line.endswith("bob is retrying 7/10: connection refused, next in 57.1 s\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "sentence"),
+    [
+        ((), 2, "give the name of a teammate, several, or --all"),
+        (("ann", "--all"), 2, "give the name of a teammate, several, or --all"),
+        (("ann", "--since", "soon"), 2, "--since 'soon' is no time; give 10m, 2h"),
+        (("new",), 1, "new has no conversation yet"),
+        (("ann", "eve"), 1, "no teammate named 'eve'"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(
+    two: Project, argv: tuple[str, ...], status: int, sentence: str
+) -> None:
+    refused = two.run("teamctl", "transcript", *argv)
+    assert (refused.status, refused.stdout) == (status, "")
+    assert sentence in refused.stderr
+
+
+def test_a_terminal_gets_the_end_and_ctrl_c_leaves(two: Project) -> None:
+    write(two, "new", *(said(f"N{n}.", n) for n in range(60)))
+    with closing(Terminal(two, "teamctl", "transcript", "new", "-f")) as terminal:
+        terminal.sees("N59.")
+        assert "N9." not in terminal.shown
+        assert "N10." in terminal.shown
+        assert "-n shows more" in terminal.shown
+        terminal.type(CTRL_C)
+        assert terminal.process.wait(20) == 130
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [({}, b"\x1b[32m"), ({"NO_COLOR": "1"}, b"\x1b[1m"), ({"TERM": "dumb"}, b"**A3**")],
+    ids=["colour", "NO_COLOR", "dumb"],
+)
+def test_colours_are_for_who_wants_them(
+    two: Project, variables: dict[str, str], expected: bytes
+) -> None:
+    write(two, "ann", said("**A3**", 1))
+    two.environment.update({"TERM": "xterm-256color", **variables})
+    with closing(Terminal(two, "teamctl", "transcript", "ann")) as terminal:
+        terminal.sees("A3")
+        assert terminal.process.wait(20) == 0
+        raw = terminal.raw
+    assert expected in raw.replace(b"\x1b[32m\x1b[1m", b"\x1b[32m").replace(
+        b"\x1b[32;1m", b"\x1b[32m"
+    )
+    assert (b"\x1b[3" in raw) is (not variables)
+    assert (b"\x1b" in raw) is (variables.get("TERM") != "dumb")
+
+
+@pytest.mark.alone
+def test_a_hundred_megabytes_open_within_a_second(project: Project) -> None:
+    """On a terminal: its end is shown, and only that is read."""
+    project.enlist("ann")
+    use = {"type": "tool_use", "id": "1", "name": "bash", "input": {"command": "ls"}}
+    reply = Replied(content=[use], stop_reason="tool_use", time=NOW).encode()
+    result = CallAnswered(tool_use_id="1", content="x" * 10_000, time=NOW).encode()
+    with project.paths.transcript("ann").open("wb") as file:
+        for _ in range(100):
+            file.write((reply + result) * 100)
+        file.write(said("The end.", 0).encode())
+    assert project.paths.transcript("ann").stat().st_size > 100_000_000
+    began = time.monotonic()
+    with closing(Terminal(project, "teamctl", "transcript", "ann")) as terminal:
+        wait_until(lambda: "The end." in terminal.shown, what="it is shown")
+    assert time.monotonic() - began < 1

@@ -1,0 +1,100 @@
+"""Examples in the help of each command, and manual pages made of the same source."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Final
+
+import click
+import pytest
+
+from teamctl.group import cli as teamctl
+from teamd.__main__ import build
+from teamd.cli import Choice
+from teamd.click_commands import examples_of
+from teamd.manual import pages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROGRAMS: Final = {"teamctl": teamctl, "teamd": build()}
+MACROS: Final = {".TH", ".SH", ".PP", ".TP", ".nf", ".fi"}
+SECTIONS: Final = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "SEE ALSO"]
+WIDEST: Final = 76  # so that an example fits into 80 columns, indented
+
+
+def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    for word in group.list_commands(click.Context(group)):
+        found = group.get_command(click.Context(group), word)
+        assert found is not None
+        yield f"{name} {word}", found
+        if isinstance(found, click.Group):
+            yield from commands(found, f"{name} {word}")
+
+
+ALL: Final = dict(pair for name, group in PROGRAMS.items() for pair in commands(group, name))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_help_of_each_command_ends_with_two_examples_that_are_calls_of_it(name: str) -> None:
+    command = ALL[name]
+    first, second = examples_of(command)
+    context = click.Context(command, info_name=name)
+    assert command.get_help(context).splitlines()[-3:] == [
+        "  Examples:", f"    {first}", f"    {second}",
+    ]  # fmt: skip
+    for example in (first, second):
+        assert len(example) <= WIDEST, example
+        called = re.sub(r" --team \w+", "", example).partition(" <")[0]
+        calls = [part.strip() for part in called.split(" | ") if part.strip().startswith("team")]
+        assert any(call.startswith(name) for call in calls), example
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_example_is_understood(name: str) -> None:
+    """As click parses it; nothing is run."""
+    for example in examples_of(ALL[name]):
+        for part in example.split(" | "):
+            words = shlex.split(part.partition(" <")[0], comments=True)
+            if words[0] not in PROGRAMS:
+                continue
+            command: click.Command = PROGRAMS[words[0]]
+            rest = words[1:]
+            while isinstance(command, click.Group):
+                context = command.make_context(words[0], rest, obj=Choice())
+                rest = [*context._protected_args, *context.args]
+                word, found, rest = command.resolve_command(context, rest)
+                assert found is not None, word
+                command = found
+                if isinstance(command, click.Group) and not rest:
+                    break
+            else:
+                command.make_context(name, rest, obj=Choice())
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_there_is_a_page_for_each_command_with_all_that_its_help_tells(program: str) -> None:
+    found = dict(pages(PROGRAMS[program], program, "1.0"))
+    names = [name.replace(" ", "-") for name in ALL if name.startswith(f"{program} ")]
+    assert found.keys() == {f"{program}.1", *(f"{name}.1" for name in names)}
+    for name, command in ALL.items():
+        if not name.startswith(f"{program} "):
+            continue
+        text = found[f"{name.replace(' ', '-')}.1"]
+        lines = text.splitlines()
+        requests = {line.split(" ")[0] for line in lines if line.startswith((".", "'"))}
+        assert requests <= MACROS
+        assert [line[4:] for line in lines if line.startswith(".SH ")] == SECTIONS
+        plain = text.replace(r"\-", "-").replace(r"\e", "\\")
+        assert [one for one in examples_of(command) if one not in plain] == []
+        options = [one for one in command.params if isinstance(one, click.Option)]
+        shown = [one for one in options if not one.hidden]
+        assert [one.opts[0] for one in shown if one.opts[0] not in plain] == []
+
+
+def test_what_roff_would_obey_is_escaped() -> None:
+    command = click.Command("x", help="First.\n\n.so /etc/passwd \\fB 'x -y `code`", epilog="")
+    group = click.Group("p", commands={"x": command}, help="Do.")
+    text = dict(pages(group, "p", "1.0"))["p-x.1"]
+    assert "\n" + r"\&.so /etc/passwd \efB 'x \-y \fBcode\fR" + "\n" in text

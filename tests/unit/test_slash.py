@@ -1,0 +1,89 @@
+"""Commands of the chat: what they stand for, how they are completed, and what was meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from teamctl.chat import slash
+from teamctl.commands.help import read_topic
+from teamctl.group import cli
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
+from teamd.messages import LEAD
+from teamd.states import Status
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    paths = TeamPaths(tmp_path / ".team")
+    enrol(paths, alice=Status.IDLE, bob=Status.IDLE)
+    post = Post(paths, durable=False, max_bytes=10_000)
+    asked = Approval(id="0a1b", type=Kind.PLAN, asker="alice", to=LEAD, content="x", asked=1.0)
+    Approvals(paths, post).ask(asked)
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("line", "argv"),
+    [
+        ("/team", ["team"]),
+        ("/requests", ["requests"]),
+        ("/usage", ["usage"]),
+        ("/approve 0a1b", ["approve", "0a1b"]),
+        ("/approve 0a1b looks good", ["approve", "0a1b", "--feedback=looks good"]),
+        ("/reject 0a1b --no, not so", ["reject", "0a1b", "--reason=--no, not so"]),
+        ("/reject", ["reject"]),
+        ("/transcript", ["transcript", "lead"]),
+        ("/transcript alice", ["transcript", "alice"]),
+    ],
+)
+def test_the_call_that_a_command_stands_for(line: str, argv: list[str]) -> None:
+    word, _, rest = line.partition(" ")
+    make = slash.COMMANDS[word].argv
+    assert make is not None
+    assert make(rest) == argv
+    command = cli.get_command(click.Context(cli), argv[0])
+    assert command is not None
+    if argv != ["reject"]:
+        command.make_context(argv[0], argv[1:])  # it has these options
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("/t", ["/team", "/tasks", "/transcript"]),
+        ("/TRA", ["/transcript"]),
+        ("/transcript ", ["alice", "bob"]),
+        ("/transcript A", ["alice"]),
+        ("/approve 0", ["0a1b"]),
+        ("/team x", []),
+        ("/nonsense x", []),
+        ("hello /t", []),
+        ("", []),
+        ("/approve 0a1b looks g", []),
+    ],
+)
+def test_what_a_line_may_become(paths: TeamPaths, typed: str, found: list[str]) -> None:
+    assert slash.complete(paths, typed) == found
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("/requst", "/requests"), ("/tea", "/team"), ("/aprove", "/approve"), ("/zzz", None)],
+)
+def test_what_was_probably_meant(word: str, meant: str | None) -> None:
+    assert slash.find_near(word) == meant
+
+
+def test_the_topic_explains_every_command() -> None:
+    topic = read_topic("chat")
+    assert [one.usage for one in slash.COMMANDS.values() if f"`{one.usage}`" not in topic] == []

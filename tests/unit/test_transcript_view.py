@@ -1,0 +1,182 @@
+"""A conversation on the screen: who says what, each result below its call, and nothing broken."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+from rich.cells import cell_len
+
+from teamctl.layout import Layout
+from teamctl.transcript_view import TranscriptView
+from teamd.messages import Message
+from teamd.transcript.records import (
+    CallAnswered,
+    CallStarted,
+    Delivered,
+    MailHeld,
+    Replied,
+    TurnEnded,
+)
+
+if TYPE_CHECKING:
+    from teamd.transcript.records import Record
+
+NOW = time.mktime((*time.localtime()[:3], 12, 0, 0, 0, 0, -1))
+
+
+def said(text: str, at: float = 0, **facts: Any) -> Replied:
+    return Replied(content=[{"type": "text", "text": text}], time=NOW + at, **facts)
+
+
+def call(number: str, tool: str, **given: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": number, "name": tool, "input": given}
+
+
+def asked(*calls: dict[str, Any], at: float = 0) -> Replied:
+    return Replied(content=list(calls), stop_reason="tool_use", time=NOW + at)
+
+
+def begun(number: str, at: float) -> CallStarted:
+    return CallStarted(tool_use_id=number, time=NOW + at)
+
+
+def answered(number: str, at: float, text: str = "ok", **facts: Any) -> CallAnswered:
+    return CallAnswered(tool_use_id=number, content=text, time=NOW + at, **facts)
+
+
+def shown(*records: Record, width: int | None = None, **terms: Any) -> list[str]:
+    view = TranscriptView(Layout(width, styled=width is not None), full=False, **terms)
+    lines = [line for record in records for line in view.show("ann", record)]
+    return [click.unstyle(line) for line in (*lines, *view.finish())]
+
+
+def test_each_result_stands_below_its_call_with_its_duration() -> None:
+    lines = shown(
+        asked(call("1", "bash", command="make"), call("2", "read_file", path="a.py", limit=3)),
+        begun("1", 1), answered("1", 4, "built"), begun("2", 5), answered("2", 5.25, "x = 1"),
+    )  # fmt: skip
+    assert lines == [
+        "12:00:00 ann",
+        "  bash: make",
+        "  → 3 s",
+        "    built",
+        "  read_file: a.py limit=3",
+        "  → 0.25 s",
+        "    x = 1",
+    ]
+
+
+def test_a_failure_is_marked_by_a_word() -> None:
+    lines = shown(
+        asked(call("1", "bash", command="make")), begun("1", 0),
+        answered("1", 75, "no rule", is_error=True),
+    )  # fmt: skip
+    assert lines[2:] == ["  → FAILED after 1m", "    no rule"]
+
+
+def test_a_call_that_never_began_has_no_duration() -> None:
+    lines = shown(asked(call("1", "bash", command="x")), answered("1", 9, "no", is_error=True))
+    assert lines[2] == "  → FAILED"
+
+
+def test_an_edit_is_a_diff() -> None:
+    lines = shown(asked(call("1", "edit_file", path="a", old_text="x\ny\n", new_text="x\nz\n")))
+    assert lines[1:] == ["  edit_file: a", "     x", "    -y", "    +z", "  → no result yet"]
+
+
+def test_a_new_file_is_a_diff_that_is_clipped() -> None:
+    content = "".join(f"{n}\n" for n in range(20))
+    lines = shown(asked(call("1", "write_file", path="a", content=content)), answered("1", 0))
+    assert lines[1:3] == ["  write_file: a", "    +0"]
+    assert lines[14] == "    … 8 more lines; --full shows them"
+
+
+def test_a_call_that_runs_is_shown_as_it_begins_where_somebody_looks_on() -> None:
+    first = asked(call("1", "bash", command="sleep 9"))
+    view = TranscriptView(Layout(), full=False, live=True)
+    lines = [line for one in (first, begun("1", 1)) for line in view.show("ann", one)]
+    assert click.unstyle(lines[-1]) == "  bash: sleep 9"
+    assert [click.unstyle(one) for one in view.show("ann", answered("1", 3))] == [
+        "  → 2 s", "    ok",
+    ]  # fmt: skip
+
+
+def test_who_goes_on_after_another_one_is_named_again() -> None:
+    view = TranscriptView(Layout(), full=False)
+    steps: list[tuple[str, Record]] = [
+        ("ann", asked(call("1", "bash", command="make"))),
+        ("bob", said("Hello.")),
+        ("ann", answered("1", 2)),
+    ]
+    lines = [click.unstyle(line) for name, one in steps for line in view.show(name, one)]
+    assert lines == [
+        "12:00:00 ann", "12:00:00 bob", "  Hello.",
+        "12:00:02 ann", "  bash: make", "  → done", "    ok",
+    ]  # fmt: skip
+
+
+def test_an_answer_to_a_request_says_approved() -> None:
+    extra = {"request_id": "1a2b", "approve": True}
+    kind = "plan_approval_response"
+    mail = Message(sender="lead", to="ann", content="Go.", type=kind, extra=extra)
+    lines = shown(Delivered(messages=(mail,), time=NOW))
+    assert lines == [f"12:00:00 lead → ann [{kind}] approved 1a2b", "  Go."]
+
+
+def test_another_day_is_named_once() -> None:
+    lines = shown(said("a", -86_400 * 2), said("b", -86_400 * 2), said("c"))
+    assert [line for line in lines if line.startswith("— ")] == [
+        time.strftime("— %Y-%m-%d —", time.localtime(NOW + at)) for at in (-86_400 * 2, 0)
+    ]
+
+
+def test_words_are_wrapped_and_not_broken() -> None:
+    text = "Some words that are longer than a line is wide, all of them together."
+    lines = shown(said(text), width=30)[1:]
+    assert " ".join(line.strip() for line in lines) == text
+    assert all(line.startswith("  ") and len(line) <= 30 for line in lines)
+
+
+@pytest.mark.parametrize("text", ["x" * 95, "漢" * 45, "a\tb" * 30])
+def test_what_has_no_spaces_is_cut_at_the_edge(text: str) -> None:
+    rows = list(Layout(40).lines(text, "    "))
+    assert all(cell_len(click.unstyle(row)) <= 40 for row in rows)
+    assert "".join("".join(map(click.unstyle, rows)).split()) == "".join(text.split())
+
+
+def test_markdown_is_rendered_on_a_terminal_and_stays_what_it_is_elsewhere() -> None:
+    text = "# Plan\n\n**First** this\nthen that: `ls`\n\n- one\n- two"
+    assert shown(said(text))[1:] == [f"  {line}" for line in text.splitlines()]
+    rendered = "\n".join(shown(said(text), width=60)[1:])
+    assert "**" not in rendered
+    assert "`" not in rendered
+    assert "First this\n" in rendered
+    assert " • one" in rendered
+
+
+def test_markdown_moves_no_terminal() -> None:
+    """A link that is hidden behind words, an image, codes and controls."""
+    text = "[a](http://evil.example/) ![b](file:///etc/passwd) \x1b]8;;http://evil\x07 &#27;[2J"
+    raw = "\n".join(Layout(80, styled=True).markdown(text))
+    left = click.unstyle(raw)
+    assert "\x1b" not in left
+    assert "http://evil.example/" in left
+
+
+def test_what_a_person_wrote_is_no_markdown() -> None:
+    mail = Message(sender="user", to="ann", content="a * b * c, and _x_")
+    assert shown(Delivered(messages=(mail,), time=NOW), width=60)[1:] == ["  a * b * c, and _x_"]
+
+
+def test_how_a_turn_ended_and_held_mail_are_said() -> None:
+    lines = shown(
+        TurnEnded(outcome="paused", text="a limit", time=NOW),
+        MailHeld(senders=("bob", "eve"), time=NOW),
+        TurnEnded(outcome="end_turn", text="bye", time=NOW),
+    )
+    assert lines == [
+        "12:00:00 — paused — a limit", "12:00:00 — it only talked: mail of bob, eve waits —",
+    ]  # fmt: skip
