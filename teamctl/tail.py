@@ -24,10 +24,15 @@ class GrowingFile:
     """A file that is appended to, and now and then replaced by a new one.
 
     It need not be there yet. Every line is given out once, and whole.
+
+    Args:
+        path: the file.
+        start: where the line begins that is given out first.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, start: int = 0) -> None:
         self._path = path
+        self._start = start
         self._fd = -1
         self._rest: list[bytes] = []  # of a line that has not ended yet
 
@@ -39,6 +44,8 @@ class GrowingFile:
                 self.close()
                 with suppress(FileNotFoundError):
                     self._fd = safe_open(self._path, os.O_RDONLY)
+                    os.lseek(self._fd, self._start, os.SEEK_SET)
+                self._start = 0  # of what takes its place
                 yield from self._read()
 
     def close(self) -> None:

@@ -1,0 +1,80 @@
+"""The first picture, drawn before textual is loaded, which takes longer than a glance.
+
+Keys that are typed meanwhile stay in the terminal until textual reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from teamctl.top import bar, columns
+from teamd import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamctl.top.columns import Line
+    from teamctl.top.picture import Picture
+
+_ENTER: Final = "\033[?1049h\033[?25l\033[2J\033[H"
+_LEAVE: Final = "\033[?25h\033[?1049l"
+_MOST_ASKS: Final = 3
+_COLOURS: Final = frozenset(terminal.COLOURS)
+
+
+@contextmanager
+def taken_terminal() -> Iterator[None]:
+    """Take the whole screen for a block: what is typed is not shown, and is kept for who reads."""
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    quiet = termios.tcgetattr(fd)
+    quiet[0] &= ~(termios.ICRNL | termios.INLCR)  # Enter stays what it is
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)  # Ctrl-C goes on to end the program
+    termios.tcsetattr(fd, termios.TCSANOW, quiet)
+    try:
+        _write(_ENTER)
+        yield
+    finally:
+        _write(_LEAVE)
+        termios.tcsetattr(fd, termios.TCSANOW, before)
+
+
+def draw(picture: Picture) -> None:
+    """Draw a picture; the terminal is taken."""
+    width, height = os.get_terminal_size(sys.stdout.fileno())
+    lines = [_styled(line) for line in compose(picture, width)[:height]]
+    _write("\r\n".join(lines))
+
+
+def compose(picture: Picture, width: int) -> list[Line]:
+    """Return the lines of a picture, from the top of the screen down."""
+    asks = [_cut(bar.ask(one), width) for one in picture.asks[:_MOST_ASKS]]
+    widths = columns.fit(picture.mates, width)
+    rows = [columns.row(mate, widths) for mate in picture.mates]
+    above = [bar.title(picture, width), bar.waiting(picture), *asks]
+    return [*above, columns.header(widths), *rows]
+
+
+def _cut(line: Line, width: int) -> Line:
+    (who, style), (what, bold) = line
+    return (who, style), (columns.cut(what, max(1, width - columns.cells(who))), bold)
+
+
+def _styled(line: Line) -> str:
+    if "NO_COLOR" in os.environ:
+        return columns.text_of(line).rstrip()
+    return "".join(_style(text, words.split()) for text, words in line).rstrip()
+
+
+def _style(text: str, words: list[str]) -> str:
+    colour = next((w for w in words if w.removeprefix("bright_") in _COLOURS), None)
+    return terminal.style(text, fg=colour, bold="bold" in words) if words else text
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
