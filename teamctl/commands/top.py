@@ -11,7 +11,7 @@ from teamctl.roster_table import show
 from teamd import commandline
 from teamd.commandline import team_options
 from teamd.errors import WrongUsage
-from teamd.team.roster import Roster
+from teamd.overview.overview import OverviewReader
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
@@ -33,7 +33,7 @@ def command(choice: Choice, *, readonly: bool, mouse: bool) -> None:
     """
     if not _has_screen():
         paths = choice.existing()
-        show(paths, choice.waiting(paths)[1])
+        show(OverviewReader(paths).read(choice.waiting(paths)))
         return
     if find_spec("textual") is None:
         raise WrongUsage("top needs textual; `pip install 'teamd[top]'` installs it")
@@ -48,12 +48,10 @@ def _has_screen() -> bool:
 
 def _run(choice: Choice, *, readonly: bool, mouse: bool) -> None:
     from teamctl.top import first  # noqa: PLC0415 -- only where there is a screen
-    from teamctl.top.picture import look  # noqa: PLC0415 -- the same
 
-    paths = choice.existing()
-    picture = look(paths, Roster(paths), choice.waiting(paths)[1])
+    seen = OverviewReader(choice.existing()).read()  # settings take a while; the watcher reads them
     with first.taken_terminal():
-        first.draw(picture)
+        first.draw(seen)
         from teamctl.top.app import Top  # noqa: PLC0415 -- textual takes longer than a glance
 
-        Top(choice, picture, readonly=readonly).run(mouse=mouse)
+        Top(choice, seen, readonly=readonly).run(mouse=mouse)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from teamctl import output
 from teamctl.top.dialogs import Confirm
 from teamctl.top.face import Face
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
 
-    from teamctl.top.picture import Mate
+    from teamd.overview.members import MemberView
 
 _HELD: Final = ("paused", "failed")  # whom `p` lets go on
 
@@ -27,7 +28,7 @@ class Acting(Face):
     ]
 
     @property
-    def mate(self) -> Mate | None:
+    def mate(self) -> MemberView | None:
         """The teammate that is chosen, if there is one."""
         raise NotImplementedError
 
@@ -74,7 +75,7 @@ class Acting(Face):
     def action_limits(self) -> None:
         """Raise the limits that stop the teammate."""
         if (mate := self.mate) is not None:
-            used = dict(mate.facts).get("COST", "?")
+            used = "?" if mate.account is None else output.cost(mate.account)
             self.fill(
                 f"Raise the limits of {mate.name}, which has used {used}",
                 ("USD more (may be empty)", "tokens more (may be empty)"),

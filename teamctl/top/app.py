@@ -18,13 +18,12 @@ from teamctl.top.columns import in_a_line
 from teamctl.top.deeds import Deeds
 from teamctl.top.face import Face
 from teamctl.top.lines import row_of
-from teamctl.top.picture import Mate, Picture, look
 from teamctl.top.screens import MateScreen, TeamScreen
 from teamctl.top.watcher import Watcher
 from teamd.cli import Choice
 from teamd.errors import StoreError, TeamError
 from teamd.files.find_team import all_teams, finish
-from teamd.team.roster import Roster
+from teamd.overview.overview import Overview, OverviewReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,19 +34,21 @@ if TYPE_CHECKING:
     from teamctl.top.lines import Row
     from teamctl.top.sources import Source
     from teamd.files.paths import TeamPaths
+    from teamd.overview.members import MemberView
 
 _MOST_COPIED: Final = 70_000  # characters; terminals refuse much more
 _SIGNS: Final = {"slash": "/", "question_mark": "?"}
 _TICK_SECONDS: Final = 1.0
+_CALM_TICKS: Final = 5
 _CALM_SECONDS: Final = 0.5  # a request has to stand in its place so long before a key answers it
 
 
 @dataclass
 class Looked(Message):
-    """The watcher has looked; `picture` is `None` where the team could not be read."""
+    """The watcher has looked; `seen` is `None` where the team could not be read."""
 
     paths: TeamPaths
-    picture: Picture | None
+    seen: Overview | None
     trouble: str
     teams: tuple[str, ...]
 
@@ -72,7 +73,7 @@ class Top(App[None]):
 
     Args:
         choice: the team that is meant.
-        picture: of the team, so that there is something to show at once.
+        seen: the team, so that there is something to show at once.
         readonly: whether nothing may be changed.
         calm_seconds: see `Face.draw`.
     """
@@ -87,7 +88,7 @@ class Top(App[None]):
     def __init__(
         self,
         choice: Choice,
-        picture: Picture,
+        seen: Overview,
         *,
         readonly: bool = False,
         calm_seconds: float = _CALM_SECONDS,
@@ -95,14 +96,15 @@ class Top(App[None]):
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self.animation_level = "none"
-        self.picture = picture
+        self.seen = seen
         self.readonly = readonly
         self.calm_seconds = calm_seconds
         self.filters: dict[str, str] = {}
         self.status = ""
         self.teams: tuple[str, ...] = ()
         self._choice = choice
-        self._rung = {one.id for one in picture.asks}
+        self._ticks = 0
+        self._rung = _ids(seen)
         self.paths = choice.existing()
         self._deeds = Deeds(choice, self.paths)
         self._watcher = self._watch()
@@ -123,7 +125,7 @@ class Top(App[None]):
         for number in (signal.SIGTERM, signal.SIGHUP):
             with suppress(ValueError, RuntimeError):  # not in a main thread
                 loop.add_signal_handler(number, self.exit)
-        self.set_interval(_TICK_SECONDS, self.redraw)
+        self.set_interval(_TICK_SECONDS, self._tick)
         self._watcher.start()
 
     def on_unmount(self) -> None:
@@ -135,15 +137,22 @@ class Top(App[None]):
         """The screens that show the team, also those behind a dialog."""
         return [screen for screen in self.screen_stack if isinstance(screen, Face)]
 
-    def find(self, name: str | None) -> Mate | None:
+    def find(self, name: str | None) -> MemberView | None:
         """Return a member of the team, if it is one."""
-        return next((mate for mate in self.picture.mates if mate.name == name), None)
+        return self.seen.find(name or "")
 
     def redraw(self) -> None:
         """Draw what has changed since."""
         for face in self.faces[-1:]:
             if face.is_mounted:
                 face.draw()
+
+    def _tick(self) -> None:
+        """Count on; where all rest, seconds do not matter, and the machine rests as well."""
+        self._ticks += 1
+        busy = self.seen.waiting or any(view.doing for view in self.seen.members)
+        if busy or self._ticks % _CALM_TICKS == 0:
+            self.redraw()
 
     def tell(self, text: str) -> None:
         """Tell the person something, until something else is told."""
@@ -172,8 +181,10 @@ class Top(App[None]):
         """Yield the keys of a screen, the actions behind them, and what they do."""
         for kind in type(face).__mro__:
             if issubclass(kind, Face):
-                for key, action, what in (Binding.make_bindings(kind.BINDINGS)):
-                    yield _SIGNS.get(key, key), action, what
+                for binding in kind.BINDINGS:
+                    match binding:
+                        case (key, action, what) if what:
+                            yield _SIGNS.get(key, key), action, what
         yield ":", "app.command_palette", "all of this by name"
 
     def action_team(self, number: int) -> None:
@@ -195,11 +206,11 @@ class Top(App[None]):
         if found.paths != self.paths:
             return
         self.teams = found.teams
-        if found.picture is None:
+        if found.seen is None:
             self.tell(found.trouble)
             return
-        self.picture = found.picture
-        asked = {one.id for one in found.picture.asks}
+        self.seen = found.seen
+        asked = _ids(found.seen)
         if asked - self._rung:
             self.bell()
         self._rung |= asked
@@ -231,18 +242,21 @@ class Top(App[None]):
     def _watch(self) -> Watcher:
         paths = self.paths
         folders = (paths.root, paths.inboxes, paths.transcripts, paths.requests, paths.tasks)
-        return Watcher((*folders, paths.logs), partial(self._look, paths, Roster(paths)))
+        return Watcher(
+            (*folders, paths.logs, paths.activities),
+            partial(self._look, paths, OverviewReader(paths)),
+        )
 
-    def _look(self, paths: TeamPaths, roster: Roster) -> None:
+    def _look(self, paths: TeamPaths, reader: OverviewReader) -> None:
         """Look at the team and at the tab that is open; runs in the watcher's thread."""
-        picture, trouble = None, ""
+        seen, trouble = None, ""
         teams: tuple[str, ...] = ()
         try:
             teams = tuple(one.own_name or "" for one in all_teams(paths.home))
-            picture = look(paths, roster, self._choice.waiting(paths)[1])
+            seen = reader.read(self._choice.waiting(paths))
         except StoreError as error:
             trouble = str(error)
-        self._post(Looked(paths, picture, trouble, teams))
+        self._post(Looked(paths, seen, trouble, teams))
         for source in self.sources:
             self._read(source)
 
@@ -263,3 +277,7 @@ class Top(App[None]):
     def _post(self, message: Message) -> None:
         with suppress(RuntimeError):  # the program has ended meanwhile
             self.post_message(message)
+
+
+def _ids(seen: Overview) -> set[str]:
+    return {one.approval.id for one in seen.waiting}

@@ -4,37 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from teamctl import output
+from teamctl import output, roster_table
+from teamctl.roster_table import DISPENSABLE, ELASTIC, NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from teamctl.plain_table import Cell
-    from teamctl.top.picture import Mate
+    from teamd.overview.members import MemberView
 
+    Cells = Mapping[str, Cell]
     Widths = Mapping[str, int]
     Line = tuple[Cell, ...]
 
 HEADINGS: Final = (
-    "NAME", "ROLE", "STATE", "FOR", "DOING", "CTX", "COST", "MAIL", "TURNS", "CPU", "MEM",
+    "NAME", "ROLE", "STATUS", "FOR", "DOING", "CONTEXT", "COST", "MAIL", "TURNS", "CPU", "MEM",
 )  # fmt: skip
-DISPENSABLE: Final = ("MEM", "CPU", "TURNS", "ROLE", "COST", "CTX", "MAIL", "DOING", "FOR")
-_NUMBERS: Final = HEADINGS[5:]
-_LEAST: Final = {"DOING": 12, "ROLE": 6, "NAME": 8}  # cut with an ellipsis, down to so many
+_CUT: Final = ("DOING", "ROLE", "NAME")  # with an ellipsis, as far as `ELASTIC` lets them
 _GAP: Final = 2
 
 
-def fit(mates: Iterable[Mate], width: int) -> dict[str, int]:
+def read(view: MemberView) -> Cells:
+    """Return the cells of a member, as `teamctl team` has them, by their headings."""
+    found = dict(zip(roster_table.HEADINGS, roster_table.cells(view), strict=True))
+    return {heading: (in_a_line(found[heading][0]), found[heading][1]) for heading in HEADINGS}
+
+
+def fit(rows: Iterable[Cells], width: int) -> dict[str, int]:
     """Return the columns that there is room for, and how wide each is."""
-    rows = [_texts(mate) for mate in mates]
-    wide = {head: max(len(head), *(cells(row[head]) for row in rows), 0) for head in HEADINGS}
-    for heading in DISPENSABLE:
-        if _total({h: min(w, _LEAST.get(h, w)) for h, w in wide.items()}) <= width:
+    wide = {heading: len(heading) for heading in HEADINGS}
+    for row in rows:
+        wide = {heading: max(most, cells(row[heading][0])) for heading, most in wide.items()}
+    for heading in (head for head in DISPENSABLE if head in wide):
+        if _total({h: min(w, ELASTIC.get(h, w)) for h, w in wide.items()}) <= width:
             break
         del wide[heading]
-    for heading in (head for head in _LEAST if head in wide):
-        excess = max(0, _total(wide) - width)
-        wide[heading] = max(min(_LEAST[heading], wide[heading]), wide[heading] - excess)
+    for head in (head for head in _CUT if head in wide):
+        least = min(ELASTIC[head], wide[head])
+        wide[head] = max(least, wide[head] - max(0, _total(wide) - width))
     return wide
 
 
@@ -43,16 +50,14 @@ def header(widths: Widths) -> Line:
     return tuple((_padded(head, head, wide), "bold") for head, wide in widths.items())
 
 
-def row(mate: Mate, widths: Widths) -> Line:
-    """Return a member as a line."""
-    texts = _texts(mate)
-    styles = {"STATE": output.STATUS_COLOURS.get(mate.state, "yellow")}
-    return tuple((_padded(h, texts[h], wide), styles.get(h, "")) for h, wide in widths.items())
+def line(row: Cells, widths: Widths) -> Line:
+    """Return the cells of a member as a line."""
+    return tuple((_padded(head, row[head][0], wide), row[head][1]) for head, wide in widths.items())
 
 
-def text_of(line: Line) -> str:
+def text_of(shown: Line) -> str:
     """Return a line without its styles."""
-    return "".join(text for text, _ in line)
+    return "".join(text for text, _ in shown)
 
 
 def cut(text: str, wide: int) -> str:
@@ -81,20 +86,7 @@ def in_a_line(text: str) -> str:
 def _padded(heading: str, text: str, wide: int) -> str:
     shown = cut(text, wide)
     space = " " * (wide - cells(shown))
-    return f"{space}{shown}{' ' * _GAP}" if heading in _NUMBERS else f"{shown}{space}{' ' * _GAP}"
-
-
-def _texts(mate: Mate) -> dict[str, str]:
-    words = {
-        "NAME": mate.name,
-        "ROLE": mate.role,
-        "STATE": mate.state,
-        "FOR": output.ago(mate.since),
-        "DOING": mate.doing or "-",
-        "CTX": "-" if mate.context is None else f"{mate.context:.0%}",
-        **dict(mate.facts),
-    }
-    return {heading: in_a_line(text) for heading, text in words.items()}
+    return f"{space}{shown}{' ' * _GAP}" if heading in NUMBERS else f"{shown}{space}{' ' * _GAP}"
 
 
 def _total(widths: Widths) -> int:

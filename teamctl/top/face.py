@@ -11,7 +11,7 @@ from textual.widgets import Input, Static
 
 from teamctl.top import bar, columns
 from teamctl.top.dialogs import Form, Page
-from teamctl.top.lines import Lines, row_of
+from teamctl.top.lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from teamctl.top.app import Top
     from teamctl.top.columns import Line
     from teamctl.top.lines import Row
-    from teamctl.top.picture import Ask
+    from teamd.overview.requests import OpenRequest
 
 _PART: Final = 4  # of the screen that requests take at most
 
@@ -44,7 +44,7 @@ class Face(Screen[None]):
         ("a", "approve", "approve the request that is chosen, at first the oldest"),
         ("r", "reject", "reject it, with a reason"),
         ("e", "whole", "see all of it"),
-        ("tab", "app.focus_next", "go to the requests, and back to the list"),
+        ("tab", "turn_focus", "go to the requests, the notes, and back to the list"),
         ("slash", "filter", "filter the list; the filter is kept until it is emptied"),
         ("y", "copy", "copy the request or row that is chosen, or what is shown"),
         ("question_mark", "keys", "show these keys"),
@@ -90,11 +90,12 @@ class Face(Screen[None]):
     def draw(self) -> None:
         """Draw the picture of now; what has not changed is left alone."""
         asks, before = self.asks, self.asks.key
-        asks.show([row_of(one.id, bar.ask(one)) for one in self.top.picture.asks])
+        waiting = ((one.approval.id, bar.ask(one)) for one in self.top.seen.waiting)
+        asks.show(asks.rows_of(waiting))
         if asks.key != before:  # whoever presses a key now may have meant the one before
             self._calm_at = time.monotonic() + self.top.calm_seconds
         self.fit(asks)
-        self.write("waiting", bar.waiting(self.top.picture))
+        self.write("waiting", bar.waiting(self.top.seen))
         self.write("status", ((self.top.status or self._filtered(), ""),))
 
     def write(self, where: str, line: Line) -> None:
@@ -135,7 +136,7 @@ class Face(Screen[None]):
         ask = self._chosen_ask()
         if ask is None or not self.may():
             return
-        if not self.asks.shows_whole(ask.id):
+        if not self.asks.shows_whole(ask.approval.id):
             self.action_whole()
         elif time.monotonic() < self._calm_at:
             self.top.tell("the requests have just changed: look, and press the key again")
@@ -153,15 +154,23 @@ class Face(Screen[None]):
         ask = self._chosen_ask()
         if ask is not None:
             answers = {} if self.top.readonly else {"a": "approve", "r": "reject"}
-            title = columns.in_a_line(f"{ask.asker} asks: {ask.kind} {ask.id}")
+            asked = ask.approval
+            title = columns.in_a_line(f"{asked.asker} asks: {bar.kind_of(ask)} {asked.id}")
             self.app.push_screen(
-                Page(title, ask.whole, answers), lambda key: self._answer(ask, key)
+                Page(title, asked.content, answers), lambda key: self._answer(ask, key)
             )
+
+    def action_turn_focus(self) -> None:
+        """Go to the next list that has something in it."""
+        there = [self.body, *(one for one in self.query(Lines) if one is not self.body)]
+        filled = [one for one in there if one is self.body or one.height]
+        at = next((n for n, one in enumerate(filled) if one.has_focus), -1)
+        filled[(at + 1) % len(filled)].focus()
 
     def action_copy(self) -> None:
         """Copy the request or the row that is chosen, or all that is shown, by the terminal."""
         ask = self._chosen_ask() if self.asks.has_focus else None
-        self.top.copy(self.body.copied if ask is None else ask.exact)
+        self.top.copy(self.body.copied if ask is None else ask.approval.what)
 
     def action_filter(self) -> None:
         """Ask for the filter, with the one that applies to begin with."""
@@ -197,19 +206,20 @@ class Face(Screen[None]):
         """Draw it for another size."""
         self.call_after_refresh(self.draw)
 
-    def _answer(self, ask: Ask, key: str | None) -> None:
+    def _answer(self, ask: OpenRequest, key: str | None) -> None:
         """Do what a key says about a request."""
+        asked = ask.approval
         if key == "a":
-            self.top.do(lambda deeds: deeds.answer(ask.id, approve=True))
+            self.top.do(lambda deeds: deeds.answer(asked.id, approve=True))
         elif key == "r":
             self.fill(
-                f"Reject the {ask.kind} of {ask.asker}",
+                f"Reject the {bar.kind_of(ask)} of {asked.asker}",
                 ("Reason",),
-                lambda why: self.top.do(lambda deeds: deeds.answer(ask.id, why, approve=False)),
+                lambda why: self.top.do(lambda deeds: deeds.answer(asked.id, why, approve=False)),
             )
 
-    def _chosen_ask(self) -> Ask | None:
-        asks = {one.id: one for one in self.top.picture.asks}
+    def _chosen_ask(self) -> OpenRequest | None:
+        asks = {one.approval.id: one for one in self.top.seen.waiting}
         return asks.get(self.asks.key or "")
 
     def _filtered(self) -> str:

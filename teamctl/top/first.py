@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from teamctl.top.columns import Line
-    from teamctl.top.picture import Picture
+    from teamd.overview.overview import Overview
 
 _ENTER: Final = "\033[?1049h\033[?25l\033[2J\033[H"
 _LEAVE: Final = "\033[?25h\033[?1049l"
@@ -43,20 +43,20 @@ def taken_terminal() -> Iterator[None]:
         termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
-def draw(picture: Picture) -> None:
-    """Draw a picture; the terminal is taken."""
+def draw(seen: Overview) -> None:
+    """Draw a team; the terminal is taken."""
     width, height = os.get_terminal_size(sys.stdout.fileno())
-    lines = [_styled(line) for line in compose(picture, width)[:height]]
+    lines = [_styled(line) for line in compose(seen, width)[:height]]
     _write("\r\n".join(lines))
 
 
-def compose(picture: Picture, width: int) -> list[Line]:
-    """Return the lines of a picture, from the top of the screen down."""
-    asks = [_cut(bar.ask(one), width) for one in picture.asks[:_MOST_ASKS]]
-    widths = columns.fit(picture.mates, width)
-    rows = [columns.row(mate, widths) for mate in picture.mates]
-    above = [bar.title(picture, width), bar.waiting(picture), *asks]
-    return [*above, columns.header(widths), *rows]
+def compose(seen: Overview, width: int) -> list[Line]:
+    """Return the lines of a team, from the top of the screen down."""
+    asks = [_cut(bar.ask(one), width) for one in seen.waiting[:_MOST_ASKS]]
+    rows = [columns.read(view) for view in seen.members]
+    widths = columns.fit(rows, width)
+    above = [bar.title(seen, width), bar.waiting(seen), *asks, columns.header(widths)]
+    return [*above, *(columns.line(row, widths) for row in rows)]
 
 
 def _cut(line: Line, width: int) -> Line:

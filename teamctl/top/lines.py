@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from teamctl.top.columns import Line
 
 MOST: Final = 2000  # lines of a log that are kept
-_CURSOR: Final = Style(reverse=True)
+# Without the focus it is still seen: keys are about that row all the same.
+_CURSOR: Final = {True: Style(reverse=True, bold=True), False: Style(reverse=True, dim=True)}
 
 
 class Row:
@@ -84,6 +85,7 @@ class Lines(ScrollView, can_focus=True):
         self._rows: list[Row] = []
         self._strips: list[Strip] = []
         self._starts: list[int] = []  # where each row begins on the screen
+        self._known: dict[str, tuple[Line, Row]] = {}
         self._at = 0  # the row of the cursor
 
     @property
@@ -105,6 +107,14 @@ class Lines(ScrollView, can_focus=True):
     def follow(self) -> None:
         """Go to the end, and stay there as rows are added."""
         self.scroll_end(animate=False, immediate=True)
+
+    def rows_of(self, lines: Iterable[tuple[str, Line]]) -> list[Row]:
+        """Return lines by their keys as rows: those that are as they were are the same rows."""
+        before, self._known = self._known, {}
+        for key, line in lines:
+            old = before.get(key)
+            self._known[key] = old if old and old[0] == line else (line, row_of(key, line))
+        return [row for _, row in self._known.values()]
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these rows; the cursor stays with the key that it was at."""
@@ -142,8 +152,8 @@ class Lines(ScrollView, can_focus=True):
             return Strip.blank(self.size.width, base)
         strip = self._strips[number].crop_extend(0, self.size.width, base)
         start, end = self._span(self._at)
-        shown = self.chosen and self.has_focus and start <= number < end
-        return strip.apply_style(base + _CURSOR if shown else base)
+        shown = self.chosen and start <= number < end
+        return strip.apply_style(base + _CURSOR[self.has_focus] if shown else base)
 
     def on_resize(self, _: Resize) -> None:
         """Lay the rows out for another width."""
@@ -184,14 +194,24 @@ class Lines(ScrollView, can_focus=True):
 
     def _lay_out(self, before: Iterable[Row]) -> None:
         known = {row.key: row for row in before}
-        width, self._strips, self._starts = self._width, [], []
+        width, shown, self._strips, self._starts = self._width, self._strips, [], []
         same = ((known.get(row.key), row) for row in self._rows)
         self._rows = [old if old is not None and old == row else row for old, row in same]
         for row in self._rows:  # those that were there are drawn already
             self._starts.append(len(self._strips))
             self._strips += row.strips(self, width)
         self.virtual_size = Size(width, len(self._strips))
-        self.refresh()
+        self._refresh_changed(shown)
+
+    def _refresh_changed(self, before: Sequence[Strip]) -> None:
+        """Have those lines drawn anew that look otherwise than before; mostly they are few."""
+        if len(before) != len(self._strips):
+            self.refresh()
+            return
+        top = round(self.scroll_y)
+        for number in range(top, min(top + self.size.height, len(before))):
+            if before[number] is not self._strips[number]:
+                self.refresh_line(number)
 
     def _span(self, number: int) -> tuple[int, int]:
         """Return the lines of the screen that a row takes."""

@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from teamctl.top import bar, columns
 from teamctl.top.acting import Acting
-from teamctl.top.lines import Lines, Row, row_of
+from teamctl.top.lines import Lines, Row
 from teamctl.top.sources import TABS
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from teamctl.top.columns import Line
-    from teamctl.top.picture import Mate
     from teamctl.top.sources import Source
+    from teamd.overview.members import MemberView
 
 _NUMBERS: Final = "123456789"
 
@@ -38,7 +38,7 @@ class TeamScreen(Acting):
     ]
 
     @property
-    def mate(self) -> Mate | None:
+    def mate(self) -> MemberView | None:
         """The teammate of the row that is chosen."""
         return self.top.find(self.body.key)
 
@@ -50,13 +50,15 @@ class TeamScreen(Acting):
 
     def draw(self) -> None:
         """Draw the roster, which has the room that the rest leaves."""
-        picture, width = self.top.picture, self.size.width
-        widths = columns.fit(picture.mates, width)
-        self.write("title", bar.title(picture, width, self.top.teams))
+        seen, width = self.top.seen, self.size.width
+        rows = {view.name: columns.read(view) for view in seen.members}
+        widths = columns.fit(rows.values(), width)
+        self.write("title", bar.title(seen, width, self.top.teams))
         self.write("header", columns.header(widths))
-        self.show([row_of(mate.name, columns.row(mate, widths)) for mate in picture.mates])
+        lines = ((name, columns.line(row, widths)) for name, row in rows.items())
+        self.show(self.body.rows_of(lines))
         notes = self.query_one("#notes", Lines)
-        notes.show([row_of(str(n), line) for n, line in enumerate(bar.notes(picture))])
+        notes.show(notes.rows_of((str(n), line) for n, line in enumerate(bar.notes(seen))))
         self.fit(notes)
         super().draw()
 
@@ -96,7 +98,7 @@ class MateScreen(Acting):
         self.source: Source | None = None
 
     @property
-    def mate(self) -> Mate | None:
+    def mate(self) -> MemberView | None:
         """The teammate that this is about, unless it has left the team."""
         return self.top.find(self._of)
 
@@ -139,12 +141,11 @@ class MateScreen(Acting):
         self.top.read(self.source)
 
 
-def _title(name: str, mate: Mate | None, width: int) -> Line:
+def _title(name: str, mate: MemberView | None, width: int) -> Line:
     if mate is None:
         return ((f"{name} has left the team", "bold"),)
-    doing = f" · {mate.doing}" if mate.doing else ""
-    reason = f" · {mate.reason}" if mate.reason else ""
-    text = columns.in_a_line(f"{name} · {mate.role} · {mate.state}{doing}{reason}")
+    facts = (mate.member.role, mate.state, mate.describes, mate.member.reason)
+    text = columns.in_a_line(" · ".join([name, *filter(None, facts)]))
     return ((columns.cut(text, width), "bold"),)
 
 
