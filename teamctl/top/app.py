@@ -104,6 +104,7 @@ class Top(App[None]):
         self.teams: tuple[str, ...] = ()
         self._choice = choice
         self._ticks = 0
+        self._trouble = ""  # why the team could not be read
         self._rung = _ids(seen)
         self.paths = choice.existing()
         self._deeds = Deeds(choice, self.paths)
@@ -144,8 +145,7 @@ class Top(App[None]):
     def redraw(self) -> None:
         """Draw what has changed since."""
         for face in self.faces[-1:]:
-            if face.is_mounted:
-                face.draw()
+            face.draw()
 
     def _tick(self) -> None:
         """Count on; where all rest, seconds do not matter, and the machine rests as well."""
@@ -206,6 +206,9 @@ class Top(App[None]):
         if found.paths != self.paths:
             return
         self.teams = found.teams
+        if self.status == self._trouble:
+            self.status = ""
+        self._trouble = in_a_line(found.trouble)
         if found.seen is None:
             self.tell(found.trouble)
             return

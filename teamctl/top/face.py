@@ -36,6 +36,7 @@ class Face(Screen[None]):
 
     DEFAULT_CSS: ClassVar[str] = """
     Face Static { height: 1; }
+    Face #status { height: auto; max-height: 5; }
     Face Lines { height: 1fr; }
     Face #asks, Face #notes { height: 0; }
     Face Input { height: 1; border: none; padding: 0; display: none; }
@@ -88,7 +89,12 @@ class Face(Screen[None]):
         raise NotImplementedError
 
     def draw(self) -> None:
-        """Draw the picture of now; what has not changed is left alone."""
+        """Draw the team as it is now; what has not changed is left alone."""
+        if len(self.query("#title, #keys")) > 1:  # neither being built nor being left
+            self.draw_parts()
+
+    def draw_parts(self) -> None:
+        """Draw each part; all are there."""
         asks, before = self.asks, self.asks.key
         waiting = ((one.approval.id, bar.ask(one)) for one in self.top.seen.waiting)
         asks.show(asks.rows_of(waiting))

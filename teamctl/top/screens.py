@@ -48,7 +48,7 @@ class TeamScreen(Acting):
         yield Lines(name="list", chosen=True)
         yield Lines(name="notes", wrapped=True)
 
-    def draw(self) -> None:
+    def draw_parts(self) -> None:
         """Draw the roster, which has the room that the rest leaves."""
         seen, width = self.top.seen, self.size.width
         rows = {view.name: columns.read(view) for view in seen.members}
@@ -60,7 +60,7 @@ class TeamScreen(Acting):
         notes = self.query_one("#notes", Lines)
         notes.show(notes.rows_of((str(n), line) for n, line in enumerate(bar.notes(seen))))
         self.fit(notes)
-        super().draw()
+        super().draw_parts()
 
     def action_open(self) -> None:
         """Look at the teammate that is chosen, or at the request."""
@@ -111,15 +111,15 @@ class MateScreen(Acting):
         """Open the first tab."""
         self._open()
 
-    def draw(self) -> None:
+    def draw_parts(self) -> None:
         """Draw the state of the teammate; its tab is drawn when it was read."""
         self.write("title", _title(self._of, self.mate, self.size.width))
         self.write("tabs", tuple(_tab(tab, opened=tab == self.view) for tab in TABS))
-        super().draw()
+        super().draw_parts()
 
     def take(self, source: Source, rows: Sequence[Row]) -> None:
         """Show what was read, if that is still what is looked at."""
-        if source is self.source:
+        if source is self.source and self.query("#list"):
             self.show(rows)
 
     def action_turn(self, by: int) -> None:
