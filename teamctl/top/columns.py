@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from teamctl import output, roster_table
-from teamctl.roster_table import DISPENSABLE, ELASTIC, NUMBERS
+from teamctl.roster_table import NUMBERS, SHAPE
+from teamctl.widths import GAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 HEADINGS: Final = (
     "NAME", "ROLE", "STATUS", "FOR", "DOING", "CONTEXT", "COST", "MAIL", "TURNS", "CPU", "MEM",
 )  # fmt: skip
-_CUT: Final = ("DOING", "ROLE", "NAME")  # with an ellipsis, as far as `ELASTIC` lets them
-_GAP: Final = 2
 
 
 def read(view: MemberView) -> Cells:
@@ -35,14 +34,7 @@ def fit(rows: Iterable[Cells], width: int) -> dict[str, int]:
     wide = {heading: len(heading) for heading in HEADINGS}
     for row in rows:
         wide = {heading: max(most, cells(row[heading][0])) for heading, most in wide.items()}
-    for heading in (head for head in DISPENSABLE if head in wide):
-        if _total({h: min(w, ELASTIC.get(h, w)) for h, w in wide.items()}) <= width:
-            break
-        del wide[heading]
-    for head in (head for head in _CUT if head in wide):
-        least = min(ELASTIC[head], wide[head])
-        wide[head] = max(least, wide[head] - max(0, _total(wide) - width))
-    return wide
+    return SHAPE.fit(wide, width, ())
 
 
 def header(widths: Widths) -> Line:
@@ -64,9 +56,11 @@ def cut(text: str, wide: int) -> str:
     """Return a text in so many cells of a terminal, with an ellipsis where it is longer."""
     if cells(text) <= wide:
         return text
-    while text and cells(text) >= wide:
-        text = text[:-1]
-    return f"{text}…"
+    if text.isascii():
+        return f"{text[: wide - 1]}…"
+    from rich.cells import set_cell_size  # noqa: PLC0415 -- only for what is not ASCII
+
+    return f"{set_cell_size(text, wide - 1)}…"
 
 
 def cells(text: str) -> int:
@@ -86,8 +80,4 @@ def in_a_line(text: str) -> str:
 def _padded(heading: str, text: str, wide: int) -> str:
     shown = cut(text, wide)
     space = " " * (wide - cells(shown))
-    return f"{space}{shown}{' ' * _GAP}" if heading in NUMBERS else f"{shown}{space}{' ' * _GAP}"
-
-
-def _total(widths: Widths) -> int:
-    return sum(widths.values()) + _GAP * (len(widths) - 1)
+    return f"{space}{shown}{' ' * GAP}" if heading in NUMBERS else f"{shown}{space}{' ' * GAP}"
