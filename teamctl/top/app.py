@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,7 @@ _MOST_COPIED: Final = 70_000  # characters; terminals refuse much more
 _SIGNS: Final = {"slash": "/", "question_mark": "?"}
 _TICK_SECONDS: Final = 1.0
 _CALM_TICKS: Final = 5
+_UNTRUSTED_SECONDS: Final = 10.0
 _CALM_SECONDS: Final = 0.5  # a request has to stand in its place so long before a key answers it
 
 
@@ -104,6 +106,8 @@ class Top(App[None]):
         self.teams: tuple[str, ...] = ()
         self._choice = choice
         self._ticks = 0
+        self._untrusted: tuple[list[str], str] = [], ""
+        self._untrusted_at = 0.0
         self._trouble = ""  # why the team could not be read
         self._rung = _ids(seen)
         self.paths = choice.existing()
@@ -239,6 +243,7 @@ class Top(App[None]):
         choice = Choice(team_dir=str(paths.root), config=self._choice.config)
         self._deeds = Deeds(choice, paths)
         self._rung = set()
+        self._untrusted_at = 0.0
         self._watcher = self._watch()
         self._watcher.start()
 
@@ -256,12 +261,20 @@ class Top(App[None]):
         teams: tuple[str, ...] = ()
         try:
             teams = tuple(one.own_name or "" for one in all_teams(paths.home))
-            seen = reader.read(self._choice.waiting(paths))
+            seen = reader.read(self._read_untrusted(paths))
         except StoreError as error:
             trouble = str(error)
         self._post(Looked(paths, seen, trouble, teams))
         for source in self.sources:
             self._read(source)
+
+    def _read_untrusted(self, paths: TeamPaths) -> tuple[list[str], str]:
+        """Return what waits for trust; to read all settings takes longer than all other looks."""
+        now = time.monotonic()
+        if now >= self._untrusted_at:
+            self._untrusted = self._choice.waiting(paths)
+            self._untrusted_at = now + _UNTRUSTED_SECONDS
+        return self._untrusted
 
     def _read(self, source: Source) -> None:
         try:

@@ -9,6 +9,7 @@ import os
 import sys
 import termios
 from contextlib import contextmanager
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final
 
 from teamctl.top import bar, columns
@@ -29,6 +30,7 @@ _COLOURS: Final = frozenset(terminal.COLOURS)
 @contextmanager
 def taken_terminal() -> Iterator[None]:
     """Take the whole screen for a block: what is typed is not shown, and is kept for who reads."""
+    _settle_size()
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     quiet = termios.tcgetattr(fd)
@@ -45,7 +47,7 @@ def taken_terminal() -> Iterator[None]:
 
 def draw(seen: Overview) -> None:
     """Draw a team; the terminal is taken."""
-    width, height = os.get_terminal_size(sys.stdout.fileno())
+    width, height = get_terminal_size()
     lines = [_styled(line) for line in compose(seen, width)[:height]]
     _write("\r\n".join(lines))
 
@@ -57,6 +59,15 @@ def compose(seen: Overview, width: int) -> list[Line]:
     widths = columns.fit(rows, width)
     above = [bar.title(seen, width), bar.waiting(seen), *asks, columns.header(widths)]
     return [*above, *(columns.line(row, widths) for row in rows)]
+
+
+def _settle_size() -> None:
+    """Take a usual size where the terminal tells none, such as a serial line.
+
+    Textual would take two in turn, and draw without end.
+    """
+    if 0 in os.get_terminal_size(sys.stdout.fileno()):
+        os.environ |= {"COLUMNS": "80", "LINES": "24"}
 
 
 def _cut(line: Line, width: int) -> Line:
