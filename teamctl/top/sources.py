@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections import deque
 from itertools import count, islice
 from typing import TYPE_CHECKING, Final, Protocol
@@ -176,6 +177,7 @@ class _Grown:
         """Yield the lines that came since the last call."""
         if self._file is None:  # here, since this is called in a thread
             self._file = GrowingFile(self._path, _start_of_last(self._path))
+            weakref.finalize(self, self._file.close)  # once nobody looks at the tab any more
         return self._file.lines()
 
     def add(self, shown: Iterable[str | Text]) -> None:
