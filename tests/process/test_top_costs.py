@@ -19,7 +19,7 @@ import pytest
 
 from teamd.files.paths import TeamPaths
 from teamd.messages import Message
-from teamd.process_id import identify
+from teamd.process_id import Identity
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def resting(paths: TeamPaths) -> Iterator[None]:
         since = time.time()
         members = []
         for number, process in enumerate(processes):
-            known = identify(process.pid)
+            known = Identity.of(process.pid)
             assert known is not None
             facts = {"pid": known.pid, "started": known.started, "since": since - 7 * number}
             member = {"name": f"mate{number:03}", "role": "coder", "status": "idle"}
