@@ -10,11 +10,13 @@ from teamd.errors import StoreError
 from teamd.files import directories, pidfile
 from teamd.messages import SHUTDOWN_TYPE
 from teamd.overview.members import MemberView, count_queued, look_at
+from teamd.overview.remembered import Remembered
 from teamd.team.roster import Roster, Team
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from teamd.approvals.approval import Approval
     from teamd.budget.accounts import Account
     from teamd.files.paths import TeamPaths
     from teamd.overview.notices import Notice
@@ -90,6 +92,8 @@ class OverviewReader:
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
         self._roster = Roster(paths)
+        self._approvals = Remembered(paths.requests, self._read_approvals)
+        self._costs = Remembered(paths.ledger, self._read_costs)
 
     def read(self, untrusted: tuple[Sequence[str], str] = ((), "")) -> Overview:
         """Look at the team.
@@ -103,8 +107,8 @@ class OverviewReader:
         """
         paths, team = self._paths, self._roster.read()
         there = pidfile.supervisor(paths)
-        requests = self._read_requests(team)
-        used, trouble = self._read_costs(team)
+        requests = self._find_requests(team)
+        used, trouble = self._costs.get() if team.members else ({}, "")
         members = tuple(self._look(team, requests, used))
         return Overview(
             paths=paths,
@@ -137,16 +141,22 @@ class OverviewReader:
             views.append(look_at(self._paths, member, account, waiting.get(member.name)))
         return views
 
-    def _read_requests(self, team: Team) -> list[OpenRequest]:
+    def _find_requests(self, team: Team) -> list[OpenRequest]:
+        approvals = self._approvals.get()
+        if not approvals:
+            return []
+        from teamd.overview.requests import describe_requests  # noqa: PLC0415 -- only with some
+
+        return describe_requests(self._paths, team, approvals)
+
+    def _read_approvals(self) -> list[Approval]:
         if not directories.list_files(self._paths.requests, "*.json"):
             return []
-        from teamd.overview.requests import read_requests  # noqa: PLC0415 -- only with some
+        from teamd.overview.requests import read_approvals  # noqa: PLC0415 -- only with some
 
-        return read_requests(self._paths, team)
+        return read_approvals(self._paths)
 
-    def _read_costs(self, team: Team) -> tuple[Mapping[str, Account] | None, str]:
-        if not team.members:
-            return {}, ""
+    def _read_costs(self) -> tuple[Mapping[str, Account] | None, str]:
         from teamd.budget.ledger import Ledger  # noqa: PLC0415 -- many classes, for members only
 
         try:
