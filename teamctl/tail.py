@@ -27,7 +27,7 @@ class GrowingFile:
 
     Args:
         path: the file.
-        start: where the line begins that is given out first.
+        start: where a line begins; of the file that is there now, the lines before are left out.
     """
 
     def __init__(self, path: Path, start: int = 0) -> None:
@@ -45,7 +45,7 @@ class GrowingFile:
                 with suppress(FileNotFoundError):
                     self._fd = safe_open(self._path, os.O_RDONLY)
                     os.lseek(self._fd, self._start, os.SEEK_SET)
-                self._start = 0  # of what takes its place
+                self._start = 0
                 yield from self._read()
 
     def close(self) -> None:

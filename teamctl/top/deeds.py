@@ -65,8 +65,7 @@ class Deeds:
 
     def interrupt(self, name: str, text: str) -> str:
         """Break off the turn that runs; the text, if there is one, is what it reads next."""
-        words = without_secrets(text).strip()
-        return self._ask("interrupt", {"name": name} | ({"text": words} if words else {}))
+        return self._ask("interrupt", {"name": name, "text": without_secrets(text).strip()})
 
     def pause(self, name: str) -> str:
         """Hold a teammate until it is resumed."""
