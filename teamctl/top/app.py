@@ -80,7 +80,10 @@ class Top(App[None]):
         calm_seconds: see `Face.draw`.
     """
 
-    CSS = "Screen { background: ansi_default; color: ansi_default; }"
+    CSS = """
+    Screen { background: ansi_default; color: ansi_default; }
+    Form, Confirm { background: transparent; }
+    """
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING: ClassVar[str] = "colon"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -203,7 +206,8 @@ class Top(App[None]):
         """Yield what the palette offers: the keys of the screen by what they do."""
         if isinstance(screen, Face):
             for key, action, what in self.keys_of(screen):
-                yield SystemCommand(f"{what} ({key})", action, partial(self._act, screen, action))
+                if action != "app.command_palette":
+                    yield SystemCommand(what, f"key {key}", partial(self._act, screen, action))
 
     def on_looked(self, found: Looked) -> None:
         """Draw what the watcher has found; ring once for each new request."""

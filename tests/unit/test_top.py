@@ -91,6 +91,7 @@ def test_a_rejection_asks_for_a_reason(paths: TeamPaths) -> None:
     async def play(screen: Shown) -> None:
         await screen.press("r")
         await screen.sees("Reason")
+        assert "bash git push" in screen.text  # what is rejected is still to be seen
         await screen.write("not on friday")
         await ended(paths, asked, Verdict.REJECTED)
 
