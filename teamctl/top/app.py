@@ -6,33 +6,31 @@ import asyncio
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from textual.app import App, SystemCommand
+from textual.app import App, ScreenStackError, SystemCommand
 from textual.binding import Binding
-from textual.message import Message
 
 from teamctl.top.columns import in_a_line
 from teamctl.top.deeds import Deeds
 from teamctl.top.face import Face
 from teamctl.top.lines import row_of
+from teamctl.top.messages import Looked, Read, Told, explain
 from teamctl.top.screens import MateScreen, TeamScreen
 from teamctl.top.watcher import Watcher
 from teamd.cli import Choice
-from teamd.errors import StoreError, TeamError
 from teamd.files.find_team import all_teams, finish
 from teamd.overview.overview import Overview, OverviewReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from textual.binding import BindingType
+    from textual.message import Message
     from textual.screen import Screen
 
-    from teamctl.top.lines import Row
     from teamctl.top.sources import Source
     from teamd.files.paths import TeamPaths
     from teamd.overview.members import MemberView
@@ -43,31 +41,6 @@ _TICK_SECONDS: Final = 1.0
 _CALM_TICKS: Final = 5
 _UNTRUSTED_SECONDS: Final = 10.0
 _CALM_SECONDS: Final = 0.5  # a request has to stand in its place so long before a key answers it
-
-
-@dataclass
-class Looked(Message):
-    """The watcher has looked; `seen` is `None` where the team could not be read."""
-
-    paths: TeamPaths
-    seen: Overview | None
-    trouble: str
-    teams: tuple[str, ...]
-
-
-@dataclass
-class Read(Message):
-    """A tab was read."""
-
-    source: Source
-    rows: Sequence[Row]
-
-
-@dataclass
-class Told(Message):
-    """Something was done, or refused."""
-
-    text: str
 
 
 class Top(App[None]):
@@ -266,11 +239,12 @@ class Top(App[None]):
         try:
             teams = tuple(one.own_name or "" for one in all_teams(paths.home))
             seen = reader.read(self._read_untrusted(paths))
-        except StoreError as error:
-            trouble = str(error)
+        except Exception as error:  # noqa: BLE001 -- the edge of a thread, as are those below
+            trouble = explain(error)
         self._post(Looked(paths, seen, trouble, teams))
-        for source in self.sources:
-            self._read(source)
+        with suppress(ScreenStackError):  # the program ends
+            for source in self.sources:
+                self._read(source)
 
     def _read_untrusted(self, paths: TeamPaths) -> tuple[list[str], str]:
         """Return what waits for trust; to read all settings takes longer than all other looks."""
@@ -283,15 +257,15 @@ class Top(App[None]):
     def _read(self, source: Source) -> None:
         try:
             rows = source.read()
-        except TeamError as error:
-            rows = [row_of("trouble", ((in_a_line(error.for_person()), "red"),))]
+        except Exception as error:  # noqa: BLE001
+            rows = [row_of("trouble", ((in_a_line(explain(error)), "red"),))]
         self._post(Read(source, rows))
 
     def _do(self, deed: Callable[[Deeds], str], deeds: Deeds) -> None:
         try:
             text = deed(deeds)
-        except TeamError as error:
-            text = deeds.paths.addressed(error.for_person())
+        except Exception as error:  # noqa: BLE001
+            text = deeds.paths.addressed(explain(error))
         self._post(Told(text))
 
     def _post(self, message: Message) -> None:
