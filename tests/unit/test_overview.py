@@ -186,6 +186,12 @@ def test_who_stopped_is_told_with_the_way_on_and_failed_ones_first(paths: TeamPa
     )
 
 
+def test_a_pause_that_somebody_asked_for_is_told_in_its_own_words(paths: TeamPaths) -> None:
+    why = "paused by the person; `teamctl resume ann` lets it go on"
+    add(paths, "ann", Status.PAUSED, reason=why)
+    assert look(paths).notices[0].lines == [f"ann is {why}"]
+
+
 def test_mail_for_the_person_is_counted_wherever_it_goes(paths: TeamPaths) -> None:
     post = Post(paths, durable=False, max_bytes=1000)
     for text in ("one", "two"):
