@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from teamd.overview.overview import Overview
 
 HEADINGS: Final = (
-    "NAME", "ROLE", "STATUS", "FOR", "DOING", "PID", "UP", "CPU", "MEM", "CONTEXT", "MAIL",
-    "TURNS", "IN", "OUT", "COST", "RESTARTS",
+    "NAME", "ROLE", "STATUS", "FOR", "DOING", "PID", "UP", "CPU", "MEM", "CONTEXT", "RESTARTS",
+    "MAIL", "TURNS", "IN", "OUT", "COST",
 )  # fmt: skip
 NUMBERS: Final = ("FOR", *HEADINGS[5:])
 SHAPE: Final = Shape(
@@ -136,11 +136,11 @@ def cells(view: MemberView) -> Iterator[Cell]:
         "-" if view.cpu_seconds is None else f"{view.cpu_seconds:.1f}s",
         "-" if view.memory_bytes is None else output.count(view.memory_bytes),
         "-" if view.context is None else f"{view.context:.0%}",
+        str(member.restarts),
         "?" if view.queued is None else str(view.queued),
         output.count(member.turns),
         output.count(member.input_tokens),
         output.count(member.output_tokens),
         "?" if view.account is None else output.cost(view.account),
-        str(member.restarts),
     )
     yield from ((figure, "") for figure in figures)

@@ -25,7 +25,7 @@ settings.register_profile("thorough", deadline=None, max_examples=1000)  # --hyp
 settings.load_profile("teamd")
 
 _LONGEST_FIRST: Final = ("process", "e2e", "unit")
-_TOOLS: Final = ("strace", "faketime")  # each has a marker
+_TOOLS: Final = ("strace", "faketime", "tmux")  # each has a marker
 
 
 @pytest.hookimpl(optionalhook=True)

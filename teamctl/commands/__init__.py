@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "team": "Show the members of the team and their states.",
     "show": "Show all about one teammate.",
     "ps": "List the processes of the team.",
+    "top": "Show the team on the whole screen, and answer what waits.",
     "send": "Send a message to a teammate.",
     "broadcast": "Send a message to every teammate.",
     "inbox": "Read your mail, or look at a teammate's.",

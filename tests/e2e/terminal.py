@@ -57,6 +57,11 @@ class Terminal:
             pass
         return self._raw
 
+    @property
+    def rings(self) -> int:
+        """How often it rang; what ends a sequence of codes does not ring."""
+        return _ESCAPES.sub("", self.raw.decode(errors="replace")).count("\a")
+
     def sees(self, words: str) -> None:
         """Wait until that is shown."""
         wait_until(lambda: words in self.shown, what=f"{words!r} is shown")

@@ -143,7 +143,8 @@ def test_an_agent_that_leads_and_fails_is_told_to_the_person(project: Project) -
     assert "lead has failed: " in told_so
     assert "`teamctl chat` lets it go on" in told_so
     shown = project.do("teamctl", "team").splitlines()
-    assert shown[1].split()[:3] == ["lead", "lead", "failed"]
+    assert shown[0].startswith("lead has failed: ")
+    assert shown[2].split()[:3] == ["lead", "lead", "failed"]
     project.stage.play("lead", say("I am back."))
     assert project.do("teamctl", "chat", "Go on.") == "I am back.\n"
 

@@ -1,0 +1,57 @@
+"""`teamctl top`: the team on the whole screen, with what waits for the person first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from teamctl.roster_table import show
+from teamd import commandline
+from teamd.commandline import team_options
+from teamd.errors import WrongUsage
+from teamd.overview.overview import OverviewReader
+
+if TYPE_CHECKING:
+    from teamd.cli import Choice
+
+
+@commandline.command()
+@commandline.option("--readonly", is_flag=True, help="Only look: no key changes anything.")
+@commandline.option(
+    "--mouse", is_flag=True, help="Take the mouse, which the terminal's own selection then lacks."
+)
+@team_options
+def command(choice: Choice, *, readonly: bool, mouse: bool) -> None:
+    """Show the team on the whole screen: who waits for you, and what everybody does.
+
+    Answer requests with `a` and `r`, look at a teammate with Enter; `?` shows all keys. Where there
+    is no terminal, it prints what `teamctl team` prints.
+
+    It needs textual: `pip install 'teamd[top]'`.
+    """
+    if not _has_screen():
+        paths = choice.existing()
+        show(OverviewReader(paths).read(choice.waiting(paths)))
+        return
+    if find_spec("textual") is None:
+        raise WrongUsage("top needs textual; `pip install 'teamd[top]'` installs it")
+    _run(choice, readonly=readonly, mouse=mouse)
+
+
+def _has_screen() -> bool:
+    # textual draws on standard error.
+    terminals = all(one.isatty() for one in (sys.stdin, sys.stdout, sys.stderr))
+    return terminals and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _run(choice: Choice, *, readonly: bool, mouse: bool) -> None:
+    from teamctl.top import first  # noqa: PLC0415 -- only where there is a screen
+
+    seen = OverviewReader(choice.existing()).read()  # settings take a while; the watcher reads them
+    with first.taken_terminal():
+        first.draw(seen)
+        from teamctl.top.app import Top  # noqa: PLC0415 -- textual takes longer than a glance
+
+        Top(choice, seen, readonly=readonly).run(mouse=mouse)

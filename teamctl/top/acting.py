@@ -1,0 +1,83 @@
+"""The keys that do something to a teammate, on the screen of the team and on its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from teamctl import output
+from teamctl.top.dialogs import Confirm
+from teamctl.top.face import Face
+
+if TYPE_CHECKING:
+    from textual.binding import BindingType
+
+    from teamd.overview.members import MemberView
+
+_HELD: Final = ("paused", "failed")  # whom `p` lets go on
+
+
+class Acting(Face):
+    """A screen on which a teammate is chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("s", "send", "send mail to the teammate"),
+        ("x", "shut_down", "shut the teammate down, once that is confirmed"),
+        ("i", "interrupt", "interrupt its turn; a text is what it reads next"),
+        ("p", "pause", "pause the teammate, or let it go on"),
+        ("m", "limits", "raise its limits, and let it go on"),
+    ]
+
+    @property
+    def mate(self) -> MemberView | None:
+        """The teammate that is chosen, if there is one."""
+        raise NotImplementedError
+
+    def action_send(self) -> None:
+        """Send mail to the teammate."""
+        if (mate := self.mate) is not None:
+            self.fill(
+                f"Send to {mate.name}",
+                ("Text",),
+                lambda text: self.top.do(lambda deeds: deeds.send(mate.name, text)),
+            )
+
+    def action_shut_down(self) -> None:
+        """Ask the teammate to end, if that is meant."""
+        mate = self.mate
+        if mate is None or not self.may():
+            return
+
+        def go_on(meant: bool | None) -> None:  # noqa: FBT001 -- textual's
+            if meant:
+                self.top.do(lambda deeds: deeds.shutdown(mate.name))
+
+        self.app.push_screen(Confirm(f"Shut {mate.name} down?"), go_on)
+
+    def action_interrupt(self) -> None:
+        """Break off the turn of the teammate."""
+        if (mate := self.mate) is not None:
+            self.fill(
+                f"Interrupt {mate.name}",
+                ("Text that it reads next (may be empty)",),
+                lambda text: self.top.do(lambda deeds: deeds.interrupt(mate.name, text)),
+            )
+
+    def action_pause(self) -> None:
+        """Pause the teammate; one that is paused or has failed goes on."""
+        mate = self.mate
+        if mate is None or not self.may():
+            return
+        if mate.state in _HELD:
+            self.top.do(lambda deeds: deeds.resume(mate.name))
+        else:
+            self.top.do(lambda deeds: deeds.pause(mate.name))
+
+    def action_limits(self) -> None:
+        """Raise the limits that stop the teammate."""
+        if (mate := self.mate) is not None:
+            used = "?" if mate.account is None else output.cost(mate.account)
+            self.fill(
+                f"Raise the limits of {mate.name}, which has used {used}",
+                ("USD more (may be empty)", "tokens more (may be empty)"),
+                lambda usd, tokens: self.top.do(lambda deeds: deeds.resume(mate.name, usd, tokens)),
+            )

@@ -1,0 +1,64 @@
+"""The lines above the roster: which team, who waits for the person, and what is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from teamctl import output, roster_table
+from teamctl.top.columns import cut, in_a_line
+from teamd.overview.members import WAITING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from teamctl.top.columns import Line
+    from teamd.overview.overview import Overview
+    from teamd.overview.requests import OpenRequest
+
+KEYS: Final = "a approve  r reject  e all of it  s send  ? keys  q quit"
+READ_ONLY_KEYS: Final = "e all of it  Enter look  ? keys  q quit"
+
+
+def title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Line:
+    """Return the first line: the team, how many are in it, and whether teamd runs.
+
+    Args:
+        seen: the team.
+        width: of the screen.
+        teams: the names of all teams of the project, in the order of their keys.
+    """
+    count = len(seen.members)
+    members = "1 member" if count == 1 else f"{count} members"
+    runs = "no teamd runs" if seen.supervisor is None else "teamd runs"
+    shown = f"{in_a_line(seen.team.name)} · {members} · {runs}"
+    if len(teams) > 1:
+        shown += " · " + " ".join(f"{n}:{name or '.team'}" for n, name in enumerate(teams, 1))
+    return ((cut(shown, width), "bold"),)
+
+
+def waiting(seen: Overview) -> Line:
+    """Return the line that says how many requests wait for the person."""
+    count = len(seen.waiting)
+    if not count:
+        return (("nothing waits for you", ""),)
+    return ((f"{count} {'waits' if count == 1 else 'wait'} for you", "bold yellow"),)
+
+
+def ask(one: OpenRequest) -> Line:
+    """Return a request as a line, with exactly what it asks for."""
+    asked = one.approval
+    who = f"{in_a_line(asked.asker)} {output.ago(asked.asked)} {kind_of(one)}  "
+    return (who, "yellow"), (in_a_line(asked.what), "bold")
+
+
+def kind_of(one: OpenRequest) -> str:
+    """Return what is asked for, in a word."""
+    kind = one.approval.type.removesuffix("_request").removesuffix("_approval")
+    return in_a_line(kind)
+
+
+def notes(seen: Overview) -> list[Line]:
+    """Return what a person should know besides: who needs one first, each with its command."""
+    others = [one for one in seen.notices if one.kind != WAITING]
+    told = [(text, "yellow") for one in others for text in one.lines]
+    return [((in_a_line(text), style),) for text, style in (*told, *roster_table.notes(seen))]

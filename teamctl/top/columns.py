@@ -1,0 +1,83 @@
+"""The roster as lines of any width: what can be spared most is left out first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from teamctl import output, roster_table
+from teamctl.roster_table import NUMBERS, SHAPE
+from teamctl.widths import GAP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from teamctl.plain_table import Cell
+    from teamd.overview.members import MemberView
+
+    Cells = Mapping[str, Cell]
+    Widths = Mapping[str, int]
+    Line = tuple[Cell, ...]
+
+HEADINGS: Final = (
+    "NAME", "ROLE", "STATUS", "FOR", "DOING", "CONTEXT", "COST", "MAIL", "TURNS", "CPU", "MEM",
+)  # fmt: skip
+
+
+def read(view: MemberView) -> Cells:
+    """Return the cells of a member, as `teamctl team` has them, by their headings."""
+    found = dict(zip(roster_table.HEADINGS, roster_table.cells(view), strict=True))
+    return {heading: (in_a_line(found[heading][0]), found[heading][1]) for heading in HEADINGS}
+
+
+def fit(rows: Iterable[Cells], width: int) -> dict[str, int]:
+    """Return the columns that there is room for, and how wide each is."""
+    wide = {heading: len(heading) for heading in HEADINGS}
+    for row in rows:
+        wide = {heading: max(most, cells(row[heading][0])) for heading, most in wide.items()}
+    return SHAPE.fit(wide, width, ())
+
+
+def header(widths: Widths) -> Line:
+    """Return the headings as a line."""
+    return tuple((_padded(head, head, wide), "bold") for head, wide in widths.items())
+
+
+def line(row: Cells, widths: Widths) -> Line:
+    """Return the cells of a member as a line."""
+    return tuple((_padded(head, row[head][0], wide), row[head][1]) for head, wide in widths.items())
+
+
+def text_of(shown: Line) -> str:
+    """Return a line without its styles."""
+    return "".join(text for text, _ in shown)
+
+
+def cut(text: str, wide: int) -> str:
+    """Return a text in so many cells of a terminal, with an ellipsis where it is longer."""
+    if cells(text) <= wide:
+        return text
+    if text.isascii():
+        return f"{text[: wide - 1]}…"
+    from rich.cells import set_cell_size  # noqa: PLC0415 -- only for what is not ASCII
+
+    return f"{set_cell_size(text, wide - 1)}…"
+
+
+def cells(text: str) -> int:
+    """Return how many cells of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 -- only for what is not ASCII
+
+    return cell_len(text)
+
+
+def in_a_line(text: str) -> str:
+    """Return a text from elsewhere as one line that a terminal may be given."""
+    return " ".join(output.plain(text).split())
+
+
+def _padded(heading: str, text: str, wide: int) -> str:
+    shown = cut(text, wide)
+    space = " " * (wide - cells(shown))
+    return f"{space}{shown}{' ' * GAP}" if heading in NUMBERS else f"{shown}{space}{' ' * GAP}"

@@ -1,0 +1,135 @@
+"""What `top` asks the person, and the pages that it shows over a screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from rich.text import Text
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from teamctl.top.lines import Lines, Row
+from teamd.terminal import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.events import Key
+
+_STYLE: Final = """
+{0} {{ align: center bottom; }}
+{0} > Vertical {{ height: auto; max-height: 100%; border: round ansi_bright_black; padding: 0 1; }}
+{0} Static {{ height: auto; }}
+{0} Input {{ height: 1; border: none; padding: 0; }}
+"""
+
+
+class Form(ModalScreen[list[str] | None]):
+    """Asks for some words; gives them back, or `None` where the person thought better of it.
+
+    Args:
+        title: what it is for.
+        fields: what each word is.
+        given: what stands in them at first.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = _STYLE.format("Form")
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "cancel", "leave it")]
+
+    def __init__(self, title: str, *fields: str, given: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._title = title
+        self._fields = fields
+        self._given = (*given, *("" for _ in fields[len(given) :]))
+
+    def compose(self) -> ComposeResult:
+        """Build the fields."""
+        with Vertical():
+            yield Static(Text(self._title, style="bold"))
+            for field, given in zip(self._fields, self._given, strict=True):
+                yield Static(Text(field))
+                yield Input(given, compact=True)
+            yield Static(Text("Enter: next, and done behind the last   Esc: leave it"))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go on to the next field, or be done."""
+        inputs = list(self.query(Input))
+        if event.input is inputs[-1]:
+            self.dismiss([one.value for one in inputs])
+        else:
+            inputs[inputs.index(event.input) + 1].focus()
+
+    def action_cancel(self) -> None:
+        """Give nothing back."""
+        self.dismiss(None)
+
+
+class Confirm(ModalScreen[bool]):
+    """Asks whether something is meant; only `y` says so."""
+
+    DEFAULT_CSS: ClassVar[str] = _STYLE.format("Confirm")
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        """Build the question."""
+        with Vertical():
+            yield Static(Text(f"{self._question}  y: yes, any other key: no", style="bold"))
+
+    def on_key(self, event: Key) -> None:
+        """Take the answer."""
+        event.stop()
+        self.dismiss(event.key == "y")
+
+
+class Page(ModalScreen[str | None]):
+    """Shows a text whole; gives back the key that it was left by, if that has a meaning.
+
+    Args:
+        title: what it is.
+        text: from elsewhere.
+        answers: the keys that have a meaning, with what it is.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = "Page Static { height: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,q", "leave", "go back"),
+        ("y", "copy", "copy"),
+    ]
+
+    def __init__(self, title: str, text: str, answers: dict[str, str] | None = None) -> None:
+        super().__init__()
+        self._title = title
+        self._text = text
+        self._answers = answers or {}
+
+    def compose(self) -> ComposeResult:
+        """Build the page."""
+        keys = "  ".join(f"{key} {what}" for key, what in self._answers.items())
+        yield Static(Text(self._title, style="bold"))
+        yield Lines(name="page", wrapped=True)
+        yield Static(Text(f"{keys}  y copy  Esc back".strip()))
+
+    def on_mount(self) -> None:
+        """Show the text."""
+        lines = plain(self._text).splitlines()
+        self.query_one(Lines).show([Row(str(n), Text(line)) for n, line in enumerate(lines)])
+
+    def on_key(self, event: Key) -> None:
+        """Leave by a key that has a meaning."""
+        if event.key in self._answers:
+            event.stop()
+            self.dismiss(event.key)
+
+    def action_leave(self) -> None:
+        """Leave without any."""
+        self.dismiss(None)
+
+    def action_copy(self) -> None:
+        """Copy the text by the terminal."""
+        self.app.copy_to_clipboard(self._text)

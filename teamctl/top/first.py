@@ -1,0 +1,91 @@
+"""The first picture, drawn before textual is loaded, which takes longer than a glance.
+
+Keys that are typed meanwhile stay in the terminal until textual reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from contextlib import contextmanager
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Final
+
+from teamctl.top import bar, columns
+from teamd import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamctl.top.columns import Line
+    from teamd.overview.overview import Overview
+
+_ENTER: Final = "\033[?1049h\033[?25l\033[2J\033[H"
+_LEAVE: Final = "\033[?25h\033[?1049l"
+_MOST_ASKS: Final = 3
+_COLOURS: Final = frozenset(terminal.COLOURS)
+
+
+@contextmanager
+def taken_terminal() -> Iterator[None]:
+    """Take the whole screen for a block: what is typed is not shown, and is kept for who reads."""
+    _settle_size()
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    quiet = termios.tcgetattr(fd)
+    quiet[0] &= ~(termios.ICRNL | termios.INLCR)  # Enter stays what it is
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)  # Ctrl-C goes on to end the program
+    termios.tcsetattr(fd, termios.TCSANOW, quiet)
+    try:
+        _write(_ENTER)
+        yield
+    finally:
+        _write(_LEAVE)
+        termios.tcsetattr(fd, termios.TCSANOW, before)
+
+
+def draw(seen: Overview) -> None:
+    """Draw a team; the terminal is taken."""
+    width, height = get_terminal_size()
+    lines = [_styled(line) for line in compose(seen, width)[:height]]
+    _write("\r\n".join(lines))
+
+
+def compose(seen: Overview, width: int) -> list[Line]:
+    """Return the lines of a team, from the top of the screen down."""
+    asks = [_cut(bar.ask(one), width) for one in seen.waiting[:_MOST_ASKS]]
+    rows = [columns.read(view) for view in seen.members]
+    widths = columns.fit(rows, width)
+    above = [bar.title(seen, width), bar.waiting(seen), *asks, columns.header(widths)]
+    return [*above, *(columns.line(row, widths) for row in rows)]
+
+
+def _settle_size() -> None:
+    """Take a usual size where the terminal tells none, such as a serial line.
+
+    Textual would take two in turn, and draw without end.
+    """
+    if 0 in os.get_terminal_size(sys.stdout.fileno()):
+        os.environ |= {"COLUMNS": "80", "LINES": "24"}
+
+
+def _cut(line: Line, width: int) -> Line:
+    (who, style), (what, bold) = line
+    return (who, style), (columns.cut(what, max(1, width - columns.cells(who))), bold)
+
+
+def _styled(line: Line) -> str:
+    if "NO_COLOR" in os.environ:
+        return columns.text_of(line).rstrip()
+    return "".join(_style(text, words.split()) for text, words in line).rstrip()
+
+
+def _style(text: str, words: list[str]) -> str:
+    colour = next((w for w in words if w.removeprefix("bright_") in _COLOURS), None)
+    return terminal.style(text, fg=colour, bold="bold" in words) if words else text
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

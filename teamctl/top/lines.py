@@ -1,0 +1,224 @@
+"""Lines on the screen: the one widget for the roster, the requests, and every tab and log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from rich.style import Style
+from rich.text import Text
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from textual.binding import BindingType
+    from textual.events import Resize
+
+    from teamctl.top.columns import Line
+
+MOST: Final = 2000  # lines of a log that are kept
+# Without the focus it is still seen: keys are about that row all the same.
+_CURSOR: Final = {True: Style(reverse=True, bold=True), False: Style(reverse=True, dim=True)}
+
+
+class Row:
+    """A line with the key by which it is known; it is drawn once for each width."""
+
+    __slots__ = ("_drawn", "_width", "key", "text")
+
+    def __init__(self, key: str, text: Text) -> None:
+        self.key = key
+        self.text = text
+        self.text.end = ""
+        self._drawn: list[Strip] = []
+        self._width = 0
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it looks the same."""
+        return isinstance(other, Row) and (self.key, self.text) == (other.key, other.text)
+
+    __hash__ = None  # type: ignore[assignment] # it is drawn anew at need
+
+    def strips(self, view: Lines, width: int) -> list[Strip]:
+        """Return it as the lines of the screen that it takes."""
+        if self._width != width:
+            console = view.app.console
+            parts = self.text.wrap(console, width) if view.wrapped else [self.text]
+            self._drawn = [Strip(part.render(console)) for part in parts]
+            self._width = width
+        return self._drawn
+
+
+def row_of(key: str, line: Line) -> Row:
+    """Return a line of the face as a row."""
+    return Row(key, Text.assemble(*line))
+
+
+class Lines(ScrollView, can_focus=True):
+    """Rows of text to scroll through, and with a cursor to choose from.
+
+    Args:
+        chosen: whether there is a cursor.
+        wrapped: whether a line that is too long goes on below; otherwise it is cut off.
+        following: whether the end stays in sight as rows are added, once it is.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = "Lines { overflow-x: hidden; scrollbar-size-vertical: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("up,k", "move(-1)", "up"),
+        ("down,j", "move(1)", "down"),
+        ("pageup,ctrl+b", "page(-1)", "page up"),
+        ("pagedown,space,ctrl+f", "page(1)", "page down"),
+        ("home,g", "edge(-1)", "first"),
+        ("end,G", "edge(1)", "last"),
+    ]
+
+    def __init__(
+        self, *, name: str, chosen: bool = False, wrapped: bool = False, following: bool = False
+    ) -> None:
+        super().__init__(id=name)
+        self.chosen = chosen
+        self.wrapped = wrapped
+        self._following = following
+        self._rows: list[Row] = []
+        self._strips: list[Strip] = []
+        self._starts: list[int] = []  # where each row begins on the screen
+        self._known: dict[str, tuple[Line, Row]] = {}
+        self._at = 0  # the row of the cursor
+
+    @property
+    def key(self) -> str | None:
+        """The key of the row that is chosen; `None` where there is none."""
+        return self._rows[self._at].key if self.chosen and self._rows else None
+
+    @property
+    def height(self) -> int:
+        """How many lines of the screen all rows take."""
+        return len(self._strips)
+
+    @property
+    def copied(self) -> str:
+        """The row that is chosen as text; all rows where none can be."""
+        rows = self._rows[self._at : self._at + 1] if self.chosen else self._rows
+        return "\n".join(row.text.plain.rstrip() for row in rows)
+
+    def follow(self) -> None:
+        """Go to the end, and stay there as rows are added."""
+        self.scroll_end(animate=False, immediate=True)
+
+    def rows_of(self, lines: Iterable[tuple[str, Line]]) -> list[Row]:
+        """Return lines by their keys as rows: those that are as they were are the same rows."""
+        before, self._known = self._known, {}
+        for key, line in lines:
+            old = before.get(key)
+            self._known[key] = old if old and old[0] == line else (line, row_of(key, line))
+        return [row for _, row in self._known.values()]
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show these rows; the cursor stays with the key that it was at."""
+        if rows == self._rows:
+            return
+        key, last = self.key, self._at_end()
+        before, self._rows = self._rows, list(rows)
+        found = (n for n, row in enumerate(self._rows) if row.key == key)
+        self._at = next(found, min(self._at, max(0, len(self._rows) - 1)))
+        self._lay_out(before)
+        if self._following and last:
+            self.scroll_end(animate=False, immediate=True)
+
+    def choose(self, key: str) -> None:
+        """Move the cursor to a row, if it is there."""
+        for number, row in enumerate(self._rows):
+            if row.key == key:
+                self._go(number)
+
+    def shows_whole(self, key: str) -> bool:
+        """Return whether all of a row is in sight, with nothing of it cut off."""
+        number = next((n for n, row in enumerate(self._rows) if row.key == key), None)
+        if number is None:
+            return False
+        start, end = self._span(number)
+        top, width = round(self.scroll_y), self._width
+        inside = top <= start and end <= top + self.size.height
+        return inside and all(one.cell_length <= width for one in self._strips[start:end])
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of the screen."""
+        number = y + round(self.scroll_y)
+        base = self.rich_style
+        if number >= len(self._strips):
+            return Strip.blank(self.size.width, base)
+        strip = self._strips[number].crop_extend(0, self.size.width, base)
+        start, end = self._span(self._at)
+        shown = self.chosen and start <= number < end
+        return strip.apply_style(base + _CURSOR[self.has_focus] if shown else base)
+
+    def on_resize(self, _: Resize) -> None:
+        """Lay the rows out for another width."""
+        self._lay_out(())
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor or the view by lines."""
+        if self.chosen:
+            self._go(self._at + by)
+        else:
+            self.scroll_relative(y=by, animate=False, immediate=True)
+
+    def action_page(self, by: int) -> None:
+        """Move by what is in sight."""
+        self.action_move(by * max(1, self.size.height - 1))
+
+    def action_edge(self, by: int) -> None:
+        """Move to the first or the last line."""
+        if self.chosen:
+            self._go(0 if by < 0 else len(self._rows) - 1)
+        else:
+            self.scroll_to(y=0 if by < 0 else len(self._strips), animate=False, immediate=True)
+
+    @property
+    def _width(self) -> int:
+        """The room for a row; that of the screen, until this has a place on it."""
+        return self.scrollable_content_region.width or max(1, self.app.size.width)
+
+    def _go(self, number: int) -> None:
+        self._at = max(0, min(number, len(self._rows) - 1))
+        self._keep_in_sight()
+        self.refresh()
+
+    def _keep_in_sight(self) -> None:
+        start, end = self._span(self._at)
+        region = Region(0, start, 1, max(1, end - start))
+        self.scroll_to_region(region, animate=False, immediate=True)
+
+    def _lay_out(self, before: Iterable[Row]) -> None:
+        known = {row.key: row for row in before}
+        width, shown, self._strips, self._starts = self._width, self._strips, [], []
+        same = ((known.get(row.key), row) for row in self._rows)
+        self._rows = [old if old is not None and old == row else row for old, row in same]
+        for row in self._rows:  # those that were there are drawn already
+            self._starts.append(len(self._strips))
+            self._strips += row.strips(self, width)
+        self.virtual_size = Size(width, len(self._strips))
+        self._refresh_changed(shown)
+
+    def _refresh_changed(self, before: Sequence[Strip]) -> None:
+        """Have those lines drawn anew that look otherwise than before; mostly they are few."""
+        if len(before) != len(self._strips):
+            self.refresh()
+            return
+        top = round(self.scroll_y)
+        for number in range(top, min(top + self.size.height, len(before))):
+            if before[number] is not self._strips[number]:
+                self.refresh_line(number)
+
+    def _span(self, number: int) -> tuple[int, int]:
+        """Return the lines of the screen that a row takes."""
+        if number >= len(self._starts):
+            return 0, 0
+        after = self._starts[number + 1 : number + 2]
+        return self._starts[number], after[0] if after else len(self._strips)
+
+    def _at_end(self) -> bool:
+        return self.scroll_y >= self.max_scroll_y - 1

@@ -1,0 +1,153 @@
+"""The two screens of `top`: the team, and one teammate with its tabs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.widgets import Static
+
+from teamctl.top import bar, columns
+from teamctl.top.acting import Acting
+from teamctl.top.lines import Lines, Row
+from teamctl.top.sources import TABS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from teamctl.top.columns import Line
+    from teamctl.top.sources import Source
+    from teamd.overview.members import MemberView
+
+_NUMBERS: Final = "123456789"
+
+
+class TeamScreen(Acting):
+    """The team: its members, one a row, and what a person should know besides."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("enter", "open", "look at the teammate: transcript, mail, log, tasks, diff"),
+        ("n", "spawn", "spawn a teammate"),
+        *(
+            (n, f"app.team({n})", "" if n != "1" else "go to the first team; so with 2 to 9")
+            for n in _NUMBERS
+        ),
+        ("q", "app.quit", "leave; the team goes on"),
+    ]
+
+    @property
+    def mate(self) -> MemberView | None:
+        """The teammate of the row that is chosen."""
+        return self.top.find(self.body.key)
+
+    def compose_body(self) -> ComposeResult:
+        """Build the table and the notes below it."""
+        yield Static(id="header")
+        yield Lines(name="list", chosen=True)
+        yield Lines(name="notes", wrapped=True)
+
+    def draw_parts(self) -> None:
+        """Draw the roster, which has the room that the rest leaves."""
+        seen, width = self.top.seen, self.size.width
+        rows = {view.name: columns.read(view) for view in seen.members}
+        widths = columns.fit(rows.values(), width)
+        self.write("title", bar.title(seen, width, self.top.teams))
+        self.write("header", columns.header(widths))
+        lines = ((name, columns.line(row, widths)) for name, row in rows.items())
+        self.show(self.body.rows_of(lines))
+        notes = self.query_one("#notes", Lines)
+        notes.show(notes.rows_of((str(n), line) for n, line in enumerate(bar.notes(seen))))
+        self.fit(notes)
+        super().draw_parts()
+
+    def action_open(self) -> None:
+        """Look at the teammate that is chosen, or at the request."""
+        if self.asks.has_focus:
+            self.action_whole()
+        elif (mate := self.mate) is not None:
+            self.app.push_screen(MateScreen(mate.name))
+
+    def action_spawn(self) -> None:
+        """Spawn a teammate."""
+        self.fill(
+            "Spawn a teammate",
+            ("Name", "Role", "Task"),
+            lambda *words: self.top.do(lambda deeds: deeds.spawn(*words)),
+        )
+
+
+class MateScreen(Acting):
+    """One teammate: its state, and a tab of what it reads, says and does.
+
+    Args:
+        name: the teammate's.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("right,l", "turn(1)", "next tab"),
+        ("left,h", "turn(-1)", "tab before"),
+        ("escape,q", "leave", "go back to the team"),
+    ]
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._of = name
+        self.view = next(iter(TABS))
+        self.source: Source | None = None
+
+    @property
+    def mate(self) -> MemberView | None:
+        """The teammate that this is about, unless it has left the team."""
+        return self.top.find(self._of)
+
+    def compose_body(self) -> ComposeResult:
+        """Build the tabs, and the list below them."""
+        yield Static(id="tabs")
+        yield Lines(name="list", wrapped=True, following=True)
+
+    def on_mount(self) -> None:
+        """Open the first tab."""
+        self._open()
+
+    def draw_parts(self) -> None:
+        """Draw the state of the teammate; its tab is drawn when it was read."""
+        self.write("title", _title(self._of, self.mate, self.size.width))
+        self.write("tabs", tuple(_tab(tab, opened=tab == self.view) for tab in TABS))
+        super().draw_parts()
+
+    def take(self, source: Source, rows: Sequence[Row]) -> None:
+        """Show what was read, if that is still what is looked at."""
+        if source is self.source and self.query("#list"):
+            self.show(rows)
+
+    def action_turn(self, by: int) -> None:
+        """Go to another tab."""
+        tabs = list(TABS)
+        self.view = tabs[(tabs.index(self.view) + by) % len(tabs)]
+        self._open()
+        self.draw()
+
+    def action_leave(self) -> None:
+        """Go back to the team."""
+        self.source = None
+        self.dismiss()
+
+    def _open(self) -> None:
+        self.source = TABS[self.view](self.top.paths, self._of)
+        self.show([])
+        self.body.follow()
+        self.top.read(self.source)
+
+
+def _title(name: str, mate: MemberView | None, width: int) -> Line:
+    if mate is None:
+        return ((f"{name} has left the team", "bold"),)
+    facts = (mate.member.role, mate.state, mate.describes, mate.member.reason)
+    text = columns.in_a_line(" · ".join([name, *filter(None, facts)]))
+    return ((columns.cut(text, width), "bold"),)
+
+
+def _tab(name: str, *, opened: bool) -> tuple[str, str]:
+    return (f"[{name}] ", "bold") if opened else (f" {name}  ", "")

@@ -1,0 +1,236 @@
+"""The tabs of a teammate: each reads files, bounded and without a lock, and gives rows to show."""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections import deque
+from itertools import count, islice
+from typing import TYPE_CHECKING, Final, Protocol
+
+from rich.text import Text
+
+from teamctl import output
+from teamctl.layout import Layout
+from teamctl.tail import GrowingFile
+from teamctl.top.lines import MOST, Row
+from teamctl.transcript_view import TranscriptView
+from teamd.board.files import TaskFiles
+from teamd.errors import NotAMessage, TeamError
+from teamd.files import files, lines
+from teamd.messages import Message
+from teamd.transcript.file import decode_lines
+from teamd.transcript.records import mail_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from teamd.board.task import Task
+    from teamd.files.paths import TeamPaths
+
+_MOST_BYTES: Final = 1 << 21  # of a file that is looked at from its end
+_OWN: Final = ("time", "event", "level", "who")
+_SIGNS: Final = {"+": "green", "-": "red", "@": "cyan"}
+
+
+class Source(Protocol):
+    """What a tab shows; it is read in a thread.
+
+    Attributes:
+        live: whether it is read whenever files have changed; otherwise when it is opened.
+    """
+
+    live: bool
+
+    def read(self) -> list[Row]:
+        """Return the rows of now.
+
+        Raises:
+            TeamError: they cannot be read.
+        """
+
+
+class Transcript:
+    """The conversation of a teammate, its end first and then live, with the reply under way."""
+
+    live = True
+
+    def __init__(self, paths: TeamPaths, name: str) -> None:
+        self._name = name
+        self._partial = paths.partial(name)
+        self._grown = _Grown(paths.transcript(name))
+        self._view = TranscriptView(Layout(), full=False, live=True)
+
+    def read(self) -> list[Row]:
+        """Return the last lines, and what the model has said so far of the next ones."""
+        for record in decode_lines(self._grown.lines()):
+            self._grown.add(self._view.show(self._name, record))
+        return [*self._grown.rows, *self._under_way()]
+
+    def _under_way(self) -> Iterator[Row]:
+        said = (files.read(self._partial) or b"").decode("utf-8", "replace")
+        for number, line in enumerate(output.plain(said).splitlines()[1:]):  # the first is a name
+            yield Row(f"partial {number}", Text(f"  {line}", style="dim"))
+
+
+class Log:
+    """The log of a teammate."""
+
+    live = True
+
+    def __init__(self, paths: TeamPaths, name: str) -> None:
+        self._grown = _Grown(paths.log(name))
+
+    def read(self) -> list[Row]:
+        """Return its last lines."""
+        for line in self._grown.lines():
+            self._grown.add([_entry(line)])
+        return list(self._grown.rows)
+
+
+class Mail:
+    """The mail of a teammate: what was delivered of late, and what waits; none of it is taken."""
+
+    live = True
+
+    def __init__(self, paths: TeamPaths, name: str) -> None:
+        self._name = name
+        self._waiting = (paths.taken(name), paths.inbox(name))
+        self._grown = _Grown(paths.transcript(name))
+
+    def read(self) -> list[Row]:
+        """Return what was delivered, and what waits."""
+        for record in decode_lines(self._grown.lines()):
+            for message in mail_in(record):
+                self._grown.add(_shown(message, "delivered"))
+        return [*self._grown.rows, *self._undelivered()]
+
+    def _undelivered(self) -> Iterator[Row]:
+        numbers = count()
+        for path in self._waiting:
+            for message in self._messages(path):
+                for line in _shown(message, "waits"):
+                    yield Row(f"waits {next(numbers)}", line)
+
+    def _messages(self, path: Path) -> Iterator[Message]:
+        """Yield the mail in a file; a line that somebody is writing comes with the next look."""
+        for line in islice(lines.read_lines(path), MOST):
+            try:
+                yield Message.decode(line, to=self._name)
+            except NotAMessage:
+                continue
+
+
+class Tasks:
+    """The board: the tasks of a teammate, and those of nobody."""
+
+    live = True
+
+    def __init__(self, paths: TeamPaths, name: str) -> None:
+        self._name = name
+        self._files = TaskFiles(paths)
+
+    def read(self) -> list[Row]:
+        """Return its tasks first, the others behind them."""
+        tasks = self._files.read().by_id.values()
+        own = [task for task in tasks if task.is_of(self._name)]
+        free = [task for task in tasks if not task.owner]
+        return [_task(task) for task in (*own, *free)] or [_said("no tasks for it")]
+
+
+class Diff:
+    """The difference between a teammate's working copy and its base."""
+
+    live = False
+
+    def __init__(self, paths: TeamPaths, name: str) -> None:
+        self._paths = paths
+        self._name = name
+
+    def read(self) -> list[Row]:
+        """Return its first lines."""
+        from teamd.copies import record  # noqa: PLC0415 -- only where a difference is shown
+        from teamd.copies.diff import opened_diff  # noqa: PLC0415 -- the same
+
+        try:
+            copy = record.get(self._paths, self._name)
+        except TeamError as error:
+            return [_said(str(error))]
+        with opened_diff(self._paths, copy) as file:
+            found = [line.decode("utf-8", "replace").rstrip("\n") for line in islice(file, MOST)]
+        return [_change(n, line) for n, line in enumerate(found)] or [_said("nothing was changed")]
+
+
+class _Grown:
+    """The last lines of a file that grows, as rows; no more than are kept.
+
+    Attributes:
+        rows: so far.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: GrowingFile | None = None
+        self._numbers = count()
+        self.rows: deque[Row] = deque(maxlen=MOST)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines that came since the last call."""
+        if self._file is None:  # here, since this is called in a thread
+            self._file = GrowingFile(self._path, _start_of_last(self._path))
+            weakref.finalize(self, self._file.close)  # once nobody looks at the tab any more
+        return self._file.lines()
+
+    def add(self, shown: Iterable[str | Text]) -> None:
+        """Add rows; a text may hold the codes of styles, and nothing else that a terminal obeys."""
+        for line in shown:
+            text = line if isinstance(line, Text) else Text.from_ansi(line)
+            self.rows.append(Row(str(next(self._numbers)), text))
+
+
+def _start_of_last(path: Path) -> int:
+    """Return where the last lines of a file begin, as many as are kept."""
+    size, start = files.size(path), 0
+    for number, start in enumerate(lines.find_lines(path, b"")):
+        if number >= MOST or size - start > _MOST_BYTES:
+            return start
+    return 0
+
+
+def _entry(line: bytes) -> Text:
+    """Return an entry of a log as a line."""
+    try:
+        entry = json.loads(line)
+        when, event = str(entry["time"]), str(entry["event"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Text(output.plain(line.decode("utf-8", "replace")))
+    facts = " ".join(f"{key}={value}" for key, value in entry.items() if key not in _OWN)
+    said = " ".join(output.plain(f"{event}  {facts}").split("\n"))
+    return Text.assemble((f"{output.plain(when)[:19]} ", "dim"), said)
+
+
+def _shown(message: Message, state: str) -> Iterator[Text]:
+    head = f"{output.clock(message.timestamp)} {output.plain(message.sender)} [{message.type}]"
+    yield Text.assemble((output.plain(head), "bold cyan"), f" {state}")
+    for line in output.plain(message.content).splitlines():
+        yield Text(f"  {line}")
+
+
+def _task(task: Task) -> Row:
+    owner = task.owner or "nobody"
+    text = output.plain(f"{task.id:>4}  {task.status:12} {owner:12} {task.subject}")
+    return Row(task.id, Text(" ".join(text.split("\n"))))
+
+
+def _change(number: int, line: str) -> Row:
+    return Row(str(number), Text(output.plain(line), style=_SIGNS.get(line[:1], "")))
+
+
+def _said(text: str) -> Row:
+    return Row("said", Text(output.plain(text)))
+
+
+TABS: Final[dict[str, Callable[[TeamPaths, str], Source]]] = {
+    "Transcript": Transcript, "Mail": Mail, "Log": Log, "Tasks": Tasks, "Diff": Diff,
+}  # fmt: skip

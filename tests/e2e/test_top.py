@@ -1,0 +1,215 @@
+"""`teamctl top` in a terminal: with a team that works, and where there is no screen for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.e2e.multiplexer import opened
+from tests.e2e.terminal import Terminal
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.e2e.harness import Project
+
+RULES: Final = '[[permission]]\ntool = "bash"\nthen = "ask"\n'
+COMMAND: Final = "touch allowed"
+_WITHOUT: Final = 'import sys; sys.modules["textual"] = None\n'
+
+
+def ask(project: Project, name: str = "alice", command: str = COMMAND) -> str:
+    """Have a teammate ask for a permission; its id."""
+    project.stage.play(name, use(("bash", {"command": command})), say("Done."))
+    project.do("teamctl", "spawn", name, "coder", "Do it.")
+    found = project.paths.requests
+    wait_until(lambda: list(found.glob("*.json")), what=f"{name} asks")
+    return next(found.glob("*.json")).stem
+
+
+def opened_top(project: Project, term: str = "xterm-256color") -> Terminal:
+    """Start it behind a terminal that tells what came."""
+    project.environment["TERM"] = term
+    return Terminal(project, "teamctl", "top")
+
+
+def ended(terminal: Terminal) -> int | None:
+    """Wait for its end, reading what it writes: it would wait for that."""
+    wait_until(lambda: (terminal.raw, terminal.process.poll())[1] is not None, what="its end")
+    return terminal.process.returncode
+
+
+def approve(project: Project, press: Callable[[], None]) -> None:
+    """Press the key until it counts, which it does not while the request has just come."""
+
+    def allowed() -> bool:
+        press()
+        return (project.folder / "allowed").exists()
+
+    wait_until(allowed, what="the command runs")
+
+
+@pytest.mark.tmux
+def test_a_request_shows_and_one_key_answers_it(project: Project) -> None:
+    project.write("team.toml", RULES)
+    project.start()
+    with opened(project, "teamctl top") as window:
+        window.sees("nothing waits for you")
+        ask(project)
+        window.sees(f"bash {COMMAND}")
+        assert "1 waits for you" in window.shown
+        assert "alice" in window.shown
+        wait_until(lambda: "waiting" in window.shown, what="its state")
+        approve(project, lambda: window.press("a"))
+        window.sees("nothing waits for you")
+        project.wait_for("alice", "idle", turns=2)
+        window.press("q")
+
+
+@pytest.mark.tmux
+def test_what_is_answered_elsewhere_vanishes(project: Project) -> None:
+    project.write("team.toml", RULES)
+    project.start()
+    with opened(project, "teamctl top") as window:
+        window.sees("nothing waits for you")
+        request = ask(project)
+        window.sees(f"bash {COMMAND}")
+        project.do("teamctl", "reject", request, "--reason", "no")
+        window.misses(f"bash {COMMAND}")
+
+
+def test_a_request_rings_once(project: Project) -> None:
+    project.write("team.toml", RULES)
+    project.start()
+    terminal = opened_top(project)
+    terminal.sees("nothing waits for you")
+    assert terminal.rings == 0
+    ask(project)
+    terminal.sees(f"bash {COMMAND}")
+    project.do("teamctl", "send", "alice", "Are you there?")  # another look
+    terminal.sees("alice")
+    approve(project, lambda: terminal.type(b"a"))
+    terminal.sees("approved")
+    terminal.type(b"q")
+    assert ended(terminal) == 0
+    assert terminal.rings == 1
+    terminal.close()
+
+
+@pytest.mark.tmux
+def test_the_terminal_is_as_it_was_when_top_is_left(project: Project) -> None:
+    project.enlist("alice")
+    with opened(
+        project, "stty -a >before; teamctl top; echo left $?; stty -a >after; cat"
+    ) as window:
+        window.sees("alice")
+        window.press("?")
+        window.sees("The keys of this screen")
+        window.press("Escape")
+        window.misses("The keys of this screen")
+        window.press("q")
+        window.sees("left 0")
+        assert "alice" not in window.shown
+        wait_until((project.folder / "after").exists, what="it is compared")
+        wait_until(lambda: _text(project, "after") == _text(project, "before"), what="the same")
+
+
+def _text(project: Project, name: str) -> str:
+    return (project.folder / name).read_text()
+
+
+@pytest.mark.tmux
+@pytest.mark.parametrize("size", [(40, 12), (80, 24), (200, 60)])
+def test_every_size_shows_who_waits_and_the_team(project: Project, size: tuple[int, int]) -> None:
+    project.enlist("alice", "bob")
+    with opened(project, "teamctl top", (120, 30)) as window:
+        window.sees("bob")
+        window.resize(*size)
+        window.sees("keys" if size[0] > 40 else "a approve")
+        lines = window.shown.splitlines()
+        assert "nothing waits for you" in lines[1]
+        assert lines[2].split()[:2] == (["NAME", "STATUS"] if size[0] == 40 else ["NAME", "ROLE"])
+        assert "alice" in lines[3]
+        assert len(lines) <= size[1]
+
+
+@pytest.mark.tmux
+def test_y_copies_by_the_terminal(project: Project) -> None:
+    project.enlist("alice")
+    with opened(project, "teamctl top") as window:
+        window.accept_copies()
+        window.sees("nothing waits for you")
+        window.sees("a approve")
+        window.press("y")
+        window.sees("copied 1 line")
+        assert window.buffer.startswith("alice")
+
+
+@pytest.mark.tmux
+def test_a_frozen_top_delays_no_delivery(project: Project) -> None:
+    """A lock that it held would be held for as long as it is stopped."""
+    project.start()
+    project.do("teamctl", "spawn", "alice", "coder", "Wait.")
+    project.wait_for("alice", "idle", turns=1)
+    with opened(project, "exec teamctl top") as window:
+        window.sees("a approve")
+        window.press("Enter", "Right")
+        window.sees("[Mail]")
+        os.kill(window.process, signal.SIGSTOP)
+        try:
+            for text in ("one", "two", "three"):
+                project.do("teamctl", "send", "alice", text, "--wait", "--timeout", "20")
+        finally:
+            os.kill(window.process, signal.SIGCONT)
+        window.sees("three")
+        window.press("q")
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_without_a_screen_it_prints_what_team_prints(project: Project, term: str) -> None:
+    project.enlist("alice")
+    env = {"TERM": term}
+    shown = project.run("teamctl", "top", env=env)
+    assert shown.status == 0
+    assert shown.stdout == project.run("teamctl", "team", env=env).stdout
+    terminal = opened_top(project, term="dumb")
+    assert ended(terminal) == 0
+    assert "alice" in terminal.shown
+    assert b"\x1b[?1049h" not in terminal.raw
+    terminal.close()
+
+
+def test_without_textual_one_line_says_how_to_get_it(project: Project) -> None:
+    project.enlist("alice")
+    project.write("without/sitecustomize.py", _WITHOUT)
+    project.environment["PYTHONPATH"] = str(project.folder / "without")
+    terminal = opened_top(project)
+    assert ended(terminal) == 2
+    assert "top needs textual; `pip install 'teamd[top]'` installs it" in terminal.shown
+    assert b"\x1b[?1049h" not in terminal.raw
+    terminal.close()
+
+
+def test_the_first_picture_needs_no_textual(project: Project) -> None:
+    """It takes longer to load than a person waits for the first row."""
+    code = (
+        "import sys, teamctl.commands.top, teamctl.top.first, teamd.overview.overview\n"
+        "print([name for name in ('textual', 'rich', 'asyncio', 'click') if name in sys.modules])"
+    )
+    assert project.run(sys.executable, "-c", code).stdout.strip() == "[]"
+
+
+def test_signals_end_it_with_the_terminal_as_it_was(project: Project) -> None:
+    project.enlist("alice")
+    terminal = opened_top(project)
+    terminal.sees("a approve")
+    os.kill(terminal.process.pid, signal.SIGTERM)
+    assert ended(terminal) == 0
+    wait_until(lambda: b"\x1b[?1049l" in terminal.raw, what="the screen is left")
+    terminal.close()

@@ -1,0 +1,160 @@
+"""What `teamctl top` takes of the machine: while all rest, and under a flood of messages."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.files.paths import TeamPaths
+from teamd.messages import Message
+from teamd.process_id import Identity
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
+
+MATES = 100
+SECONDS = 60.0
+TOP = str(Path(sys.executable).parent / "teamctl")
+
+
+class Screen:
+    """`top` behind a terminal that is read as it writes."""
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._mine, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        os.set_blocking(self._mine, False)
+        self.process = subprocess.Popen(
+            [TOP, "--team-dir", str(paths.root), "top"],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "TERM": "xterm-256color"},
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.shown = b""
+
+    def read(self) -> bytes:
+        """Take what came."""
+        try:
+            while part := os.read(self._mine, 1 << 16):
+                self.shown = (self.shown + part)[-(1 << 16) :]
+        except (BlockingIOError, OSError):
+            pass
+        return self.shown
+
+    def press(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self._mine, keys)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Its computing time so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def memory_mib(self) -> float:
+        """Its resident memory."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        (line,) = [line for line in lines if line.startswith("VmRSS")]
+        return int(line.split()[1]) / 1024
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self._mine)
+
+
+@contextmanager
+def opened(paths: TeamPaths) -> Iterator[Screen]:
+    screen = Screen(paths)
+    try:
+        wait_until(lambda: b"quit" in screen.read(), what="the keys are shown")
+        yield screen
+    finally:
+        screen.close()
+
+
+@contextmanager
+def resting(paths: TeamPaths) -> Iterator[None]:
+    """A team of processes that do nothing."""
+    processes = [subprocess.Popen(["sleep", "1000"]) for _ in range(MATES)]
+    try:
+        since = time.time()
+        members = []
+        for number, process in enumerate(processes):
+            known = Identity.of(process.pid)
+            assert known is not None
+            facts = {"pid": known.pid, "started": known.started, "since": since - 7 * number}
+            member = {"name": f"mate{number:03}", "role": "coder", "status": "idle"}
+            members.append({**member, **facts})
+        paths.config.write_text(json.dumps({"team_name": "default", "members": members}))
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / "project" / ".team")
+    made.create()
+    return made
+
+
+def test_a_team_of_100_that_rest_takes_at_most_a_hundredth_of_a_core(paths: TeamPaths) -> None:
+    with resting(paths), opened(paths) as screen:
+        began, used = time.monotonic(), screen.cpu_seconds
+        wait_until(
+            lambda: (screen.read(), time.monotonic() - began)[1] > SECONDS,
+            timeout_seconds=2 * SECONDS,
+        )
+        share = (screen.cpu_seconds - used) / (time.monotonic() - began)
+    print(f"{share:.2%} of a core")  # noqa: T201 -- `-s` shows figures
+    assert share <= 0.01
+
+
+def test_a_flood_of_messages_fills_no_memory(paths: TeamPaths) -> None:
+    """100 a second into an inbox and a conversation that are looked at, as fast as they come."""
+    member = {"name": "alice", "role": "coder", "status": "working"}
+    paths.config.write_text(json.dumps({"team_name": "default", "members": [member]}))
+    with opened(paths) as screen:
+        screen.press(b"\r")
+        wait_until(lambda: b"[Transcript]" in screen.read(), what="the tab")
+        began, sent = time.monotonic(), 0
+        with paths.transcript("alice").open("a") as file:
+
+            def send() -> bool:
+                nonlocal sent
+                screen.read()
+                while sent < 100 * (time.monotonic() - began):
+                    sent += 1
+                    mail = Message(sender="bob", to="alice", content=f"{sent} " + "x" * 200)
+                    record = {"record": "mail", "messages": [mail.to_json()], "time": time.time()}
+                    file.write(json.dumps(record) + "\n")
+                file.flush()
+                return time.monotonic() - began > SECONDS
+
+            wait_until(send, timeout_seconds=2 * SECONDS)
+        memory = screen.memory_mib
+    print(f"{memory:.1f} MiB after {sent} messages")  # noqa: T201 -- the same
+    assert memory <= 60

@@ -1,0 +1,102 @@
+"""`teamctl top` on a screen that only a test sees: keys go in, and what is shown comes out."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from teamctl.top.app import Top
+from teamd.approvals.approval import Approval, Kind, describe_call
+from teamd.approvals.store import Approvals
+from teamd.cli import Choice
+from teamd.mail.routing import Post
+from teamd.messages import LEAD, MAX_MESSAGE_BYTES
+from teamd.overview.overview import OverviewReader
+from teamd.states import Status
+from teamd.team.member import Member
+from teamd.team.roster import Roster
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from textual.pilot import Pilot
+
+    from teamd.files.paths import TeamPaths
+
+
+class Shown:
+    """The program, and what is on its screen."""
+
+    def __init__(self, top: Top, pilot: Pilot[None]) -> None:
+        self.top = top
+        self._pilot = pilot
+
+    @property
+    def lines(self) -> list[str]:
+        """The screen, line by line."""
+        return [strip.text.rstrip() for strip in self.top.screen._compositor.render_strips()]
+
+    @property
+    def text(self) -> str:
+        """The screen."""
+        return "\n".join(self.lines)
+
+    async def press(self, *keys: str) -> None:
+        """Press keys; a word of several letters is typed."""
+        await self._pilot.press(*keys)
+
+    async def write(self, words: str) -> None:
+        """Type words into the field that has the focus."""
+        await self._pilot.press(*("space" if one == " " else one for one in words), "enter")
+
+    async def sees(self, words: str) -> None:
+        """Wait until that is shown."""
+        await until(lambda: words in self.text, what=f"{words!r} is shown")
+
+    async def misses(self, words: str) -> None:
+        """Wait until that is shown no more."""
+        await until(lambda: words not in self.text, what=f"{words!r} is gone")
+
+
+@asynccontextmanager
+async def shown(
+    paths: TeamPaths, *, size: tuple[int, int] = (80, 24), calm_seconds: float = 0.0, **more: Any
+) -> AsyncIterator[Shown]:
+    """Run `top` for the length of a block."""
+    seen = OverviewReader(paths).read()
+    top = Top(Choice(team_dir=str(paths.root)), seen, calm_seconds=calm_seconds, **more)
+    async with top.run_test(size=size) as pilot:
+        yield Shown(top, pilot)
+
+
+def add(paths: TeamPaths, *names: str, **facts: object) -> None:
+    """Put members into the roster."""
+    for name in names:
+        member = Member(name=name, agent_id=f"{name}@default", role="tester", status=Status.IDLE)
+        decoded = Member.decode({**member.encode(), **facts}, team="default")
+        Roster(paths).update(lambda team, one=decoded: team.with_member(one))  # type: ignore[misc]
+
+
+def approvals(paths: TeamPaths) -> Approvals:
+    """The approvals of a team."""
+    return Approvals(paths, Post(paths, durable=False, max_bytes=MAX_MESSAGE_BYTES))
+
+
+def ask(paths: TeamPaths, name: str, command: str) -> Approval:
+    """Ask the person for a permission, as a teammate does."""
+    now = time.time()
+    text = f"{name} asks to run bash:\ncommand: {command}\nbecause of a rule"
+    return approvals(paths).ask(
+        Approval(
+            type=Kind.PERMISSION,
+            asker=name,
+            to=LEAD,
+            content=text,
+            asked=now,
+            deadline=now + 1000,
+            told=True,
+            extra=describe_call("bash", {"command": command}),
+        )
+    )

@@ -1,0 +1,354 @@
+"""`teamctl top`: what is shown, and what keys do; on a screen that only the test sees."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamctl.top.screens import MateScreen, TeamScreen
+from teamd.approvals.approval import Approval, Verdict
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import LEAD
+from tests.unit.screen import Shown, add, approvals, ask, shown
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+ATTACK = "\x1b]0;gone\x07\x1b[2J [red]x[/red] \u202egnp.exe"
+
+
+def run(paths: TeamPaths, play: Callable[[Shown], Awaitable[None]], **options: object) -> None:
+    """Play a scene before a team's screen."""
+
+    async def scene() -> None:
+        async with shown(paths, **options) as screen:  # type: ignore[arg-type]
+            await play(screen)
+
+    asyncio.run(scene())
+
+
+def status(paths: TeamPaths, asked: Approval) -> Verdict:
+    found = approvals(paths).find(asked.id)
+    assert found is not None
+    return found.status
+
+
+async def ended(paths: TeamPaths, asked: Approval, verdict: Verdict) -> None:
+    await until(lambda: status(paths, asked) is verdict, what=f"the request is {verdict}")
+
+
+def test_a_request_shows_with_its_exact_command_and_is_approved_in_place(paths: TeamPaths) -> None:
+    add(paths, "pia", "bob")
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("nothing waits for you")
+        asked = ask(paths, "pia", "git push origin main")
+        await screen.sees("bash git push origin main")
+        assert "1 waits for you" in screen.lines[1]
+        await screen.press("a")
+        await ended(paths, asked, Verdict.APPROVED)
+        await screen.sees("nothing waits for you")
+
+    run(paths, play)
+
+
+def test_the_oldest_request_comes_first_and_tab_chooses_another(paths: TeamPaths) -> None:
+    add(paths, "pia", "bob")
+    first, second = ask(paths, "pia", "make one"), ask(paths, "bob", "make two")
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("2 wait for you")
+        assert "make one" in screen.lines[2]
+        assert "make two" in screen.lines[3]
+        await screen.press("tab", "down", "a")
+        await ended(paths, second, Verdict.APPROVED)
+        assert status(paths, first) is Verdict.OPEN
+
+    run(paths, play)
+
+
+def test_a_request_that_is_answered_elsewhere_vanishes(paths: TeamPaths) -> None:
+    add(paths, "pia")
+    asked = ask(paths, "pia", "git push")
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("bash git push")
+        approvals(paths).answer(asked.id, by="user", approve=False)
+        await screen.misses("bash git push")
+
+    run(paths, play)
+
+
+def test_a_rejection_asks_for_a_reason(paths: TeamPaths) -> None:
+    add(paths, "pia")
+    asked = ask(paths, "pia", "git push")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("r")
+        await screen.sees("Reason")
+        assert "bash git push" in screen.text  # what is rejected is still to be seen
+        await screen.write("not on friday")
+        await ended(paths, asked, Verdict.REJECTED)
+
+    run(paths, play)
+    found = approvals(paths).find(asked.id)
+    assert found is not None
+    assert found.reason == "not on friday"
+
+
+def test_a_form_that_is_left_changes_nothing(paths: TeamPaths) -> None:
+    add(paths, "pia")
+    asked = ask(paths, "pia", "git push")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("r", "n", "o", "escape")
+        await screen.misses("Reason")
+
+    run(paths, play)
+    assert status(paths, asked) is Verdict.OPEN
+
+
+def test_what_was_not_there_to_be_read_whole_is_not_approved_by_one_key(paths: TeamPaths) -> None:
+    """A command whose end is out of sight may end in anything."""
+    add(paths, "pia")
+    asked = ask(paths, "pia", f"echo {'x' * 2000}; rm -rf /")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("a")
+        await screen.sees("pia asks: permission")
+        assert status(paths, asked) is Verdict.OPEN
+        await screen.press("end")
+        await screen.sees("because of a rule")
+        await screen.press("a")
+        await ended(paths, asked, Verdict.APPROVED)
+
+    run(paths, play)
+
+
+def test_a_key_answers_no_request_that_has_just_come_to_its_place(paths: TeamPaths) -> None:
+    """Whoever presses `a` as the first one is answered elsewhere means that one."""
+    add(paths, "pia", "bob")
+    ask(paths, "pia", "make one")
+    asked = ask(paths, "bob", "make two")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("a")
+        await screen.sees("have just changed")
+
+    run(paths, play, calm_seconds=1000.0)
+    assert status(paths, asked) is Verdict.OPEN
+
+
+def test_e_shows_all_of_a_request(paths: TeamPaths) -> None:
+    add(paths, "pia")
+    ask(paths, "pia", "git push")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("e")
+        await screen.sees("because of a rule")
+        await screen.press("escape")
+        await screen.misses("because of a rule")
+
+    run(paths, play)
+
+
+def test_the_filter_is_kept(paths: TeamPaths) -> None:
+    add(paths, "alice", "bob")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("slash")
+        await screen.write("BOB")
+        await screen.misses("alice")
+        await screen.press("enter")
+        await screen.sees("[Transcript]")
+        await screen.press("escape")
+        await screen.sees("filter: BOB")
+        assert "alice" not in screen.text
+
+    run(paths, play)
+
+
+def test_mail_is_sent_to_the_one_that_is_chosen(paths: TeamPaths) -> None:
+    add(paths, "alice", "bob")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("down", "s")
+        await screen.sees("Send to bob")
+        await screen.write("hello there")
+        await screen.sees("sent to bob")
+
+    run(paths, play)
+    (message,) = Mailbox(paths, "bob").peek()
+    assert message.content == "hello there"
+
+
+def test_a_shutdown_is_confirmed_and_a_refusal_told(paths: TeamPaths) -> None:
+    add(paths, "alice")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("x")
+        await screen.sees("Shut alice down?")
+        await screen.press("n")
+        await screen.misses("Shut alice down?")
+        assert screen.top.status == ""
+        await screen.press("x", "y")
+        await screen.sees("start it with `teamd start`")
+
+    run(paths, play)
+
+
+@pytest.mark.parametrize("keys", [("i", "enter"), ("p",), ("m", "enter", "1", "enter"), ("n",)])
+def test_what_needs_teamd_says_so(paths: TeamPaths, keys: tuple[str, ...]) -> None:
+    add(paths, "alice")
+    filled = [*keys, "z", "enter", "z", "enter", "z", "enter"] if keys == ("n",) else [*keys]
+    told = "start it with `teamd start`"
+    if keys[0] == "m":
+        filled, told = ["m", "enter", "x", "enter"], "is no number; nothing was changed"
+
+    async def play(screen: Shown) -> None:
+        await screen.press(*filled)
+        await screen.sees(told)
+
+    run(paths, play)
+
+
+def test_read_only_changes_nothing_and_says_so(paths: TeamPaths) -> None:
+    add(paths, "alice")
+    asked = ask(paths, "alice", "git push")
+
+    async def play(screen: Shown) -> None:
+        for key in "arsxipmn":
+            screen.top.tell("")
+            await screen.press(key)
+            await screen.sees("this top only looks")
+        await screen.press("e")
+        await screen.sees("because of a rule")
+        await screen.press("a")
+
+    run(paths, play, readonly=True)
+    assert status(paths, asked) is Verdict.OPEN
+
+
+def test_each_key_that_the_help_names_does_something(paths: TeamPaths) -> None:
+    add(paths, "alice")
+
+    async def play(screen: Shown) -> None:
+        for face in (TeamScreen(), MateScreen("alice")):
+            for _, action, _ in screen.top.keys_of(face):
+                home, _, name = action.partition("(")[0].rpartition(".")
+                assert hasattr(screen.top if home else face, f"action_{name}"), action
+        await screen.press("question_mark")
+        await screen.sees("go to the requests")
+
+    run(paths, play)
+
+
+def test_the_palette_lists_the_actions_by_name(paths: TeamPaths) -> None:
+    add(paths, "alice")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("colon")
+        await screen.write("spawn a teammate")
+        await screen.sees("Task")
+
+    run(paths, play)
+
+
+def test_y_copies_what_is_chosen(paths: TeamPaths) -> None:
+    add(paths, "alice")
+    ask(paths, "alice", "git push  origin")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("y")
+        assert screen.top.clipboard.startswith("alice")
+        await screen.press("tab", "y")
+        assert screen.top.clipboard == "bash git push  origin"
+
+    run(paths, play)
+
+
+def test_a_number_goes_to_another_team(paths: TeamPaths) -> None:
+    other = TeamPaths(paths.home / ".teams" / "night")
+    other.create()
+    add(paths, "alice")
+    add(other, "zoe")
+    asked = ask(other, "zoe", "make night")
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("2:night")
+        await screen.press("2")
+        await screen.sees("zoe")
+        assert "alice" not in screen.text
+        await screen.sees("make night")
+        await screen.press("a")
+        await ended(other, asked, Verdict.APPROVED)
+        await screen.press("1")
+        await screen.sees("alice")
+        await screen.press("9")
+        await screen.sees("there is no team 9; there are 2")
+
+    run(paths, play)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_looking_changes_no_file(paths: TeamPaths) -> None:
+    add(paths, "alice")
+    ask(paths, "alice", "git push")
+    Mailbox(paths, "alice").put(*Mailbox(paths, LEAD).peek())
+    paths.transcript("alice").write_text('{"record": "note", "time": 1.0, "text": "hm"}\n')
+    before = files_in(paths.home)
+
+    async def play(screen: Shown) -> None:
+        await screen.press("enter")
+        for tab in ("Transcript", "Mail", "Log", "Tasks", "Diff"):
+            await screen.sees(f"[{tab}]")
+            await screen.press("right")
+        await screen.press("left")
+        await screen.sees("no working copy")
+
+    run(paths, play)
+    assert files_in(paths.home) == before
+
+
+@pytest.mark.parametrize("size", [(40, 12), (80, 24), (200, 60)])
+def test_what_comes_from_elsewhere_is_text(paths: TeamPaths, size: tuple[int, int]) -> None:
+    add(paths, "alice", role=ATTACK, status="paused", reason=ATTACK)
+    ask(paths, "alice", ATTACK)
+    inbox = '{"from": "x", "content": "\\u001b[2J \\u202e [b]bold[/b]"}\n'
+    paths.inbox("alice").write_text(inbox)
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("\\x1b")
+        assert "\x1b" not in screen.text
+        assert "\u202e" not in screen.text
+        await screen.press("enter", "right")
+        await screen.sees("[b]bold[/b]")
+        assert "\x1b" not in screen.text
+        assert "\u202e" not in screen.text
+        await screen.press("e")
+        await screen.sees("[red]x[/red]")
+        assert "\u202e" not in screen.text
+
+    run(paths, play, size=size)
+
+
+def test_a_roster_that_cannot_be_read_is_told_and_the_screen_stays(paths: TeamPaths) -> None:
+    add(paths, "alice")
+    whole = paths.config.read_bytes()
+
+    async def play(screen: Shown) -> None:
+        paths.config.write_bytes(b"{")
+        await screen.sees("damaged")
+        assert "alice" in screen.text
+        paths.config.write_bytes(whole)
+        await screen.misses("damaged")
+
+    run(paths, play)

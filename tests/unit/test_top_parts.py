@@ -1,0 +1,183 @@
+"""The parts of `teamctl top` that need no screen: columns, the watcher, tabs and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamctl.top import columns, first
+from teamctl.top.lines import MOST
+from teamctl.top.sources import TABS, Log, Mail, Tasks, Transcript
+from teamctl.top.watcher import PAUSE_SECONDS, Watcher
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import LEAD, Message
+from teamd.overview.overview import OverviewReader
+from teamd.states import Status
+from teamd.team.roster import Roster
+from tests.unit.screen import Shown, add, ask, shown
+from tests.waiting import until, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamctl.top.sources import Source
+    from teamd.files.paths import TeamPaths
+
+_REPLY = '{"record": "reply", "time": 1.0, "content": [{"type": "text", "text": "%s"}]}\n'
+
+
+def texts(source: Source) -> list[str]:
+    return [row.text.plain for row in source.read()]
+
+
+@pytest.mark.parametrize("width", range(24, 200, 11))
+def test_no_line_is_wider_than_the_screen_and_who_and_how_stay(
+    paths: TeamPaths, width: int
+) -> None:
+    add(paths, "a-rather-long-name-for-somebody", "bob", role="a role of many words", turns=987)
+    ask(paths, "bob", "make " + "x" * 300)
+    lines = [columns.text_of(line) for line in first.compose(OverviewReader(paths).read(), width)]
+    assert max(map(columns.cells, lines)) <= width
+    title, waiting, asked, header, *rows = lines
+    assert title.startswith("default")
+    assert waiting == "1 waits for you"
+    assert asked.startswith("bob ")
+    assert header.split()[0] == "NAME"
+    assert "STATUS" in header
+    assert [row.split()[0][:4] for row in rows] == ["a-ra", "bob"]
+    assert ("TURNS" in header) == ("987" in rows[0])
+
+
+@pytest.mark.parametrize("text", ["plain and long enough", "日本語の名前です", "e\u0301" * 20])
+def test_a_cut_text_is_as_wide_as_it_may_be(text: str) -> None:
+    assert columns.cells(columns.cut(text, 7)) <= 7
+    assert columns.cut(text, 100) == text
+
+
+def test_it_looks_at_most_four_times_a_second(tmp_path: Path) -> None:
+    moments: list[float] = []
+    watcher = Watcher([tmp_path], lambda: moments.append(time.monotonic()))
+    watcher.start()
+
+    def busy() -> bool:
+        (tmp_path / "file").write_text(str(time.monotonic()))
+        return len(moments) > 4
+
+    wait_until(busy, what="some looks")
+    watcher.end()
+    watcher.join(20)
+    assert not watcher.is_alive()
+    gaps = [later - sooner for sooner, later in pairwise(moments)]
+    assert min(gaps) >= PAUSE_SECONDS
+    watcher.look_soon()  # also of one that has ended
+
+
+def test_a_look_comes_soon_after_a_change(tmp_path: Path) -> None:
+    seen: list[bool] = []
+    watcher = Watcher([tmp_path], lambda: seen.append((tmp_path / "file").exists()))
+    watcher.start()
+    wait_until(lambda: seen, what="the first look")
+    (tmp_path / "file").write_text("x")
+    began = time.monotonic()
+    wait_until(lambda: seen[-1], what="the next")
+    watcher.end()
+    watcher.join(20)
+    assert time.monotonic() - began < 1 + PAUSE_SECONDS
+
+
+def test_a_transcript_shows_what_comes_and_what_is_under_way(paths: TeamPaths) -> None:
+    tab = Transcript(paths, "alice")
+    assert texts(tab) == []
+    path = paths.transcript("alice")
+    path.write_text(_REPLY % "Hello")
+    assert any("Hello" in line for line in texts(tab))
+    paths.partial("alice").write_text("attempt\nand so")
+    assert texts(tab)[-1] == "  and so"
+    paths.partial("alice").unlink()
+    with path.open("a") as file:
+        file.write(_REPLY % "Bye")
+    assert "Bye" in texts(tab)[-1]
+
+
+def test_a_log_keeps_no_more_than_its_last_lines(paths: TeamPaths) -> None:
+    entry = {"time": "2026-01-01T00:00:00+00:00", "level": "info", "event": "turn"}
+    with paths.log("alice").open("w") as file:
+        for number in range(3 * MOST):
+            file.write(json.dumps({**entry, "number": number}) + "\n")
+    tab = Log(paths, "alice")
+    assert len(texts(tab)) == MOST
+    assert f"number={3 * MOST - 1}" in texts(tab)[-1]
+    with paths.log("alice").open("a") as file:
+        file.write("what is \x1b[2J no entry\n")
+    assert texts(tab)[-1] == "what is \\x1b[2J no entry"
+    assert len(texts(tab)) == MOST
+
+
+def test_mail_that_waits_is_shown_and_stays(paths: TeamPaths) -> None:
+    add(paths, "alice")
+    Mailbox(paths, "alice").put(Message(sender=LEAD, to="alice", content="do it"))
+    with paths.inbox("alice").open("ab") as file:
+        file.write(b"torn {")
+    before = paths.inbox("alice").read_bytes()
+    head, body = texts(Mail(paths, "alice"))
+    assert "lead [message] waits" in head
+    assert body == "  do it"
+    assert paths.inbox("alice").read_bytes() == before
+
+
+def test_the_tasks_of_a_teammate_come_first(paths: TeamPaths) -> None:
+    add(paths, "alice")
+    assert texts(Tasks(paths, "alice")) == ["no tasks for it"]
+    for number, owner in (("1", ""), ("2", "alice"), ("3", "bob")):
+        task = {"subject": f"for {owner or 'anybody'}", "owner": owner}
+        paths.task(number).write_text(json.dumps(task))
+    assert [line.split()[-1] for line in texts(Tasks(paths, "alice"))] == ["alice", "anybody"]
+
+
+@pytest.mark.alone
+def test_a_transcript_of_100_megabytes_opens_within_a_second(paths: TeamPaths) -> None:
+    line = (_REPLY % ("x" * 10_000)).encode()
+    with paths.transcript("alice").open("wb") as file:
+        for _ in range(100):
+            file.write(line * 100)
+    began = time.process_time()
+    assert "x" in texts(TABS["Transcript"](paths, "alice"))[-1]
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "changes", [20, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(600)])]
+)
+def test_the_screen_never_contradicts_the_roster(paths: TeamPaths, changes: int) -> None:
+    """After each change it comes to show what `team --json` says."""
+    chance = random.Random(changes)
+    names = ["ann", "bob", "cid", "dan"]
+    add(paths, *names)
+
+    async def scene() -> None:
+        async with shown(paths, size=(120, 24)) as screen:
+            for _ in range(changes):
+                name, status = chance.choice(names), chance.choice(list(Status))
+                add(paths, name, status=str(status), turns=chance.randrange(900))
+                await until(lambda: rows(screen) == told(paths), what="the screen agrees")
+
+    asyncio.run(scene())
+
+
+def rows(screen: Shown) -> set[tuple[str, str, str]]:
+    header, *lines = screen.lines[2:]
+    at = header.index("TURNS")
+    words = [(line.split(), line[at : at + 5].strip()) for line in lines[:4]]
+    return {(found[0], found[2], turns) for found, turns in words}
+
+
+def told(paths: TeamPaths) -> set[tuple[str, str, str]]:
+    members = OverviewReader(paths).read().to_json()["members"]
+    assert len(members) == len(Roster(paths).read().members)
+    return {(one["name"], one["state"], str(one["turns"])) for one in members}
