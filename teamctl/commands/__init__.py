@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "chat": "Talk to the agent that leads the team.",
     "spawn": "Start or wake a teammate.",
     "team": "Show the members of the team and their states.",
+    "web": "Show the team as a page in the browser.",
     "send": "Send a message to a teammate.",
     "broadcast": "Send a message to every teammate.",
     "inbox": "Read your mail, or look at a teammate's.",
