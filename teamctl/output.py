@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 STATUS_COLOURS: Final = {
     "working": "green",
     "idle": "cyan",
+    "waiting": "bright_yellow",
     "paused": "yellow",
     "failed": "red",
     "shutdown": "bright_black",
@@ -118,14 +119,18 @@ def print_plainly(
     rows: Sequence[Sequence[Cell]],
     numbers: Sequence[str],
     notes: Sequence[Cell] = (),
+    *,
+    above: Sequence[Cell] = (),
 ) -> bool:
-    """Print a table, and notes below it, where that takes no rich; returns whether it did."""
-    if not plain_table.wanted() or not all(plain_table.is_plain(text) for text, _ in notes):
+    """Print a table, and lines around it, where that takes no rich; returns whether it did."""
+    around = (text.strip() for text, _ in (*above, *notes))
+    if not plain_table.wanted() or not all(map(plain_table.is_plain, around)):
         return False
     lines = plain_table.render(headings, rows, numbers, widest=_WIDE) if headings else []
     if lines is None:
         return False
-    terminal.echo("\n".join([*lines, *(text for text, _ in notes)]))
+    before, behind = ([text for text, _ in around] for around in (above, notes))
+    terminal.echo("\n".join([*before, *lines, *behind]))
     return True
 
 
@@ -191,15 +196,9 @@ def ago(moment: float | None) -> str:
     return "-" if moment is None else duration(time.time() - moment)
 
 
-def known_usd(account: Account) -> float | None:
-    """Return the cost as far as it is known; `None` where nothing of it is."""
-    unknown = account.unpriced_calls and not account.usd
-    return None if unknown else float(account.usd)
-
-
 def cost(account: Account) -> str:
     """Return a cost as `$12.30` or `$0.0042`; `?` if unknown, `>$1.00` if only a part is known."""
-    usd = known_usd(account)
+    usd = account.known_usd
     if usd is None:
         return "?"
     digits = 2 if usd >= 1 or not usd else 4

@@ -13,7 +13,7 @@ from teamctl.arguments import REQUEST_SECONDS
 from teamctl.demo.copy_round import CopyRound, find_lack
 from teamctl.demo.onlooker import Onlooker, Teller
 from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
-from teamctl.roster_table import show
+from teamctl.roster_table import show_now
 from teamd import commandline, control, terminal
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
@@ -91,7 +91,7 @@ class _Play:
         if not lack:
             self._work_in_copy()
         terminal.echo("\n$ teamctl team")
-        show(self.stage.paths)
+        show_now(self.stage.paths)
         terminal.echo("\n$ teamctl inbox")
         for message in Mailbox(self.stage.paths, LEAD).peek():
             output.show_message(message)

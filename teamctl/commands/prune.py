@@ -74,6 +74,8 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
         conversations += directories.list_files(paths.all_seen, "*.jsonl")
         yield from (path for path in conversations if _is_gone(path.stem, members))
     if everything:
+        activities = directories.list_files(paths.activities, "*.json")
+        yield from (path for path in activities if _is_gone(path.stem, members))
         for folder in directories.list_files(paths.all_jobs, "*/"):
             if _is_gone(folder.name, members):
                 yield from directories.list_files(folder, "*")

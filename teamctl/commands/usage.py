@@ -80,7 +80,7 @@ class _Use:
         return {
             **self.account.encode(),
             "tokens": self.account.tokens,
-            "usd": output.known_usd(self.account),
+            "usd": self.account.known_usd,
             "reserved_tokens": sum(kept.tokens for kept in self.held),
             "reserved_usd": float(sum(kept.usd or 0 for kept in self.held)),
             **({} if self.today is None else _of_day(self.today)),
@@ -133,7 +133,7 @@ def _limits(
 
 
 def _of_day(today: Account) -> dict[str, Any]:
-    return {"tokens_today": today.tokens, "usd_today": output.known_usd(today)}
+    return {"tokens_today": today.tokens, "usd_today": today.known_usd}
 
 
 def _number(key: str, amount: Decimal) -> float:

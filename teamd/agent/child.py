@@ -75,6 +75,7 @@ def live(
         wakeup = Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
         env = _environment(common, name, journal, wakeup, CallSlots(slots), goes_on=hibernates)
         if hibernates:
+            env.presence.rest()
             hibernate(bell, heartbeat, reason_to_wake(env))
         journal.note("wakes" if hibernates else "begins", pid=os.getpid())
         return _live(env, pulse)

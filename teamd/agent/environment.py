@@ -11,6 +11,7 @@ from teamd.agent.approvals import OwnShutdown, Plans
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.mail_hold import MailHold
 from teamd.agent.permissions import Permissions
+from teamd.agent.presence import Presence
 from teamd.agent.work import Reporter
 from teamd.approvals.store import Approvals
 from teamd.mail.mailbox import Mailbox
@@ -18,6 +19,7 @@ from teamd.mail.routing import Post
 from teamd.masking import Mask
 from teamd.messages import LEAD, TEAMD
 from teamd.process_id import Identity
+from teamd.team.activity import ActivityFile, read_activity
 from teamd.team.roster import Roster
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
@@ -118,6 +120,14 @@ class Environment:
         """The way of reports to the supervisor and the lead."""
         supervisor = Mailbox(self.paths, TEAMD, durable=False)
         return Reporter(self.name, Identity.own(), self.conversation, supervisor, self.post)
+
+    @cached_property
+    def presence(self) -> Presence:
+        """What others see of what it does."""
+        path = self.paths.activity(self.name)
+        before = read_activity(path)
+        context = None if before is None else before.context
+        return Presence(ActivityFile(path), Identity.own(), self.mask, context)
 
     @cached_property
     def plans(self) -> Plans:

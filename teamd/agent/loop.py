@@ -76,7 +76,7 @@ class Loop:
                 await self._take_turn()
                 self._worked_at = clocks.awake()
             elif not self.claim():
-                self.env.reporter.report(Status.IDLE, self.env.hold.reason)
+                self._report(Status.IDLE, self.env.hold.reason)
                 if (left := self._seconds_awake()) <= 0:
                     return
                 await self.env.wakeup.wait(
@@ -181,7 +181,7 @@ class Loop:
                 return
             if not self.calls.take():
                 break
-            self.env.reporter.report(Status.WORKING)
+            self._report(Status.WORKING)
             reply = await self._turn.run(self.compaction.reply(self._deliver))
             self.env.conversation.add_reply(reply)
         name = self.env.name
@@ -191,7 +191,7 @@ class Loop:
 
     async def _follow(self) -> bool:
         """Do what the last reply asks for; return whether the turn has ended."""
-        await follow(self.compaction, self._turn.run)
+        await follow(self.compaction, self._turn.run, self.env.presence.begin_tool)
         if self.env.conversation.owes_reply:
             return False
         self._end_turn()
@@ -214,8 +214,7 @@ class Loop:
         known = about == self.env.conversation.paused_about  # maybe from an earlier process
         notice = "" if known else f"{self.env.name} is paused: {error}"
         self.env.conversation.end_turn(PAUSED, str(error), about=about, notice=notice)
-        until = error.until if isinstance(error, LimitError) else None
-        self.env.reporter.report(Status.PAUSED, str(error), until=until)
+        self._report(Status.PAUSED, str(error), until=error.until)
         await self._rest(error.again_in_seconds, self._end_of_pause(error))
 
     async def _await_answer(self, pending: PermissionPending) -> None:
@@ -226,7 +225,7 @@ class Loop:
         env = self.env
         if not (env.conversation.paused and env.conversation.paused_about == pending.request):
             env.conversation.end_turn(PAUSED, str(pending), about=pending.request)
-        env.reporter.report(Status.PAUSED, str(pending))
+        self._report(Status.PAUSED, str(pending), until=pending.deadline)
 
         def over() -> bool:
             asked = env.shutdown.requested() and env.mailbox.waiting()
@@ -239,6 +238,14 @@ class Loop:
             self._break_off()
         else:
             env.reporter.report(Status.WORKING)
+
+    def _report(
+        self, status: Status, reason: str | None = None, *, until: float | None = None
+    ) -> None:
+        """Show and tell how it is from now on."""
+        model = self.compaction.model_asked if status is Status.WORKING else None
+        self.env.presence.go_on(model, self.compaction.fill)
+        self.env.reporter.report(status, reason, until=until)
 
     def _end_of_pause(self, error: UnusableError) -> Callable[[], bool]:
         # At a limit mail waits where it is, unless it asks to shut down.

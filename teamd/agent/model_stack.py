@@ -53,12 +53,15 @@ class ModelStack:
         self._settings = env.settings.model
         self._ledger = Ledger(env.paths.ledger)
 
-    def make(self, conversation: Conversation, *, live: bool = False) -> Model:
+    def make(
+        self, conversation: Conversation, *, live: bool = False, beside: bool = False
+    ) -> Model:
         """Make one for a conversation: the calls of another say nothing about the next of it.
 
         Args:
             conversation: nothing is asked before all of it is on disk.
             live: whether a person reads along.
+            beside: whether the teammate itself does other things meanwhile.
         """
         settings, paths, name = self._settings, self._env.paths, self._env.name
         free, server = settings.script is not None, self._server
@@ -71,7 +74,10 @@ class ModelStack:
         attempts, longest, rest = settings.attempts, settings.retry_seconds, settings.rest_seconds
         policy = RetryPolicy(attempts=attempts, longest_seconds=longest, rest_seconds=rest)
         shown = LiveOutput(throttle, paths.partial(name)) if live else throttle
-        return Retrying(shown, policy, tell=self._note_retry)
+        if beside:
+            return Retrying(shown, policy, tell=self._note_retry)
+        settled = self._env.presence.end_retry
+        return Retrying(shown, policy, tell=self._show_retry, settled=settled)
 
     async def learn_key(self) -> None:
         """Have `key_command` tell the key: what is read before the first call may hold it."""
@@ -104,7 +110,11 @@ class ModelStack:
         url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL")
         return json.dumps([str(settings.script), url, dict(settings.headers)])
 
-    def _note_retry(self, reason: str, seconds: float) -> None:
+    def _show_retry(self, reason: str, seconds: float, attempt: int) -> None:
+        self._env.presence.begin_retry(reason, seconds, attempt, self._settings.attempts)
+        self._note_retry(reason, seconds, attempt)
+
+    def _note_retry(self, reason: str, seconds: float, _: int) -> None:
         pause = round(seconds, 1)
         self._env.journal.warn("model call failed, trying again", reason=reason, seconds=pause)
 

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.approvals.approval import Approval, Kind, Verdict, id_of
+from teamd.approvals.approval import Approval, Kind, Verdict, describe_call, id_of
 from teamd.permissions.rules import Call, Judgement, Then, judge
 from teamd.tools import PermissionPending, ToolError
 
@@ -137,6 +137,7 @@ class Permissions:
                 told=True,  # the call that waits sees the answer, no mail is needed
                 approvers=tuple(name for name in self.approvers if name != self.name),
                 grants=judgement.grants,
+                extra=describe_call(tool, _arguments(arguments)),
             )
         )
 
@@ -163,9 +164,9 @@ class Permissions:
 
     def _question(self, tool: str, arguments: Input, request: str, judgement: Judgement) -> str:
         lines = [f"{self.name} asks to run {tool}:"]
-        for name, value in arguments.model_dump(exclude_none=True).items():
+        for name, value in _arguments(arguments).items():
             # Indented, so that no argument passes for a line of this text.
-            lines.append(f"{name}: {_cut(name, str(value))}".replace("\n", f"\n{_INDENT}"))
+            lines.append(f"{name}: {value}".replace("\n", f"\n{_INDENT}"))
         exact = any(grant.text for grant in judgement.grants)
         always = "this very command" if exact else "; ".join(map(str, judgement.grants))
         lines += [
@@ -177,6 +178,16 @@ class Permissions:
 
     def _log(self, tool: str, verdict: str, rule: Permission | None, **more: Any) -> None:
         self.journal.note("permission", tool=tool, verdict=verdict, rule=_shown(rule), **more)
+
+
+def _arguments(given: Input) -> dict[str, str]:
+    """Return the arguments as a person sees them.
+
+    Raises:
+        ToolError: one is too long for that.
+    """
+    values = given.model_dump(exclude_none=True).items()
+    return {name: _cut(name, str(value)) for name, value in values}
 
 
 def _cut(name: str, value: str) -> str:

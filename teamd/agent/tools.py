@@ -118,7 +118,7 @@ class TeammateTools:
         conversation.open(Opened(system=system))
         compaction = Compaction(
             conversation=conversation,
-            model=self.models.make(conversation),
+            model=self.models.make(conversation, beside=background),
             toolbox=Toolbox(
                 [*self._workspace_tools(self._subagent_versions()), self._load_skill],
                 permit=env.permissions.check_unasked,

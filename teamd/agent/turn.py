@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent.conversation import prompts
@@ -60,13 +59,16 @@ class Cancellation:
 
 
 async def follow(
-    talk: Compaction, guard: Callable[[Coroutine[Any, Any, Result]], Awaitable[Result]]
+    talk: Compaction,
+    guard: Callable[[Coroutine[Any, Any, Result]], Awaitable[Result]],
+    show: Callable[[Block], None] = lambda _: None,
 ) -> None:
     """Do what the last reply asks for: its calls, or to go on where it was cut off.
 
     Args:
         talk: the conversation, and the tools that it may use.
         guard: runs each call.
+        show: told of each as it begins.
 
     Raises:
         PermissionPending: one waits for a person, and so do those behind it.
@@ -75,24 +77,31 @@ async def follow(
     calls, whole = conversation.unanswered, conversation.stop_reason == "tool_use"
     cut_off = Result(text=prompts.CUT_OFF_CALL, is_error=True)
     for call in calls:
-        conversation.add_result(call, await guard(_run_call(talk, call)) if whole else cut_off)
+        conversation.add_result(
+            call, await guard(_run_call(talk, call, show)) if whole else cut_off
+        )
     if conversation.stop_reason in CUT_OFF_REASONS and not calls:
         conversation.add_note(prompts.CUT_OFF_REPLY)
 
 
-async def _run_call(talk: Compaction, call: Block) -> Result:
+async def _run_call(talk: Compaction, call: Block, show: Callable[[Block], None]) -> Result:
     """Run a tool call, unless an earlier process began it and it must not be repeated."""
     name, conversation = call["name"], talk.conversation
     if call["id"] in conversation.begun and not talk.toolbox.repeats(name):
         return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
     # On the disk before it changes anything: what was asked, and that it was begun.
     acts = not talk.toolbox.looks(name)
+
+    def begin() -> None:
+        conversation.begin_call(call, durable=acts)
+        show(call)
+
     return await talk.toolbox.run(
         name,
         call["input"],
         key=conversation.key_of(call),
         granted=conversation.opened.tools,
-        begin=partial(conversation.begin_call, call, durable=acts),
+        begin=begin,
     )
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _LEADS: Final = frozenset({LEAD, USER})
+_TOOL: Final = "tool"
+_INPUT: Final = "input"
 _ID_BYTES: Final = 6  # short enough to be typed, long enough for one team
 
 
@@ -58,7 +60,7 @@ class Approval:
         answered_by: who answered.
         grants: of a permission: what is allowed from now on, where that is answered so.
         always: whether it was, and has not been taken back.
-        extra: keys of other programs, kept as they came.
+        extra: keys of other programs, kept as they came, and those of `describe_call`.
     """
 
     id: str = field(default_factory=lambda: os.urandom(_ID_BYTES).hex())
@@ -105,6 +107,16 @@ class Approval:
             return who == USER or who in approvers
         asked = self.to.lower()
         return asked == who or (asked.partition("@")[0] in _LEADS and who in _LEADS)
+
+    @property
+    def what(self) -> str:
+        """What is asked for, whole and without advice: the exact command, a plan."""
+        tool, given = self.extra.get(_TOOL), self.extra.get(_INPUT)
+        if not isinstance(tool, str) or not isinstance(given, dict):
+            return self.content
+        if len(given) == 1:
+            return f"{tool} {next(iter(given.values()))}"
+        return "\n".join([tool, *(f"{key}: {value}" for key, value in given.items())])
 
     @property
     def owes_end(self) -> bool:
@@ -186,6 +198,11 @@ class Approval:
         moments = {key: value if is_moment(value) else None for key, value in moments.items()}
         extra = MappingProxyType(fields)
         return cls(**texts, **moments, **flags, **lists, status=status, grants=grants, extra=extra)
+
+
+def describe_call(tool: str, arguments: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the approval of a tool call says beside its words, for whoever draws it."""
+    return {_TOOL: tool, _INPUT: arguments}
 
 
 def find_waiting(approvals: Iterable[Approval], asker: str, *kinds: Kind) -> Approval | None:

@@ -59,6 +59,12 @@ class Account:
         """The tokens that limits count."""
         return self.input_tokens + self.output_tokens
 
+    @property
+    def known_usd(self) -> float | None:
+        """The cost as far as it is known; `None` where nothing of it is."""
+        unknown = self.unpriced_calls and not self.usd
+        return None if unknown else float(self.usd)
+
     def __add__(self, other: Account) -> Account:
         return Account(
             calls=self.calls + other.calls,

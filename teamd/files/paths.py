@@ -85,6 +85,7 @@ class TeamPaths:
     agents = _Place("agents")  # the folder of the team's role files
     skills = _Place("skills")  # the folder of the team's skills
     logs = _Place("logs")  # the folder of the logs
+    activities = _Place("activity")  # the folder of what everybody does right now, one file each
     all_seen = _Place("seen")  # the folder of what everybody has read of the workspace
     checks = _Place("checks")  # the folder of the locks and clones of checks, while they run
     homes = _Place("homes")  # the folder of the homes that teammates' commands have
@@ -124,7 +125,7 @@ class TeamPaths:
     def folders(self) -> tuple[Path, ...]:
         """The folders that every team directory has."""
         kept = (self.inboxes, self.transcripts, self.tasks, self.replies, self.requests)
-        return (*kept, self.lives, self.logs)
+        return (*kept, self.lives, self.logs, self.activities)
 
     def addressed(self, text: str) -> str:
         """A sentence of ours about this team, with the commands that it names reaching it."""
@@ -188,6 +189,10 @@ class TeamPaths:
     def life(self, name: str) -> Path:
         """Locked by the process of `name` for as long as it lives."""
         return self.lives / f"{name}.lock"
+
+    def activity(self, name: str) -> Path:
+        """What `name` does right now."""
+        return self.activities / f"{name}.json"
 
     def jobs(self, name: str) -> Path:
         """The folder of `name`'s background jobs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -96,11 +97,13 @@ class UnusableError(ModelError):
 
     Attributes:
         again_in_seconds: when to try again by oneself; `None` for not at all.
+        until: the same in seconds since the epoch.
     """
 
     def __init__(self, sentence: str, again_in_seconds: float | None = None) -> None:
         super().__init__(sentence)
         self.again_in_seconds = again_in_seconds
+        self.until = None if again_in_seconds is None else time.time() + again_in_seconds
 
 
 class LimitError(UnusableError):

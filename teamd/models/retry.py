@@ -50,12 +50,15 @@ class Retrying:
     """A model that tries again, whatever of it fails in passing.
 
     Attributes:
-        tell: gets why an attempt failed, and how many seconds the pause before the next one takes.
+        tell: gets why an attempt failed, how many seconds the pause before the next one takes,
+            and its number, the first call being 1.
+        settled: called when none comes any more, whether one has failed or not.
     """
 
     model: Model
     policy: RetryPolicy
-    tell: Callable[[str, float], None]
+    tell: Callable[[str, float, int], None]
+    settled: Callable[[], None] = lambda: None
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer, after as many attempts as `RetryPolicy` allows; a cancellation ends the waiting.
@@ -63,6 +66,12 @@ class Retrying:
         Raises:
             UnusableError: the last attempt failed too, or a person has to do something.
         """
+        try:
+            return await self._try(ask)
+        finally:
+            self.settled()
+
+    async def _try(self, ask: Ask) -> Reply:
         import asyncio  # noqa: PLC0415 -- the supervisor has the policy alone
 
         for attempt in range(self.policy.attempts - 1):
@@ -70,7 +79,7 @@ class Retrying:
                 return await self.model.reply(ask)
             except TransientError as error:
                 pause = self.policy.pause(attempt, error)
-                self.tell(str(error), pause)
+                self.tell(str(error), pause, attempt + 2)
                 if not isinstance(error, RefusedError):  # for its slot, with all others
                     await asyncio.sleep(pause)
         try:

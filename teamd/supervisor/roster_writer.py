@@ -81,11 +81,13 @@ class RosterWriter:
         """Change a member from the next `publish` on; another reason lasts as long as it says."""
         if "reason" in values:
             values = {"until": None, **values}
+        values["status_since"] = time.time()
         self._apply(lambda team: _changed(team, name, values))
 
     def admit(self, name: str, role: str, **values: Any) -> None:
         """Add a member, or change what it is; it is at work from now on."""
         values |= {"role": role, "status": Status.WORKING, "reason": None, "until": None}
+        values |= {"status_since": time.time(), "restarts": 0}
         self._apply(lambda team: _changed(_enrolled(team, name, role), name, values))
 
     def restore(self, name: str, before: Member | None) -> None:
@@ -166,7 +168,9 @@ class RosterWriter:
     def crashed(self, name: str, reason: str) -> None:
         """Record that a teammate has no process for a moment, and starts again."""
         self._journal.warn("crashed", name=name, reason=reason)
-        self.change(name, **_NO_PROCESS, reason=f"{reason}; starting again")
+        member = self.team.find(name)
+        restarts = member.restarts + 1 if member is not None else 0
+        self.change(name, **_NO_PROCESS, reason=f"{reason}; starting again", restarts=restarts)
 
     def hindered(self, name: str, reason: str) -> None:
         """Report that a teammate has trouble with its files, and is tried again and again."""
@@ -253,8 +257,14 @@ class RosterWriter:
 
 
 def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:
+    """Return the team with a changed member; its status is as old as its last change of status."""
     member = team.find(name)
-    return team if member is None else team.with_member(replace(member, **values))
+    if member is None:
+        return team
+    changed = replace(member, **values)
+    if changed.status is member.status:
+        changed = replace(changed, status_since=member.status_since)
+    return team.with_member(changed)
 
 
 def _enrolled(team: Team, name: str, role: str) -> Team:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),
     **dict.fromkeys(("model", "reason", "sandbox", "spawned_by"), str | None),
-    **dict.fromkeys(("turns", "input_tokens", "output_tokens"), int),
-    **dict.fromkeys(("started", "since", "until"), int | float | None),
+    **dict.fromkeys(("turns", "input_tokens", "output_tokens", "restarts"), int),
+    **dict.fromkeys(("started", "since", "until", "status_since"), int | float | None),
     "pid": int | None,
     **dict.fromkeys(("plan", "worktree"), bool),
 }
@@ -37,6 +37,8 @@ class Member:
         pid: its process, `None` while it has none.
         started: when that process started, see `Identity`.
         since: seconds since the epoch when it was started; it may have hibernated since.
+        status_since: seconds since the epoch when its status became what it is.
+        restarts: how often its process has crashed and was started again, since the last spawn.
         turns: model calls so far.
         input_tokens: all of them, cached ones included.
         plan: whether it acts only once a plan of its own is approved.
@@ -55,6 +57,8 @@ class Member:
     pid: int | None = None
     started: float | None = None
     since: float | None = None
+    status_since: float | None = None
+    restarts: int = 0
     model: str | None = None
     color: str = COLOURS[0]
     turns: int = 0

@@ -192,7 +192,7 @@ def test_a_missing_key_pauses_a_teammate_and_is_told_at_once(project: Project) -
     assert waited.status == 1
     assert "bob is paused: no key for the model" in waited.stderr.splitlines()[-1]
     assert "ann is paused: no key for the model" in project.do("teamctl", "inbox")
-    assert "ann: no key for the model" in project.do("teamctl", "team")
+    assert "ann is paused: no key for the model" in project.do("teamctl", "team")
     assert project.server.requests == []
 
 

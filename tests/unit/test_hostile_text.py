@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from teamctl import output
 from teamctl.group import cli
-from teamctl.roster_table import Row, _cells
+from teamctl.roster_table import cells
 from teamd import terminal
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
@@ -28,6 +28,7 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, Message
+from teamd.overview.members import look_at
 from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.transcript import records
@@ -189,7 +190,7 @@ def test_no_colour_of_the_roster_is_a_link(paths: TeamPaths) -> None:
     document["members"][0]["color"] = "link https://evil.example"
     paths.config.write_text(json.dumps(document))
     member = Roster(paths).read().get("bob")
-    assert _cells(Row(paths, member, None, None))[0] == ("bob", "")
+    assert next(cells(look_at(paths, member, None, None))) == ("bob", "")
     assert obeyed(call("team")[0]) == set()
 
 

@@ -32,7 +32,7 @@ def busy(retry_after: float | None = None) -> TransientError:
 class Told(list[tuple[str, float]]):
     """What a log would get."""
 
-    def tell(self, reason: str, seconds: float) -> None:
+    def tell(self, reason: str, seconds: float, _: int) -> None:
         """Keep it."""
         self.append((reason, seconds))
 

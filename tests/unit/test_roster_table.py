@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from teamctl.roster_table import HEADINGS, drawn
+from teamd.overview.overview import OverviewReader
 from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
 
 def screen(paths: TeamPaths, width: int) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=width).print(drawn(paths))
+    Console(file=out, width=width).print(drawn(OverviewReader(paths).read()))
     return out.getvalue().splitlines()
+
+
+def table(paths: TeamPaths, width: int) -> list[str]:
+    """Return the lines from the headings on."""
+    lines = screen(paths, width)
+    return lines[next(place for place, line in enumerate(lines) if line.startswith("NAME")) :]
 
 
 def add(paths: TeamPaths, name: str, **facts: object) -> None:
@@ -32,7 +39,7 @@ def add(paths: TeamPaths, name: str, **facts: object) -> None:
 
 def test_a_wide_screen_shows_every_column(paths: TeamPaths) -> None:
     add(paths, "alice", turns=12_345)
-    assert screen(paths, 200)[0].split() == list(HEADINGS)
+    assert table(paths, 200)[0].split() == list(HEADINGS)
 
 
 @pytest.mark.parametrize("width", range(20, 120, 7))
@@ -41,7 +48,7 @@ def test_no_line_is_wider_than_the_screen_and_no_number_is_cut(
 ) -> None:
     """A figure that lost its end would be a wrong figure."""
     add(paths, "a-rather-long-name-for-somebody", role="a role of many words", turns=987)
-    heading, row, *_ = screen(paths, width)
+    heading, row, *_ = table(paths, width)
     assert max(len(heading), len(row.rstrip())) <= width
     assert "STATUS" in heading
     assert ("TURNS" in heading) == ("987" in row)
@@ -50,7 +57,7 @@ def test_no_line_is_wider_than_the_screen_and_no_number_is_cut(
 
 def test_a_colour_that_no_terminal_knows_is_none(paths: TeamPaths) -> None:
     add(paths, "ann", color="of the sea")
-    assert screen(paths, 200)[1].startswith("ann ")
+    assert table(paths, 200)[1].startswith("ann ")
 
 
 def test_a_reason_of_many_lines_is_one_note(paths: TeamPaths) -> None:
@@ -62,9 +69,19 @@ def test_an_empty_team_names_the_next_step(paths: TeamPaths) -> None:
     assert "`teamctl spawn NAME ROLE PROMPT` adds someone" in " ".join(screen(paths, 200))
 
 
-def test_why_somebody_is_paused_stands_below_the_table(paths: TeamPaths) -> None:
+def test_why_somebody_is_paused_stands_above_the_table_with_the_way_on(paths: TeamPaths) -> None:
     add(paths, "alice", status="paused", reason="no key for the model")
-    assert "alice: no key for the model" in screen(paths, 200)
+    way_on = "`teamctl resume alice` lets it go on"
+    assert screen(paths, 200)[0].rstrip() == f"alice is paused: no key for the model; {way_on}"
+
+
+def test_a_reason_that_names_its_remedy_is_not_told_another(paths: TeamPaths) -> None:
+    """The sentence of a limit says by how much to raise it; a plain resume would be refused."""
+    remedy = "`teamctl resume ann --usd 2` raises it"
+    add(paths, "ann", status="paused", reason=f"limits.team_usd is reached; {remedy}")
+    assert screen(paths, 200)[0].rstrip() == f"ann is paused: limits.team_usd is reached; {remedy}"
+    (notice, _) = OverviewReader(paths).read().notices
+    assert notice.commands == ("teamctl resume ann --usd 2",)
 
 
 def test_lines_that_were_no_mail_are_told(paths: TeamPaths) -> None:
@@ -77,4 +94,4 @@ def test_lines_that_were_no_mail_are_told(paths: TeamPaths) -> None:
 def test_a_pid_of_a_dead_process_is_not_shown(paths: TeamPaths) -> None:
     """After a crash the roster still names it, and it may be a stranger's by now."""
     add(paths, "alice", pid=1, started=123.0)
-    assert " - " in screen(paths, 200)[1]
+    assert " - " in table(paths, 200)[1]

@@ -62,6 +62,21 @@ class Compaction:
     _fills: int = 0
     _requested: bool = False
 
+    @property
+    def fill(self) -> float:
+        """The share of the context that the next request takes."""
+        context, fixed = self.conversation.context, 0
+        if not context.measured:  # what was counted holds them already
+            opened = self.conversation.opened
+            schemas = self.toolbox.schemas(opened.tools)
+            fixed = len(opened.system.encode()) + len(json.dumps(schemas))
+        return context.estimate(fixed) / self.settings.context_tokens
+
+    @property
+    def model_asked(self) -> str:
+        """The name of the model that is asked."""
+        return self.model_name(self.conversation.opened.model)
+
     def request(self) -> None:
         """Have the conversation summarised before its next reply, however short it is."""
         self._requested = True
@@ -96,7 +111,7 @@ class Compaction:
         """Return the request of the conversation as it is now."""
         opened = self.conversation.opened
         return Ask(
-            model=self.model_name(opened.model),
+            model=self.model_asked,
             system=opened.system,
             tools=self.toolbox.schemas(opened.tools),
             messages=self.conversation.context.messages(),
@@ -117,12 +132,12 @@ class Compaction:
         self._fills = 0
         requested, self._requested = self._requested, False
         if not (requested and conversation.context.length):
-            if self._fill() < self.settings.clear_at:
+            if self.fill < self.settings.clear_at:
                 return False
             worth = _WORTH_SHARE * self.settings.context_tokens * BYTES_PER_TOKEN
             conversation.clear(kept=_KEPT, least_bytes=int(worth))
             long = conversation.context.length >= _LEAST_EXCHANGES
-            if not long or self._fill() < self.settings.compact_at:
+            if not long or self.fill < self.settings.compact_at:
                 return False
         await self._summarise()
         return True
@@ -192,12 +207,6 @@ class Compaction:
         if skipped >= length and self.conversation.clear(kept=0, least_bytes=1):
             return False, 0  # it is the newest results that are too long, not the old exchanges
         return False, skipped
-
-    def _fill(self) -> float:
-        """Return the share of the context that the next request takes."""
-        ask = self._ask()
-        fixed = len(ask.system.encode()) + len(json.dumps(ask.tools))
-        return self.conversation.context.estimate(fixed) / self.settings.context_tokens
 
     def _learn(self, limit_tokens: int | None) -> None:
         """Believe the server about its model, so that it need not refuse the next time."""

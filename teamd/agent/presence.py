@@ -1,0 +1,88 @@
+"""Shows what a teammate does right now, to whoever looks; see `teamd.team.activity`."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd import clocks
+from teamd.process_id import own_memory
+from teamd.team.activity import MODEL, TOOL, Activity, Doing, Retry, shorten
+
+if TYPE_CHECKING:
+    from teamd.masking import Mask
+    from teamd.models import Block
+    from teamd.process_id import Identity
+    from teamd.team.activity import ActivityFile
+
+# What a tool is about, the first of them that the model gives.
+_TELLING: Final = ("command", "path", "to", "subject", "task_id", "job_id", "name", "teammate")
+_MEMORY_SECONDS: Final = 60.0  # the kernel walks over all pages to tell: some milliseconds
+
+
+@dataclass(slots=True)
+class Presence:
+    """What one teammate shows of itself.
+
+    Attributes:
+        process: this one.
+        context: what the process before has said of the conversation.
+    """
+
+    file: ActivityFile
+    process: Identity
+    mask: Mask
+    context: float | None = None
+    _shown: Activity = field(init=False)
+    _measure: clocks.Deadline = field(default_factory=lambda: clocks.Deadline.after(0.0))
+
+    def __post_init__(self) -> None:
+        self._shown = Activity(process=self.process, since=time.time(), context=self.context)
+
+    def go_on(self, model: str | None, context: float) -> None:
+        """Show that a model is asked, or where there is none that nothing is done."""
+        doing = None if model is None else Doing(kind=MODEL, what=shorten(model))
+        self._show(doing, context)
+
+    def begin_tool(self, call: Block) -> None:
+        """Show that a tool call runs."""
+        what = shorten(self.mask.text(_describe(call["name"], call["input"])))
+        self._show(Doing(kind=TOOL, what=what), self._shown.context)
+
+    def rest(self) -> None:
+        """Show that nothing is done, as in the process before."""
+        self._show(None, self._shown.context)
+
+    def begin_retry(self, cause: str, seconds: float, attempt: int, attempts: int) -> None:
+        """Show that a model call has failed and is tried again in so many seconds."""
+        if self._shown.doing is not None:  # a job that goes on beside it is nobody's doing
+            cause, begins = shorten(self.mask.text(cause)), time.time() + seconds
+            retry = Retry(attempt=attempt, attempts=attempts, cause=cause, next=begins)
+            self._write(replace(self._shown, retry=retry))
+
+    def end_retry(self) -> None:
+        """Show that no call is tried again any more."""
+        if self._shown.retry is not None:
+            self._write(replace(self._shown, retry=None))
+
+    def _show(self, doing: Doing | None, context: float | None) -> None:
+        self._write(
+            replace(self._shown, doing=doing, since=time.time(), context=context, retry=None)
+        )
+
+    def _write(self, activity: Activity) -> None:
+        if self._measure.left <= 0:
+            self._measure = clocks.Deadline.after(_MEMORY_SECONDS)
+            activity = replace(activity, memory_bytes=own_memory())
+        self._shown = activity
+        self.file.write(activity)
+
+
+def _describe(tool: str, arguments: Any) -> str:
+    """Return a tool's name and what it is about, as far as a word tells."""
+    with suppress(AttributeError, StopIteration):  # a model may give anything
+        told = next(arguments[key] for key in _TELLING if isinstance(arguments.get(key), str))
+        return f"{tool} {told}"
+    return tool

@@ -1,0 +1,161 @@
+"""The whole picture of a team at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from teamd.errors import StoreError
+from teamd.files import directories, pidfile
+from teamd.messages import SHUTDOWN_TYPE
+from teamd.overview.members import MemberView, count_queued, look_at
+from teamd.team.roster import Roster, Team
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from teamd.budget.accounts import Account
+    from teamd.files.paths import TeamPaths
+    from teamd.overview.notices import Notice
+    from teamd.overview.requests import OpenRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """A team as it is at one moment.
+
+    Attributes:
+        supervisor: the pid of its teamd; `None` while none runs.
+        requests: those that wait for an answer, the oldest first.
+        unread: the messages that wait for the person; `None` where they cannot be counted.
+        untrusted: the settings that wait for trust.
+        untrusted_sentence: says so, and what to do.
+        trouble: why the costs are not known, or nothing.
+    """
+
+    paths: TeamPaths
+    team: Team
+    supervisor: int | None
+    members: tuple[MemberView, ...]
+    requests: tuple[OpenRequest, ...]
+    unread: int | None
+    untrusted: tuple[str, ...] = ()
+    untrusted_sentence: str = ""
+    trouble: str = ""
+
+    @cached_property
+    def notices(self) -> tuple[Notice, ...]:
+        """What needs a person, with the command that answers it; what is most urgent first."""
+        from teamd.overview import notices  # noqa: PLC0415 -- only where they are asked for
+
+        found = [notices.of_request(request) for request in self.waiting]
+        found += notices.of_members(self.paths, self.members)
+        if self.supervisor is None:
+            found.append(notices.of_supervisor(self.paths))
+        if self.unread:
+            found.append(notices.of_mail(self.paths, self.unread))
+        return tuple(found)
+
+    @property
+    def waiting(self) -> tuple[OpenRequest, ...]:
+        """The requests that wait for the person, the oldest first."""
+        return tuple(request for request in self.requests if request.yours)
+
+    def find(self, name: str) -> MemberView | None:
+        """The member of that name, compared without case."""
+        wanted = name.lower()
+        return next((view for view in self.members if view.name.lower() == wanted), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that `teamctl team --json` prints."""
+        return {
+            "team_name": self.team.name,
+            "teamd": self.supervisor,
+            "members": [view.to_json() for view in self.members],
+            "requests": [request.to_json() for request in self.requests],
+            "notices": [notice.to_json() for notice in self.notices],
+            "unread": self.unread,
+            "sandbox": self.team.sandbox or None,
+            "untrusted": list(self.untrusted),
+        }
+
+
+class OverviewReader:
+    """Looks at one team, again and again; what has not changed is not read again.
+
+    Nothing is locked and nothing is written.
+    """
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._paths = paths
+        self._roster = Roster(paths)
+
+    def read(self, untrusted: tuple[Sequence[str], str] = ((), "")) -> Overview:
+        """Look at the team.
+
+        Args:
+            untrusted: the settings that wait for trust, and the sentence that says so, as
+                `Choice.waiting` returns them.
+
+        Raises:
+            StoreError: the roster cannot be read.
+        """
+        paths, team = self._paths, self._roster.read()
+        there = pidfile.supervisor(paths)
+        requests = self._read_requests(team)
+        used, trouble = self._read_costs(team)
+        members = tuple(self._look(team, requests, used))
+        return Overview(
+            paths=paths,
+            team=team,
+            supervisor=None if there is None else there.pid,
+            members=members,
+            requests=tuple(requests),
+            unread=self._count_unread(team),
+            untrusted=tuple(untrusted[0]),
+            untrusted_sentence=untrusted[1],
+            trouble=trouble,
+        )
+
+    def _look(
+        self, team: Team, requests: Sequence[OpenRequest], used: Mapping[str, Account] | None
+    ) -> list[MemberView]:
+        if not team.members:
+            return []
+        from teamd.budget.accounts import NOTHING  # noqa: PLC0415 -- many classes, for members only
+
+        # The first that somebody asked for; shutdowns are asked of others.
+        waiting = {
+            one.approval.asker: one
+            for one in reversed(requests)
+            if one.approval.type != SHUTDOWN_TYPE
+        }
+        views = []
+        for member in team.members:
+            account = None if used is None else used.get(member.name, NOTHING)
+            views.append(look_at(self._paths, member, account, waiting.get(member.name)))
+        return views
+
+    def _read_requests(self, team: Team) -> list[OpenRequest]:
+        if not directories.list_files(self._paths.requests, "*.json"):
+            return []
+        from teamd.overview.requests import read_requests  # noqa: PLC0415 -- only with some
+
+        return read_requests(self._paths, team)
+
+    def _read_costs(self, team: Team) -> tuple[Mapping[str, Account] | None, str]:
+        if not team.members:
+            return {}, ""
+        from teamd.budget.ledger import Ledger  # noqa: PLC0415 -- many classes, for members only
+
+        try:
+            return Ledger(self._paths.ledger).read().used, ""
+        except StoreError as error:
+            return None, f"no costs are known: {error}"
+
+    def _count_unread(self, team: Team) -> int | None:
+        try:
+            return count_queued(self._paths, team.person)
+        except StoreError:
+            return None

@@ -1,0 +1,63 @@
+"""Requests that wait for an answer, as a person sees them: what is asked, and how to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
+from teamd.mail.routing import Post
+from teamd.messages import USER
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+    from teamd.team.roster import Team
+
+_ASKS: Final = {Kind.PERMISSION: "asks to run", Kind.PLAN: "asks to approve a plan"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """A request that nobody has answered.
+
+    Attributes:
+        approval: as it stands.
+        yours: whether it is addressed to the person, and not to an agent.
+        approve: the command that approves it.
+        reject: the one that rejects it.
+    """
+
+    approval: Approval
+    yours: bool
+    approve: str
+    reject: str
+
+    @property
+    def sentence(self) -> str:
+        """What is asked for, in a line: a command to its end, of a plan how it begins."""
+        asks = _ASKS.get(self.approval.type, f"asks ({self.approval.type})")  # type: ignore[call-overload] # a type is a text
+        return f"{self.approval.asker} {asks}: {' '.join(self.approval.what.split())}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as `--json` shows it."""
+        said = {"what": self.approval.what, "yours": self.yours}
+        commands = {"approve_command": self.approve, "reject_command": self.reject}
+        return {**self.approval.to_json(), **said, **commands}
+
+
+def read_requests(paths: TeamPaths, team: Team) -> list[OpenRequest]:
+    """Return the requests that wait for an answer, the oldest first."""
+    post = Post(paths, durable=False, max_bytes=0)  # sends nothing
+    found = Approvals(paths, post).open_ones()
+    return [_open(paths, team, one) for one in found if not one.overdue]
+
+
+def _open(paths: TeamPaths, team: Team, approval: Approval) -> OpenRequest:
+    persons = approval.type == Kind.PERMISSION or approval.to.lower() in (USER, team.person)
+    return OpenRequest(
+        approval=approval,
+        yours=persons and approval.may_be_answered_by(USER),
+        approve=paths.addressed(f"`teamctl approve {approval.id}`").strip("`"),
+        reject=paths.addressed(f"`teamctl reject {approval.id}`").strip("`"),
+    )
