@@ -96,9 +96,7 @@ def _send(choice: Choice, asked: Asked) -> str:
 
 def _broadcast(choice: Choice, asked: Asked) -> str:
     post = team_post(choice)
-    message = Message(
-        type="broadcast", sender=post.person(), to="all", content=asked.text("text")
-    )
+    message = Message(type="broadcast", sender=post.person(), to="all", content=asked.text("text"))
     sent = post.broadcast(message)
     if not sent:
         raise TeamError("there is nobody to send to; spawn a teammate first")
@@ -123,9 +121,9 @@ def _spawn(choice: Choice, asked: Asked) -> str:
 
 def _shutdown(choice: Choice, asked: Asked) -> str:
     force = asked.flag("force")
-    grace = 0.0 if force else _GRACE_SECONDS
+    seconds = (0.0 if force else _GRACE_SECONDS) + _MARGIN_SECONDS
     facts = {"name": asked.text("name"), "seconds": _GRACE_SECONDS, "force": force}
-    reply = control.ask(choice.existing(), "shutdown", facts, timeout_seconds=grace + _MARGIN_SECONDS)
+    reply = control.ask(choice.existing(), "shutdown", facts, timeout_seconds=seconds)
     members = reply.data.get("members")
     if members is None:
         return reply.raise_unless_done().text

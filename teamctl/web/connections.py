@@ -98,7 +98,7 @@ class Connection(H11Protocol):
     async def _named(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Serve a request, which can name its connection."""
         scope["connection"] = self
-        await self._serve(scope, receive, send)  # type: ignore[arg-type] # uvicorn's own types
+        await self._serve(scope, receive, send)
 
     def _limit(self, seconds: float | None) -> None:
         """Let it live for so long, unless this is called again."""

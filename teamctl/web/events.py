@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
 KEPT: Final = 256  # events, for pages that come back
 MOST_WAITING: Final = 64  # events that one reader has not taken yet
@@ -44,7 +44,7 @@ class Reader:
             self._waiting.append(event)
         self._news.set()
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event]:
         """Yield events as they come; it ends for a reader that is cut off, who may come back."""
         while not self._cut:
             while self._waiting:

@@ -7,12 +7,13 @@ The first are told by Host, Origin and fetch metadata, the second by the token.
 from __future__ import annotations
 
 import hmac
+import json
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -60,6 +61,14 @@ class Tokens:
         if self.full is not None and _same(given, self.full):
             return True
         return False if _same(given, self.reading) else None
+
+
+class Json(JSONResponse):
+    """A document, all in ASCII: half a pair, of which UTF-8 knows nothing, is a text as well."""
+
+    def render(self, content: Any) -> bytes:
+        """Encode it."""
+        return json.dumps(content, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +152,7 @@ def _look_at_method(method: str, headers: Headers) -> Refusal | None:
 
 
 def _refuse(found: Refusal) -> ASGIApp:
-    return JSONResponse({"error": found.why}, found.status, headers={"Connection": "close"})
+    return Json({"error": found.why}, found.status, headers={"Connection": "close"})
 
 
 def _with_headers(send: Send) -> Send:
@@ -157,8 +166,3 @@ def _with_headers(send: Send) -> Send:
 
 def _same(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
-
-
-def not_found() -> Response:
-    """Return the answer about what is not there."""
-    return JSONResponse({"error": "there is nothing of that name"}, 404)

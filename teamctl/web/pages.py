@@ -12,12 +12,12 @@ import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from teamctl.web import windows
 from teamctl.web.actions import ACTIONS, Asked, act
-from teamctl.web.guard import not_found
+from teamctl.web.guard import Json
 from teamd.copies import record
 from teamd.copies.diff import opened_diff
 from teamd.errors import ExitCode, TeamError
@@ -91,7 +91,7 @@ class Pages:
         acts = bool(request.scope["may_act"])
         reading = self._tokens.reading if acts else None
         boot = self._watcher.log.boot
-        return JSONResponse({"may_act": acts, "reading": reading, "boot": boot})
+        return Json({"may_act": acts, "reading": reading, "boot": boot})
 
     async def _events(self, request: Request) -> Response:
         last_id = request.headers.get("last-event-id", "")
@@ -100,15 +100,15 @@ class Pages:
     async def _stream(self, last_id: str) -> AsyncIterator[ServerSentEvent]:
         async with self._watcher.reader(last_id) as reader, aclosing(reader.events()) as events:
             async for one in events:
-                yield ServerSentEvent(data=one.data, event=one.name, id=one.id)
+                yield ServerSentEvent(data=one.data, event=one.name, id=one.id, sep="\n")
 
     def _find_mail(self, request: Request) -> Response:
         self._mail.look()
-        return JSONResponse(self._mail.find(request.query_params.get("words", "")))
+        return Json(self._mail.find(request.query_params.get("words", "")))
 
     def _trace(self, request: Request) -> Response:
         ways = trace.trace(self._paths, request.query_params.get("id", ""))
-        return JSONResponse({"id": ways[0].id, "receivers": [way.to_json() for way in ways]})
+        return Json({"id": ways[0].id, "receivers": [way.to_json() for way in ways]})
 
     def _transcript(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
@@ -121,11 +121,11 @@ class Pages:
 
     def _window(self, request: Request, path: Any) -> Response:
         if not path.exists():
-            return JSONResponse({"start": 0, "end": 0, "records": []})
+            return Json({"start": 0, "end": 0, "records": []})
         behind, before = (_offset(request, key) for key in ("behind", "before"))
         if behind is not None:
-            return JSONResponse(windows.to_json(windows.read_behind(path, behind)))
-        return JSONResponse(windows.to_json(windows.read_before(path, before)))
+            return Json(windows.to_json(windows.read_behind(path, behind)))
+        return Json(windows.to_json(windows.read_before(path, before)))
 
     def _diff(self, request: Request) -> Response:
         name = self._member(request.query_params.get("name", ""))
@@ -134,13 +134,13 @@ class Pages:
             content = file.read(_MOST_DIFF + 1)
         text = content[:_MOST_DIFF].decode(errors="replace")
         facts = {"name": copy.name, "branch": copy.branch, "base": copy.base}
-        return JSONResponse({**facts, "diff": text, "cut": len(content) > _MOST_DIFF})
+        return Json({**facts, "diff": text, "cut": len(content) > _MOST_DIFF})
 
     async def _act(self, name: str, request: Request) -> Response:
         values = await _read(request)
         work = partial(act, self._choice, name, Asked(values))
         said = await anyio.to_thread.run_sync(work, limiter=self._limiter)
-        return JSONResponse({"text": self._paths.addressed(said)})
+        return Json({"text": self._paths.addressed(said)})
 
     def _member(self, name: str) -> str:
         """Return the name as the roster has it: no other leads to a file."""
@@ -187,15 +187,13 @@ async def _explain(_: Request, error: Exception) -> Response:
     """Answer what a command would print as its error."""
     assert isinstance(error, TeamError)  # noqa: S101 -- as it was registered
     status = _STATUS.get(ExitCode(error.exit_code), 409)
-    return JSONResponse({"error": error.for_person(), "exit_code": error.exit_code}, status)
+    return Json({"error": error.for_person(), "exit_code": error.exit_code}, status)
 
 
 async def _explain_status(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 -- as it was registered
-    if error.status_code == 404:
-        return not_found()
-    return JSONResponse({"error": error.detail}, error.status_code)
+    return Json({"error": error.detail}, error.status_code)
 
 
 async def _confess(_: Request, error: Exception) -> Response:
-    return JSONResponse({"error": f"internal error ({type(error).__name__}: {error})"}, 500)
+    return Json({"error": f"internal error ({type(error).__name__}: {error})"}, 500)

@@ -6,16 +6,14 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from teamctl import output
-from teamctl.roster_table import measure
+from teamctl.web.usage import read_usage
 from teamctl.web.watcher import Part
 from teamd.board.files import read_all
 from teamd.board.task import TaskStatus
-from teamd.budget.ledger import Ledger
-from teamd.errors import StoreError
-from teamd.files import files, pidfile
+from teamd.errors import DamagedRoster
+from teamd.files import files
 from teamd.merges import queue
-from teamd.team.roster import Roster
+from teamd.overview.overview import OverviewReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,8 +32,8 @@ def parts(choice: Choice, paths: TeamPaths, mail: TeamMail) -> list[Part]:
     return [
         Part(
             name="team",
-            look=partial(_team, choice, paths),
-            folders=[root, inboxes, talk, paths.requests],
+            look=partial(_team, choice, paths, OverviewReader(paths)),
+            folders=[root, inboxes, talk, paths.requests, paths.activities],
             pause_seconds=_DRAWN_SECONDS,
             recheck_seconds=_MEASURED_SECONDS,
         ),
@@ -45,7 +43,7 @@ def parts(choice: Choice, paths: TeamPaths, mail: TeamMail) -> list[Part]:
         Part(name="queue", look=partial(_queue, paths), folders=[paths.tasks]),
         Part(
             name="usage",
-            look=partial(_usage, paths),
+            look=partial(read_usage, paths),
             folders=[root],
             pause_seconds=_DRAWN_SECONDS,
         ),
@@ -53,11 +51,10 @@ def parts(choice: Choice, paths: TeamPaths, mail: TeamMail) -> list[Part]:
     ]
 
 
-def _team(choice: Choice, paths: TeamPaths) -> dict[str, Any]:
-    team = Roster(paths).read()
-    rows, trouble = measure(paths, team)
-    members = [row.to_json() for row in rows]
-    return {"team_name": team.name, "members": members, "trouble": trouble}
+def _team(choice: Choice, paths: TeamPaths, seen: OverviewReader) -> dict[str, Any]:
+    """Return what `team --json` prints."""
+    found = seen.read(choice.waiting(paths))
+    return {**found.to_json(), "trouble": found.trouble}
 
 
 def _roster(paths: TeamPaths) -> Any:
@@ -66,7 +63,7 @@ def _roster(paths: TeamPaths) -> Any:
     try:
         return None if content is None else json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{paths.config} is damaged ({error}); `teamd restart` rebuilds it") from error
+        raise DamagedRoster(paths.config, str(error)) from error
 
 
 def _board(paths: TeamPaths) -> dict[str, Any]:
@@ -80,18 +77,6 @@ def _board(paths: TeamPaths) -> dict[str, Any]:
 def _queue(paths: TeamPaths) -> dict[str, Any]:
     """Return the merge queue as `queue --json` shows it."""
     return {"queue": [entry.to_json() for entry in queue.read(paths).all]}
-
-
-def _usage(paths: TeamPaths) -> dict[str, Any]:
-    accounts = Ledger(paths.ledger).read()
-    used = {name: one for name, one in sorted(accounts.used.items())}
-    members = [{"name": name, **_account(one)} for name, one in used.items()]
-    days = [{"day": day, **_account(one)} for day, one in sorted(accounts.days.items())]
-    return {"members": members, "total": _account(accounts.total()), "days": days}
-
-
-def _account(account: Any) -> dict[str, Any]:
-    return {**account.encode(), "tokens": account.tokens, "usd": output.known_usd(account)}
 
 
 def _sizes(paths: TeamPaths) -> dict[str, dict[str, int]]:

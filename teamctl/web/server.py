@@ -97,7 +97,9 @@ def _loopback(port: int) -> Iterator[socket.socket]:
             made.bind((LOOPBACK, port))
         except OSError as error:
             why = error.strerror
-            raise TeamError(f"port {port} cannot be used ({why}); name another with --port") from error
+            raise TeamError(
+                f"port {port} cannot be used ({why}); name another with --port"
+            ) from error
         yield made
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 1 << 18
 _WIDEST: Final = 1 << 26  # a single line of more is not shown
+_HIDDEN: Final = frozenset({"secret"})  # of a conversation: ids of requests follow from it
 LONGEST: Final = 20_000  # characters of one text
 
 
@@ -70,7 +71,11 @@ def read_behind(path: Path, start: int, *, size: int = WINDOW) -> Window:
 def to_json(window: Window) -> dict[str, Any]:
     """Return a window as pages get it: objects as they stand there, long texts cut."""
     found = (parse(line) for line in window.lines)
-    shown = [_cut(one) for one in found if one and one.get("record") != Checkpoint.kind]
+    shown = [
+        {key: _cut(value) for key, value in one.items() if key not in _HIDDEN}
+        for one in found
+        if one and one.get("record") != Checkpoint.kind
+    ]
     return {"start": window.start, "end": window.end, "records": shown}
 
 

@@ -12,17 +12,16 @@ export function overview({ known }) {
 export const link = (name, text = name, tab = '') => h('a', { href: `#/member/${encodeURIComponent(name)}${tab}` }, text);
 
 export function doing(one) {
-  if (!one.doing) return one.reason && one.status !== 'working' ? one.reason : '';
+  if (one.retry) return one.retry.text;
+  if (!one.doing) return one.reason && one.state !== 'working' ? one.reason : '';
   return one.doing.kind === 'model' ? 'thinks' : one.doing.what;
 }
-
-export const shownState = (one) => (one.waiting_request ? 'waiting' : one.status);
 
 function roster(team) {
   const members = team.members ?? [];
   if (!members.length) return h('p', {}, 'Nobody is in the team yet.');
   const rows = members.map((one) => {
-    const cells = [link(one.name), one.role, state(shownState(one)), ago(one.since), h('span.cut', {}, doing(one)), percent(one.context),
+    const cells = [link(one.name), one.role, state(one.state), ago(one.since), h('span.cut', {}, doing(one)), percent(one.context),
       usd(one.usd), one.queued ?? '?', count(one.turns), one.cpu_seconds === null ? '–' : duration(one.cpu_seconds), count(one.memory_bytes)];
     return h('tr', { 'data-key': one.name }, cells.map((cell, n) => h(n ? 'td' : 'th', { 'data-head': HEADS[n], scope: n ? null : 'row' }, cell)));
   });

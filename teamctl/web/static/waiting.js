@@ -8,28 +8,29 @@ const KINDS = { permission_request: 'asks to run', plan_approval_request: 'asks 
 let before = new Set();
 
 export function waiting(bar, known) {
-  const asked = known.team.requests ?? [];
+  const asked = (known.team.requests ?? []).filter((one) => one.yours);
+  const needs = (known.team.notices ?? []).filter((one) => one.kind !== 'waiting');
   const fresh = asked.filter((one) => !before.has(one.id));
   before = new Set(asked.map((one) => one.id));
   const held = bar.contains(document.activeElement) && document.activeElement.closest('[data-key]')?.dataset.key;
   fill(bar, [
     asked.length ? h('h2', {}, asked.length === 1 ? '1 waits for you' : `${asked.length} wait for you`) : null,
     h('ol.plain', {}, asked.map((one) => request(one, known.may))),
-    h('ul.plain', {}, (known.team.needs ?? []).map(need)),
+    h('ul.plain', {}, needs.map((one) => need(one, known.may))),
   ]);
-  bar.classList.toggle('hidden', !asked.length && !(known.team.needs ?? []).length);
+  bar.classList.toggle('hidden', !asked.length && !needs.length);
   if (held && !before.has(held)) (bar.querySelector('button') ?? document.getElementById('main')).focus();
   if (fresh.length) fill(document.getElementById('news'), fresh.map((one) => `${one.from} waits for you. `));
   document.title = document.title.replace(/^(\(\d+\) )?/, asked.length ? `(${asked.length}) ` : '');
 }
 
 function request(one, may) {
-  const cut = one.content.length > SHORT;
+  const cut = one.content.length > one.what.length || one.what.length > SHORT;
   return h('li.card', { 'data-key': one.id },
     h('p', {}, h('a', { href: `#/member/${encodeURIComponent(one.from)}` }, one.from), ` ${KINDS[one.type] ?? one.type} `, ago(one.asked), ' ago ', h('code', {}, one.id)),
-    h('pre', {}, cut ? `${one.content.slice(0, SHORT)}…` : one.content),
+    h('pre.asked', {}, one.type === 'permission_request' || one.what.length <= SHORT ? one.what : `${one.what.slice(0, SHORT)}…`),
     cut && h('details', {}, h('summary', {}, 'All of it'), h('pre', {}, one.content)),
-    may ? answers(one) : h('p.note', {}, h('code', {}, one.command ?? `teamctl approve ${one.id}`)));
+    may ? answers(one) : h('p.note', {}, h('code', {}, one.approve_command)));
 }
 
 function answers(one) {
@@ -51,6 +52,8 @@ function answers(one) {
     one.grants?.length ? h('label', {}, h('input', { type: 'checkbox' }), ' always, for this team') : null);
 }
 
-function need(one) {
-  return h('li', { 'data-key': one.text }, h('strong', {}, one.text), one.command ? [' ', h('code', {}, one.command)] : null);
+function need(one, may) {
+  const { name } = one;
+  return h('li', { 'data-key': `${one.kind} ${name}` }, h('strong', {}, one.text), ' ', h('code', {}, one.command),
+    may && one.kind === 'paused' ? [' ', button('Resume', () => doing('resume', { name }), { 'aria-label': `Resume ${name}` })] : null);
 }
