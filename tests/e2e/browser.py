@@ -1,9 +1,8 @@
-"""Debian's chromium, as tests drive it, and `teamctl web` behind it."""
+"""Debian's chromium, as tests drive it."""
 
 from __future__ import annotations
 
 import shutil
-import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from selenium.webdriver.remote.webelement import WebElement
 
-    from tests.e2e.harness import Project
 
 _OPTIONS: Final = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
@@ -100,15 +98,3 @@ def chromium() -> Iterator[Browser]:
         yield Browser(driver)
     finally:
         driver.quit()
-
-
-@contextmanager
-def served(project: Project, *options: str) -> Iterator[str]:
-    """Run `teamctl web`, and yield its link."""
-    begun = project.begin("teamctl", "web", *options, stdout=subprocess.PIPE)
-    assert begun.stdout is not None
-    try:
-        yield begun.stdout.readline().strip()
-    finally:
-        begun.terminate()
-        assert begun.wait(timeout=20) == 0

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.browser import Browser, chromium, served
+from tests.e2e.browser import Browser, chromium
 from tests.e2e.harness import opened
+from tests.e2e.served import served
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -45,8 +46,8 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 @pytest.fixture(scope="module")
 def link(busy: Project) -> Iterator[str]:
-    with served(busy) as found:
-        yield found
+    with served(busy) as server:
+        yield server.link
 
 
 @pytest.fixture
@@ -65,16 +66,36 @@ def test_the_page_shows_the_team(page: Browser, busy: Project) -> None:
     assert page.run("return document.cookie") == ""
 
 
-def test_every_width_and_view_is_looked_at(page: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_width_and_view_is_looked_at(
+    page: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """For a person to look at; what can be told of it is that nothing is wider than the window."""
     import os
+
     folder = os.environ.get("SHOTS")
-    for view in ("", "mail", "board", "queue", "usage", "roster", "way", "lesson", "member/alice", "member/alice%7Clog", "member/alice%7Climits"):
+    for view in (
+        "",
+        "mail",
+        "board",
+        "queue",
+        "usage",
+        "roster",
+        "way",
+        "lesson",
+        "member/alice",
+        "member/alice%7Clog",
+        "member/alice%7Climits",
+    ):
         for width in (360, 1280, 2560):
             page.driver.set_window_size(width, 900)
-            page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
+            page.driver.execute_cdp_cmd(
+                "Emulation.setDeviceMetricsOverride",
+                {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+            )
             page.go(view)
-            import time; time.sleep(0.3)
+            import time
+
+            time.sleep(0.3)
             wide = page.run("return document.documentElement.scrollWidth")
             if folder:
                 name = view.replace("/", "-").replace("%7C", "-") or "overview"
