@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -96,7 +97,8 @@ def _entry(mail: Message, to: str, facts: dict[str, Any]) -> tuple[Key, Entry]:
         "taken": facts.get("taken"),
         "delivered": facts.get("delivered"),
     }
-    return (to, mail.sender, mail.id, content[:LONGEST]), entry
+    name = mail.id or f"line {entry['position']}"  # other programs may leave it out
+    return (to, mail.sender, name, content[:LONGEST]), entry
 
 
 def _holds(entry: Entry, words: list[str]) -> bool:
@@ -105,5 +107,5 @@ def _holds(entry: Entry, words: list[str]) -> bool:
 
 
 def _moment(entry: Entry) -> float:
-    found = entry["sent"] or entry["delivered"] or entry["taken"] or 0.0
-    return float(found)
+    """Return when it was sent, as far as that is known: what still waits is new."""
+    return float(entry["sent"] or entry["delivered"] or entry["taken"] or math.inf)

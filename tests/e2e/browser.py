@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -11,6 +15,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from tests.waiting import wait_until
 
@@ -21,6 +26,16 @@ if TYPE_CHECKING:
 
 
 _OPTIONS: Final = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+_CONTROLS: Final = frozenset(
+    {"button", "link", "textbox", "searchbox", "checkbox", "spinbutton", "combobox", "region"}
+)
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves an empty folder, and says nothing."""
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
 
 
 class Browser:
@@ -28,6 +43,7 @@ class Browser:
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
+        self._elsewhere: list[ThreadingHTTPServer] = []
 
     def open(self, link: str) -> None:
         """Open a link in place of what is shown."""
@@ -73,6 +89,73 @@ class Browser:
             name,
         )
 
+    def resize(self, width: int) -> None:
+        """Give the page another width."""
+        facts = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._command("Emulation.setDeviceMetricsOverride", **facts)
+
+    def prefer(self, *, dark: bool) -> None:
+        """Prefer dark or light colours, as a person sets it for all pages."""
+        wanted = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._command("Emulation.setEmulatedMedia", features=[wanted])
+
+    def inject(self, script: str) -> None:
+        """Run a script past the page's policy, as the browser's own tools do."""
+        self._command("Runtime.evaluate", expression=script)
+
+    def wait_for_script(self, promise: str) -> Any:
+        """Run a script that takes a while, and return what comes of it."""
+        found = self._command(
+            "Runtime.evaluate", expression=promise, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def settle(self) -> None:
+        """Wait until the page has drawn what it knows."""
+        self.wait_for_script(
+            "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
+        )
+        self.miss("Loading …")
+
+    def nameless(self) -> list[str]:
+        """Return the controls that have no name for those who do not see them."""
+        nodes = self._command("Accessibility.getFullAXTree")["nodes"]
+        return [
+            f"{one['role']['value']}: {one}"
+            for one in nodes
+            if not one["ignored"]
+            and one["role"]["value"] in _CONTROLS
+            and not one.get("name", {}).get("value", "").strip()
+        ]
+
+    def reached_by_tab(self, most: int) -> int:
+        """Press Tab so often; return how many different controls had the focus."""
+        self.run("window.reached = new Set(); document.body.focus(); scrollTo(0, 0)")
+        for _ in range(most):
+            self.driver.switch_to.active_element.send_keys(Keys.TAB)
+            self.run("window.reached.add(document.activeElement)")
+        return int(self.run("reached.delete(document.body); return window.reached.size"))
+
+    def open_elsewhere(self) -> None:
+        """Open a page of another origin on this machine."""
+        folder = tempfile.mkdtemp()
+        handler = partial(QuietHandler, directory=folder)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        Thread(target=server.serve_forever, daemon=True).start()
+        self._elsewhere.append(server)
+        self.driver.get(f"http://127.0.0.1:{server.server_port}/")
+
+    def close(self) -> None:
+        """End what was opened elsewhere."""
+        for server in self._elsewhere:
+            server.shutdown()
+            server.server_close()
+
+    def _command(self, name: str, **facts: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self.driver.execute_cdp_cmd(name, facts)
+        return found
+
     def complaints(self) -> list[str]:
         """Return what the console says of errors since the last call."""
         entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
@@ -95,6 +178,8 @@ def chromium() -> Iterator[Browser]:
     service = Service(programs["chromedriver"])  # type: ignore[no-untyped-call]
     driver = webdriver.Chrome(options=options, service=service)
     try:
-        yield Browser(driver)
+        browser = Browser(driver)
+        yield browser
+        browser.close()
     finally:
         driver.quit()

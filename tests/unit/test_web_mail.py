@@ -64,6 +64,12 @@ def test_looking_leaves_every_byte(paths: TeamPaths) -> None:
     assert after == before
 
 
+def test_lines_of_other_programs_are_shown_one_by_one(paths: TeamPaths) -> None:
+    """They may have neither an id nor a time."""
+    paths.inbox("bob").write_bytes(b'{"from": "cron", "content": "ping"}\n' * 3)
+    assert [one["position"] for one in found(TeamMail(paths))] == [1, 2, 3]
+
+
 def test_all_words_have_to_be_there(paths: TeamPaths) -> None:
     put(paths, "The API is done")
     put(paths, "Review it", to="carol", extra={"summary": "of the API"})

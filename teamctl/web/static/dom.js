@@ -38,7 +38,7 @@ function dress(made, facts) {
 }
 
 function nodes(children) {
-  return children.flat(9).filter((one) => one !== null && one !== undefined && one !== false)
+  return children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false)
     .map((one) => (one instanceof Node ? one : document.createTextNode(plain(one))));
 }
 
@@ -83,6 +83,7 @@ function children(old, made) {
     }
     if (same === at) at = at.nextSibling;
     else old.insertBefore(same, at);
+    keyed.delete(key);
     morph(same, one);
   }
   while (at) {

@@ -30,10 +30,10 @@ export function mail({ known, argument, redraw }) {
 }
 
 export function messages(found) {
-  return h('ol.plain.mail', { 'data-key': 'mail' }, found.map((one) => h('li.card', { 'data-key': `${one.to} ${one.from} ${one.id}` },
+  return h('ol.plain.mail', { 'data-key': 'mail' }, found.map((one) => h('li.card', { 'data-key': `${one.to} ${one.from} ${one.id || one.position}` },
     h('p', {}, h('time', {}, clock(one.sent ?? one.delivered)), ' ', h('strong', {}, one.from), ' → ', h('strong', {}, one.to), ' ',
       one.type === 'message' ? null : h('span.tag', {}, one.type), ' ', h('span.tag', {}, STAGES[one.stage] ?? one.stage, one.position ? `, place ${one.position}` : ''), ' ',
-      h('a', { href: `#/way/${encodeURIComponent(one.id)}`, 'aria-label': `Way of the message from ${one.from} to ${one.to}` }, 'way')),
+      one.id && h('a', { href: `#/way/${encodeURIComponent(one.id)}`, 'aria-label': `Way of the message from ${one.from} to ${one.to}` }, 'way')),
     one.summary ? h('p', {}, h('strong', {}, one.summary)) : null,
     h('pre', {}, one.content, one.more ? ` … ${one.more} more characters` : ''))));
 }

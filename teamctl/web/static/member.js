@@ -140,9 +140,11 @@ function own({ name, redraw }) {
   return { told: (part) => part === 'mail' && look(), draw: () => (found ? messages(found) : h('p', {}, 'Loading …')) };
 }
 
-function diff({ name, redraw }) {
+function diff({ known, name, redraw }) {
   let found = null;
   let trouble = '';
+  const member = (known.team?.members ?? []).find((one) => one.name === name);
+  if (member && !member.worktree) return { draw: () => h('p', {}, `${name} has no working copy of its own; it works in the folder of the team.`) };
   const look = () => get('diff', { name }).then((answer) => { [found, trouble] = [answer, '']; }, (error) => { trouble = error.message; }).then(redraw);
   look();
   return {
