@@ -140,9 +140,7 @@ def _resume(choice: Choice, asked: Asked) -> str:
 
 
 def _interrupt(choice: Choice, asked: Asked) -> str:
-    facts = {"name": asked.text("name")}
-    if text := asked.words("text").strip():
-        facts["text"] = text
+    facts = {"name": asked.text("name"), "text": asked.words("text")}
     return _ask(choice, "interrupt", facts)
 
 

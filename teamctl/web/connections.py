@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MOST_STRANGERS: Final = 128  # connections over which nothing was asked with a token
 MOST_READERS: Final = 256  # the others
-BACKLOG: Final = 64  # as many are accepted in one go, before any of them is counted
+BACKLOG: Final = 256  # as many are accepted in one go, before any of them is counted
 STRANGER_SECONDS: Final = 15.0  # until a connection has asked for something
 STUCK_SECONDS: Final = 10.0  # until a reader takes what is sent to it
 _DESCRIPTORS: Final = 1024  # what these take at most, watches and files included

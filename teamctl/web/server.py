@@ -53,7 +53,7 @@ def serve(
         tell: gets the link, once the server can be reached.
     """
     tokens = Tokens.made(readonly=readonly)
-    with _loopback(port) if file is None else _in_file(file) as listening:
+    with _ended_by_signals(), _loopback(port) if file is None else _in_file(file) as listening:
         number = listening.getsockname()[1] if file is None else port or FORWARDED_PORT
         hosts = frozenset({f"{LOOPBACK}:{number}", f"localhost:{number}"})
         mail = TeamMail(paths)
@@ -80,11 +80,19 @@ def _run(app: Guard, listening: socket.socket) -> None:
         timeout_keep_alive=_KEEP_SECONDS,
         timeout_graceful_shutdown=_END_SECONDS,
     )
-    # A signal that ends it is the usual end; uvicorn raises it again for whoever was there before.
+    asyncio.run(Server(config).serve(sockets=[listening]))
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """End the block with SIGTERM as with Ctrl-C: that is how it usually ends.
+
+    uvicorn takes both while it serves, and raises them again once it has ended.
+    """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with suppress(KeyboardInterrupt):
-            asyncio.run(Server(config).serve(sockets=[listening]))
+            yield
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -104,7 +104,15 @@ def shown_roster(page: Browser) -> Any:
 
 def test_the_page_shows_who_waits_and_who_does_what(page: Browser, busy: Project) -> None:
     (request,) = asked(busy)
-    for words in ("1 waits for you", request["id"], "git push", "alice", "coder", "idle", "waiting"):
+    for words in (
+        "1 waits for you",
+        request["id"],
+        "git push",
+        "alice",
+        "coder",
+        "idle",
+        "waiting",
+    ):
         page.see(words)
     shown = json.loads(busy.do("teamctl", "team", "--json"))["members"]
     states = page.run("return [...document.querySelectorAll('td .state')].map((x) => x.innerText)")
@@ -191,7 +199,9 @@ def test_the_roster_is_its_file_at_each_of_500_changes(
                     roster.update(lambda team, name=name: team.without(name))  # type: ignore[misc]
                 want = json.loads(project.paths.config.read_bytes())
                 wait_until(lambda want=want: shown_roster(page) == want)  # type: ignore[misc]
-            marks = page.run("return [...document.querySelectorAll('mark')].map((x) => x.innerText)")
+            marks = page.run(
+                "return [...document.querySelectorAll('mark')].map((x) => x.innerText)"
+            )
             assert marks == ["499"]
     browser.complaints()  # that server has ended
 
@@ -231,7 +241,9 @@ def test_a_line_that_flock_appends_is_seen_within_a_tenth_of_a_second(
         seen = f"return window.seen['flocked {number}']"
         wait_until(lambda seen=seen: page.run(seen), what="the page shows it")  # type: ignore[misc]
         took.append(page.run(seen) / 1000 - written)
-    print(f"\nseen after {statistics.median(took) * 1000:.0f} ms (median), {max(took) * 1000:.0f} ms")
+    print(
+        f"\nseen after {statistics.median(took) * 1000:.0f} ms (median), {max(took) * 1000:.0f} ms"
+    )
     assert statistics.median(took) < 0.1
 
 
