@@ -8,12 +8,13 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import plain_table
+from teamctl.widths import Shape
 from teamd import commandline, terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions
     from rich.table import Table
     from rich.text import Text
 
@@ -31,6 +32,7 @@ STATUS_COLOURS: Final = {
 }
 _WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
 _LEAST_CUT: Final = 8
+_NOTHING: Final = frozenset({"-", "0"})  # what a column says that could be left out
 _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
@@ -82,36 +84,58 @@ def cell(text: str, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
+class FittedTable:
+    """A table at whatever width there is; it gives way as its shape says.
+
+    Args:
+        headings: of the columns.
+        rows: of cells, each a text and its style.
+        numbers: the headings of columns of figures.
+        shape: how it gives way.
+    """
+
+    def __init__(
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[Cell]],
+        numbers: Sequence[str],
+        shape: Shape,
+    ) -> None:
+        texts = [[cell(*one) for one in row] for row in rows]
+        self._columns = {one: [row[place] for row in texts] for place, one in enumerate(headings)}
+        self._numbers = numbers
+        self._shape = shape
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Table]:
+        """Draw it: rich's protocol for things that depend on the width."""
+        from rich.cells import cell_len  # noqa: PLC0415 -- only where something is drawn
+
+        columns = {one: [str(text) for text in texts] for one, texts in self._columns.items()}
+        widths = {one: max(map(cell_len, (one, *texts))) for one, texts in columns.items()}
+        empty = [one for one, texts in columns.items() if _NOTHING.issuperset(texts)]
+        fitted = self._shape.fit(widths, options.max_width, empty)
+        shown = table(list(fitted), numbers=self._numbers)
+        for column, wide in zip(shown.columns, fitted.values(), strict=True):
+            column.width = wide
+        for row in zip(*(self._columns[one] for one in fitted), strict=True):
+            shown.add_row(*row)
+        yield shown
+
+
 def print_table(
     headings: Sequence[str],
     rows: Iterable[Sequence[str | Cell]],
     numbers: Sequence[str],
+    shape: Shape | None = None,
 ) -> None:
-    """Print rows below their headings; a cell may have a style. The last column is cut first."""
+    """Print rows below their headings; a cell may have a style.
+
+    Where there is no room for all, the last column is cut, unless a shape says otherwise.
+    """
     cells = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
-    if print_plainly(headings, cells, numbers):
-        return
-    shown = table(headings, numbers=numbers)
-    for row in cells:
-        shown.add_row(*(cell(*one) for one in row))
-    _cut_last(shown)
-    console().print(shown)
-
-
-def _cut_last(shown: Table) -> None:
-    """Give the last column of a table what the others leave of the width, if that is something."""
-    *others, last = shown.columns
-    room = console().width - sum(2 + max(map(_width, (one.header, *one.cells))) for one in others)
-    if _LEAST_CUT <= room < max(map(_width, (last.header, *last.cells))):
-        last.width = room
-        for one in others:
-            one.width = max(map(_width, (one.header, *one.cells)))
-
-
-def _width(text: object) -> int:
-    from rich.cells import cell_len  # noqa: PLC0415 -- only where something is drawn
-
-    return cell_len(str(text))
+    if not print_plainly(headings, cells, numbers):
+        shape = shape or Shape(elastic={headings[-1]: _LEAST_CUT})
+        console().print(FittedTable(headings, cells, numbers, shape))
 
 
 def print_plainly(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from teamctl import output
+from teamctl.widths import Shape
 from teamd.overview.overview import OverviewReader
 from teamd.sandbox import SANDBOXED
 from teamd.team.member import COLOURS
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from rich.console import Console, ConsoleOptions, Group
-    from rich.table import Table
+    from rich.console import Group
 
     from teamctl.plain_table import Cell
     from teamd.files.paths import TeamPaths
@@ -26,14 +26,14 @@ HEADINGS: Final = (
     "TURNS", "IN", "OUT", "COST", "RESTARTS",
 )  # fmt: skip
 NUMBERS: Final = ("FOR", *HEADINGS[5:])
-ELASTIC: Final = {"NAME": 12, "ROLE": 8, "DOING": 14}  # cut with an ellipsis, down to that
-DISPENSABLE: Final = (
-    "OUT", "IN", "CPU", "UP", "PID", "MEM", "TURNS", "RESTARTS", "CONTEXT", "ROLE", "COST", "MAIL",
-    "FOR", "DOING",
+SHAPE: Final = Shape(
+    elastic={"DOING": 14, "ROLE": 8, "NAME": 12},
+    spare=(
+        "OUT", "IN", "CPU", "UP", "PID", "MEM", "TURNS", "RESTARTS", "CONTEXT", "ROLE", "MAIL",
+        "COST",
+    ),
+    dispensable=("FOR", "DOING"),
 )  # fmt: skip
-_CUT: Final = ("DOING", "ROLE", "NAME")
-_GAP: Final = 2
-_NOTHING: Final = frozenset({"-", "0"})
 _NOTICE_COLOURS: Final = {"waiting": "bright_yellow", "failed": "red", "mail": "cyan"}
 
 
@@ -58,8 +58,13 @@ def _draw(rows: list[list[Cell]], above: list[Cell], below: list[Cell]) -> Group
     from rich.console import Group  # noqa: PLC0415 -- only where something is drawn
 
     shown = [output.cell(*one) for one in above]
-    parts: list[Any] = [*shown, RosterTable(rows)] if rows else [*shown]
+    parts: list[Any] = [*shown, table(rows)] if rows else [*shown]
     return Group(*parts, *(output.cell(*one) for one in below))
+
+
+def table(rows: Sequence[Sequence[Cell]]) -> output.FittedTable:
+    """Return the table of some rows."""
+    return output.FittedTable(HEADINGS, rows, NUMBERS, SHAPE)
 
 
 def _lay_out(seen: Overview) -> tuple[list[list[Cell]], list[Cell], list[Cell]]:
@@ -115,42 +120,6 @@ def _describe_copy(copy: dict[str, Any]) -> str:
     commits = f"{ahead} commit{'' if ahead == 1 else 's'} ahead"
     where = f"branch {copy['branch']}" if copy["branch"] else "on no branch"
     return f"{where}, {commits}, {files} uncommitted file{'' if files == 1 else 's'}"
-
-
-class RosterTable:
-    """The table at whatever width there is: what can be spared most is left out first."""
-
-    def __init__(self, rows: Sequence[Sequence[Cell]]) -> None:
-        shown = ([output.cell(*one) for one in row] for row in rows)
-        self._rows = [dict(zip(HEADINGS, row, strict=True)) for row in shown]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        """Draw it: rich's protocol for things that depend on the width."""
-        widths = self._fit(options.max_width)
-        table = output.table(list(widths), numbers=NUMBERS)
-        for column, wide in zip(table.columns, widths.values(), strict=True):
-            column.width = wide
-        for row in self._rows:
-            table.add_row(*(row[heading] for heading in widths))
-        yield table
-
-    def _fit(self, room: int) -> dict[str, int]:
-        """Return the columns that there is room for, and their widths."""
-        from rich.cells import cell_len  # noqa: PLC0415 -- only where something is drawn
-
-        widths = {h: max(len(h), *(cell_len(str(row[h])) for row in self._rows)) for h in HEADINGS}
-        empty = [h for h in DISPENSABLE if all(str(row[h]) in _NOTHING for row in self._rows)]
-        for heading in dict.fromkeys([*empty, *DISPENSABLE]):
-            least = sum(min(wide, ELASTIC.get(h, wide)) + _GAP for h, wide in widths.items())
-            if least <= room:
-                break
-            del widths[heading]
-        excess = sum(wide + _GAP for wide in widths.values()) - room
-        for heading in _CUT:
-            if excess > 0 and (wide := widths.get(heading, 0)) > ELASTIC[heading]:
-                widths[heading] = max(ELASTIC[heading], wide - excess)
-                excess -= wide - widths[heading]
-        return widths
 
 
 def cells(view: MemberView) -> Iterator[Cell]:

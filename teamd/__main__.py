@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd import commandline, secret_environment, terminal
 from teamd.cli import Choice, run
@@ -15,7 +15,7 @@ from teamd.commandline import Command, team_options
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd
 from teamd.files import directories, pidfile
 from teamd.sandbox import SANDBOXED
-from teamd.team.roster import Roster, Team
+from teamd.team.roster import Roster
 from teamd.terminal import plain
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import click
 
     from teamd.files.paths import TeamPaths
+    from teamd.overview.overview import Overview
 
 STOP_SECONDS: Final = 15.0
 _DESCRIPTOR: Final = commandline.ValueType("IntRange", min=0)
@@ -91,24 +92,27 @@ def restart(choice: Choice, timeout: float) -> int:
 @commandline.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @team_options
 def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
-    """Show whether a supervisor runs, and the states of its team."""
+    """Show whether a supervisor runs, the states of its team, and who needs you."""
+    from teamd.overview.overview import OverviewReader  # noqa: PLC0415 -- only for this command
+
     paths = choice.existing()
-    there = pidfile.supervisor(paths)
-    team = Roster(paths).read()
-    pid = there.pid if there else None
-    keys, waiting = choice.waiting(paths)
+    seen = OverviewReader(paths).read(choice.waiting(paths))
+    pid, notices = seen.supervisor, list(seen.notices)
     if as_json:
-        facts = {"running": there is not None, "pid": pid, "team": str(paths.root)}
-        terminal.echo(json.dumps({**facts, "sandbox": team.sandbox or None, "untrusted": keys}))
-    elif there is None:
-        idle = paths.addressed(f"no teamd runs for {paths.root}; `teamd start` starts it")
-        terminal.echo(plain(idle))
+        facts: dict[str, Any] = {"running": pid is not None, "pid": pid, "team": str(paths.root)}
+        facts |= {"sandbox": seen.team.sandbox or None, "untrusted": list(seen.untrusted)}
+        facts["notices"] = [notice.to_json() for notice in notices]
+        terminal.echo(terminal.escape_json(json.dumps(facts, ensure_ascii=False)))
     else:
-        terminal.echo(plain(f"teamd (pid {pid}) runs for {paths.root}; {_summary(team)}"))
-        terminal.echo(plain(f"sandbox: {team.sandbox}"))
-    if waiting and not as_json:
-        terminal.echo(plain(waiting))
-    return ExitCode.DONE if there else ExitCode.NO_TEAMD
+        lines = []
+        if pid is not None:
+            lines.append(f"teamd (pid {pid}) runs for {paths.root}; {_summary(seen)}")
+        notices.sort(key=lambda notice: notice.kind != "teamd")  # that none runs comes first, too
+        lines += [line for notice in notices for line in notice.lines]
+        lines += [f"sandbox: {seen.team.sandbox}"] * (pid is not None)
+        lines += filter(None, [seen.untrusted_sentence])
+        terminal.echo(plain("\n".join(lines)))
+    return ExitCode.NO_TEAMD if pid is None else ExitCode.DONE
 
 
 @program.command()
@@ -191,8 +195,8 @@ def _ready(team: TeamPaths, ready_fd: int | None) -> None:
     os.close(ready_fd)
 
 
-def _summary(team: Team) -> str:
-    counts = Counter(member.status for member in team.members)
+def _summary(seen: Overview) -> str:
+    counts = Counter(view.state for view in seen.members)
     return ", ".join(f"{count} {word}" for word, count in counts.items()) or "nobody in it yet"
 
 

@@ -12,6 +12,8 @@ from teamd.approvals.store import Approvals
 from teamd.commandline import team_options
 from teamd.errors import TeamError
 from teamd.messages import USER
+from teamd.overview.requests import OpenRequest, read_requests
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
@@ -29,15 +31,15 @@ def command(choice: Choice, *, as_json: bool) -> None:
 
     `teamctl approve ID` and `teamctl reject ID` answer those that are addressed to you.
     """
-    store = _approvals(choice)
-    found = [approval for approval in store.open_ones() if not approval.overdue]
+    store, paths = _approvals(choice), choice.existing()
+    found = read_requests(paths, Roster(paths).read())
     always = store.grants()
     if as_json:
-        lists = {"requests": found, "always": always}
-        output.print_json({key: [one.to_json() for one in each] for key, each in lists.items()})
+        requests = [request.to_json() for request in found]
+        output.print_json({"requests": requests, "always": [one.to_json() for one in always]})
         return
-    for approval in found:
-        _show(approval)
+    for request in found:
+        _show(request)
     if not found:
         terminal.echo("no open requests")
     for approval in always:
@@ -106,9 +108,13 @@ def _word(approval: Approval) -> str:
     return _WORDS.get(approval.type, output.plain(approval.type))  # type: ignore[call-overload, no-any-return] # a type is a text
 
 
-def _show(approval: Approval) -> None:
+def _show(request: OpenRequest) -> None:
+    approval = request.approval
     who = f"{output.plain(approval.asker)} → {output.plain(approval.to)}"
     about = f"[{output.plain(approval.type)}] {output.ago(approval.asked)} ago"
     terminal.echo(f"{terminal.style(output.plain(approval.id), bold=True)} {who} {about}")
     for line in output.plain(approval.content).splitlines():
         terminal.echo(f"  {line}")
+    if request.yours and request.approve not in approval.content:
+        answers = f"`{request.approve}` approves it, `{request.reject} --reason …` rejects it"
+        terminal.echo(f"  {answers}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from teamctl import output
+from teamctl.widths import Shape
 from teamd import commandline, terminal
 from teamd.board import proofs
 from teamd.board.files import read_all
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from teamd.board.files import Tasks
     from teamd.cli import Choice
 
+_SHAPE = Shape(
+    elastic={"SUBJECT": 16, "BLOCKED BY": 10, "ROLE": 6, "OWNER": 8},
+    spare=("PROOF", "ROLE", "BLOCKED BY"),
+    dispensable=("OWNER",),
+)
 _COLOURS = {
     "in_progress": "green",
     "checking": "cyan",
@@ -30,8 +36,9 @@ _COLOURS = {
 def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
     """Show the tasks of the team.
 
-    BLOCKED BY, where one is blocked, lists the tasks to complete first; PROOF, where tasks have
-    checks, whether they were passed. `teamctl task show ID` shows all of one task.
+    ROLE, where tasks have one, says who may claim them; BLOCKED BY, where one is blocked, lists
+    the tasks to complete first; PROOF, where tasks have checks, whether they were passed.
+    `teamctl task show ID` shows all of one task.
     """
     tasks = read_all(choice.existing())
     hidden = () if everything else (TaskStatus.DELETED,)
@@ -52,12 +59,15 @@ def _draw(shown: list[Task], tasks: Tasks) -> None:
         "ID": [task.id for task in shown],
         "STATUS": [(task.status, _COLOURS.get(task.status, "")) for task in shown],
         "OWNER": [task.owner or "-" for task in shown],
+        "ROLE": [task.role or "-" for task in shown],
         "BLOCKED BY": [", ".join(tasks.blockers(task)) or "-" for task in shown],
         "PROOF": [proofs.in_a_word(task) for task in shown],
         "SUBJECT": [task.subject for task in shown],
     }
+    if not any(task.role for task in shown):
+        del columns["ROLE"]
     if not any(map(tasks.blockers, shown)):
         del columns["BLOCKED BY"]
     if all(task.proven is None for task in shown):
         del columns["PROOF"]
-    output.print_table(list(columns), list(zip(*columns.values(), strict=True)), ("ID",))
+    output.print_table(list(columns), list(zip(*columns.values(), strict=True)), ("ID",), _SHAPE)

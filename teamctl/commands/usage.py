@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
+from teamctl.widths import Shape
 from teamd import commandline, terminal
 from teamd.budget import days
 from teamd.budget.accounts import NOTHING, Account, Reservation
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 _PER_DAY: Final = "_per_day"
+_SHAPE = Shape(
+    elastic={"NAME": 12},
+    dispensable=("WRITTEN", "READ", "LIMIT", "CALLS", "OUT", "IN", "USED"),
+)
 _HEADINGS = ("NAME", "CALLS", "IN", "READ", "WRITTEN", "OUT", "COST", "LIMIT", "USED")
 
 
@@ -45,7 +50,7 @@ def command(choice: Choice, *, as_json: bool) -> None:
         output.print_json({"members": named, "total": total.to_json()})
         return
     rows = (row.cells() for row in (*members, total))
-    output.print_table(_HEADINGS, rows, _HEADINGS[1:])
+    output.print_table(_HEADINGS, rows, _HEADINGS[1:], _SHAPE)
     _print_notes((*members, total))
 
 

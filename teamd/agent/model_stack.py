@@ -22,7 +22,7 @@ from teamd.budget.ledger import Ledger
 from teamd.errors import StrangeFile
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
-from teamd.models import LimitError, ModelError
+from teamd.models import LimitError, ModelError, RefusedError
 from teamd.models.encoding import PerMessage, size_of, size_of_list
 from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Retrying, RetryPolicy
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from teamd.agent.conversation.conversation import Conversation
     from teamd.agent.environment import Environment
-    from teamd.models import Ask, Model, Reply
+    from teamd.models import Ask, Model, Reply, TransientError
     from teamd.models.claude import Claude
     from teamd.tokens import Usage
 
@@ -110,13 +110,15 @@ class ModelStack:
         url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL")
         return json.dumps([str(settings.script), url, dict(settings.headers)])
 
-    def _show_retry(self, reason: str, seconds: float, attempt: int) -> None:
-        self._env.presence.begin_retry(reason, seconds, attempt, self._settings.attempts)
-        self._note_retry(reason, seconds, attempt)
+    def _show_retry(self, error: TransientError, seconds: float, attempt: int) -> None:
+        # Where several are refused, who grants the slots knows when the next one begins.
+        left = None if isinstance(error, RefusedError) else seconds
+        self._env.presence.begin_retry(str(error), left, attempt, self._settings.attempts)
+        self._note_retry(error, seconds, attempt)
 
-    def _note_retry(self, reason: str, seconds: float, _: int) -> None:
+    def _note_retry(self, error: TransientError, seconds: float, _: int) -> None:
         pause = round(seconds, 1)
-        self._env.journal.warn("model call failed, trying again", reason=reason, seconds=pause)
+        self._env.journal.warn("model call failed, trying again", reason=str(error), seconds=pause)
 
 
 @dataclass(slots=True)

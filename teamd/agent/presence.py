@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
@@ -55,27 +55,27 @@ class Presence:
         """Show that nothing is done, as in the process before."""
         self._show(None, self._shown.context)
 
-    def begin_retry(self, cause: str, seconds: float, attempt: int, attempts: int) -> None:
-        """Show that a model call has failed and is tried again in so many seconds."""
-        if self._shown.doing is not None:  # a job that goes on beside it is nobody's doing
-            cause, begins = shorten(self.mask.text(cause)), time.time() + seconds
+    def begin_retry(self, cause: str, seconds: float | None, attempt: int, attempts: int) -> None:
+        """Show that a model call has failed and is tried again, maybe in so many seconds."""
+        if self._shown.doing is not None:
+            cause = shorten(self.mask.text(cause))
+            begins = None if seconds is None else time.time() + seconds
             retry = Retry(attempt=attempt, attempts=attempts, cause=cause, next=begins)
-            self._write(replace(self._shown, retry=retry))
+            self._write(self._shown._replace(retry=retry))
 
     def end_retry(self) -> None:
         """Show that no call is tried again any more."""
         if self._shown.retry is not None:
-            self._write(replace(self._shown, retry=None))
+            self._write(self._shown._replace(retry=None))
 
     def _show(self, doing: Doing | None, context: float | None) -> None:
-        self._write(
-            replace(self._shown, doing=doing, since=time.time(), context=context, retry=None)
-        )
+        shown = self._shown
+        self._write(shown._replace(doing=doing, since=time.time(), context=context, retry=None))
 
     def _write(self, activity: Activity) -> None:
         if self._measure.left <= 0:
             self._measure = clocks.Deadline.after(_MEMORY_SECONDS)
-            activity = replace(activity, memory_bytes=own_memory())
+            activity = activity._replace(memory_bytes=own_memory())
         self._shown = activity
         self.file.write(activity)
 

@@ -57,7 +57,7 @@ class Retrying:
 
     model: Model
     policy: RetryPolicy
-    tell: Callable[[str, float, int], None]
+    tell: Callable[[TransientError, float, int], None]
     settled: Callable[[], None] = lambda: None
 
     async def reply(self, ask: Ask) -> Reply:
@@ -79,7 +79,7 @@ class Retrying:
                 return await self.model.reply(ask)
             except TransientError as error:
                 pause = self.policy.pause(attempt, error)
-                self.tell(str(error), pause, attempt + 2)
+                self.tell(error, pause, attempt + 2)
                 if not isinstance(error, RefusedError):  # for its slot, with all others
                     await asyncio.sleep(pause)
         try:

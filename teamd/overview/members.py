@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
@@ -24,8 +23,7 @@ WAITING: Final = "waiting"
 _MINUTE: Final = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberView:
+class MemberView(NamedTuple):  # quickly made, as are those of `activity`
     """A member and what can be seen of it.
 
     Attributes:
@@ -112,10 +110,10 @@ class MemberView:
             **self.member.encode(),
             "pid": self.member.pid if self.alive else None,
             "state": self.state,
-            "doing": None if doing is None else {"kind": doing.kind, "what": doing.what},
+            "doing": None if doing is None else doing._asdict(),
             "since": self.since,
             "context": self.context,
-            "retry": None if retry is None else {**_fields(retry), "text": describe_retry(retry)},
+            "retry": None if retry is None else {**retry._asdict(), "text": describe_retry(retry)},
             "waiting_request": None if self.request is None else self.request.approval.id,
             "uptime_seconds": time.time() - began if began is not None and self.alive else None,
             "cpu_seconds": self.cpu_seconds,
@@ -166,7 +164,7 @@ def look_at(
 def describe_retry(retry: Retry) -> str:
     """Say which attempt comes next, why, and when."""
     said = f"retrying {retry.attempt}/{retry.attempts}: {retry.cause}"
-    left = retry.next - time.time()
+    left = 0.0 if retry.next is None else retry.next - time.time()
     return f"{said}, next in {left:.0f} s" if left >= 1 else said
 
 
@@ -208,10 +206,6 @@ def _look_at_copy(paths: TeamPaths, member: Member) -> dict[str, Any]:
     except TeamError as error:
         gone = {"path": str(paths.copy(member.name)), "branch": None}
         return {**gone, "ahead": None, "uncommitted": None, "trouble": str(error)}
-
-
-def _fields(retry: Retry) -> dict[str, Any]:
-    return {key: getattr(retry, key) for key in ("attempt", "attempts", "cause", "next")}
 
 
 def _clock(moment: float) -> str:

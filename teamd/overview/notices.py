@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from teamd.messages import LEAD
 from teamd.overview.members import WAITING
@@ -20,11 +18,10 @@ if TYPE_CHECKING:
     from teamd.team.member import Member
 
 _LONGEST: Final = 300  # characters of what is asked; `teamctl requests` shows the rest
-_COMMAND: Final = re.compile(r"`(team(?:ctl|d) [^`…]+)`")
+_COMMAND: Final = r"`(team(?:ctl|d) [^`…]+)`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(NamedTuple):
     """Something that needs a person.
 
     Attributes:
@@ -105,10 +102,12 @@ def _of_member(paths: TeamPaths, view: MemberView) -> Notice:
 def _way_on(member: Member) -> str:
     """Return the command that lets a paused or failed member go on."""
     if member.status is Status.PAUSED:
-        told = _COMMAND.search(member.reason or "")  # by how much a limit is to be raised, say
+        told = re.search(_COMMAND, member.reason or "")  # by how much a limit is to be raised, say
         return told[1] if told else f"teamctl resume {member.name}"
     if member.name.lower() == LEAD:
         return "teamctl chat"
+    import shlex  # noqa: PLC0415 -- only for one that has failed
+
     return f"teamctl spawn {member.name} {shlex.quote(member.role or 'teammate')} 'Go on.'"
 
 

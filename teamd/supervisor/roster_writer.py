@@ -262,7 +262,7 @@ def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:
     if member is None:
         return team
     changed = replace(member, **values)
-    if changed.status is member.status:
+    if changed.status is member.status and member.status_since is not None:
         changed = replace(changed, status_since=member.status_since)
     return team.with_member(changed)
 

@@ -16,8 +16,7 @@ import json
 import os
 from binascii import crc32
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from teamd.errors import StoreError
 from teamd.files import files
@@ -37,8 +36,7 @@ _LOOKS: Final = 20  # a write takes far less than one
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doing:
+class Doing(NamedTuple):
     """Something that is under way.
 
     Attributes:
@@ -50,25 +48,24 @@ class Doing:
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class Retry(NamedTuple):
     """The next attempt of a model call that has failed.
 
     Attributes:
         attempt: its number, the first call being 1.
         attempts: how many there are at the most.
         cause: why the last one failed.
-        next: when it begins, in seconds since the epoch; it may have begun.
+        next: when it begins, in seconds since the epoch, and it may have begun; `None` where it
+            waits for its turn, since the server has refused several.
     """
 
     attempt: int
     attempts: int
     cause: str
-    next: float
+    next: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class Activity(NamedTuple):
     """What one process of a teammate has said last.
 
     Attributes:
@@ -89,8 +86,11 @@ class Activity:
 
     def encode(self) -> bytes:
         """Return the content of the file: a JSON object, and spaces up to its fixed length."""
-        values = asdict(self)
-        text = json.dumps({**values.pop("process"), **values})
+        process = {"pid": self.process.pid, "started": self.process.started}
+        doing = None if self.doing is None else self.doing._asdict()
+        retry = None if self.retry is None else self.retry._asdict()
+        own = {"since": self.since, "context": self.context, "memory_bytes": self.memory_bytes}
+        text = json.dumps({**process, **own, "doing": doing, "retry": retry})
         rest = text[1:].encode().ljust(_SIZE - _HEAD_SIZE - 1) + b"\n"
         return _HEAD % crc32(rest) + rest
 

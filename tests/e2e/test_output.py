@@ -45,7 +45,12 @@ def test_json_is_one_document_with_the_promised_keys(team: Project) -> None:
     assert [r["record"] for r in transcript["records"]] == ["opened", "mail", "reply", "ended"]
     status = _json(team, "teamd", "status")
     running = {"running": True, "pid": team.supervisor, "team": str(team.paths.root)}
-    assert status == {**running, "sandbox": "bubblewrap, no network", "untrusted": []}
+    assert status == {
+        **running,
+        "sandbox": "bubblewrap, no network",
+        "untrusted": [],
+        "notices": [],
+    }
     for line in team.do("teamctl", "logs", "teamd", "--json").splitlines():
         assert json.loads(line).keys() >= {"time", "level", "event", "who"}
 

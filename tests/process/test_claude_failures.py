@@ -276,7 +276,7 @@ def test_any_order_of_faults_ends_in_one_whole_reply(faults: list[Fault]) -> Non
         reasons: list[str] = []
 
         def retrying(model: Model) -> Model:
-            return Retrying(model, policy, tell=lambda why, *_: reasons.append(why))
+            return Retrying(model, policy, tell=lambda error, *_: reasons.append(str(error)))
 
         reply = run(reply_of(claude(server.url), wrap=retrying))
         assert server.refused == []

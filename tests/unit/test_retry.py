@@ -29,12 +29,12 @@ def busy(retry_after: float | None = None) -> TransientError:
     return TransientError("the server is busy", retry_after)
 
 
-class Told(list[tuple[str, float]]):
+class Told(list[tuple[str, float, int]]):
     """What a log would get."""
 
-    def tell(self, reason: str, seconds: float, _: int) -> None:
+    def tell(self, error: TransientError, seconds: float, attempt: int) -> None:
         """Keep it."""
-        self.append((reason, seconds))
+        self.append((str(error), seconds, attempt))
 
 
 def retrying(*plays: Play, patience: RetryPolicy = QUICK) -> tuple[Retrying, Player, Told]:
@@ -73,7 +73,7 @@ def test_it_goes_on_until_there_is_a_reply() -> None:
     reply = asyncio.run(model.reply(ASK))
     assert reply.text == "Here."
     assert [ask == ASK for ask in player.asked] == [True] * 3
-    assert [reason for reason, _ in told] == ["the server is busy"] * 2
+    assert [(why, number) for why, _, number in told] == [("the server is busy", k) for k in (2, 3)]
 
 
 def test_it_gives_up_with_a_sentence_and_a_time() -> None:

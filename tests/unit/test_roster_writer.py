@@ -10,8 +10,9 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.routing import Post
+from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
-from teamd.team.roster import Team
+from teamd.team.roster import Roster, Team
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
@@ -90,3 +91,36 @@ def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_i
     assert "`teamctl --team web spawn bob …` lets it go on" in news.content
     assert news.sender == ("teamd@web" if "@" in told else "teamd")
     assert Team().above("bob") == "lead"
+
+
+def test_a_status_is_as_old_as_its_last_change(tmp_path: Path) -> None:
+    """Figures and processes change all the time; how long somebody is idle they do not say."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    post = Post(paths, durable=False, max_bytes=1000)
+    with closing(Journal(paths.log("teamd"), "teamd")) as journal:
+        writer = RosterWriter(post, journal, team_name="default")
+        writer.admit("ann", "coder")
+        began = writer.team.get("ann").status_since
+        writer.change("ann", turns=1, status=Status.WORKING)
+        writer.ended("ann")
+        assert writer.team.get("ann").status_since == began is not None
+        writer.change("ann", status=Status.IDLE)
+        assert (writer.team.get("ann").status_since or 0) > began
+        writer.publish()
+    assert Roster(paths).read().get("ann") == writer.team.get("ann")
+
+
+def test_restarts_are_counted_until_the_next_spawn(tmp_path: Path) -> None:
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    post = Post(paths, durable=False, max_bytes=1000)
+    with closing(Journal(paths.log("teamd"), "teamd")) as journal:
+        writer = RosterWriter(post, journal, team_name="default")
+        writer.admit("ann", "coder")
+        writer.crashed("ann", "its process was ended by SIGKILL")
+        writer.crashed("ann", "its process was ended by SIGKILL")
+        writer.publish()
+        assert Roster(paths).read().get("ann").restarts == 2
+        writer.admit("ann", "coder")
+        assert writer.team.get("ann").restarts == 0

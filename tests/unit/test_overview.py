@@ -1,0 +1,257 @@
+"""The picture of a team: true of whoever is dead, of what waits for whom, and a look at it only."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.approvals.approval import Approval, Kind, describe_call
+from teamd.approvals.store import Approvals
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
+from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, Message
+from teamd.overview.members import describe_retry
+from teamd.overview.overview import Overview, OverviewReader
+from teamd.process_id import Identity
+from teamd.states import Status
+from teamd.team.activity import Activity, ActivityFile, Doing, Retry
+from teamd.team.member import Member
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.overview.members import MemberView
+
+_ME = Identity.own()
+_LS = Doing(kind="tool", what="bash ls")
+
+
+def add(paths: TeamPaths, name: str, status: Status = Status.IDLE, **facts: Any) -> None:
+    """Put somebody into the roster; by default this very process is theirs."""
+    process = {"pid": _ME.pid, "started": _ME.started}
+    member = Member(
+        name=name, agent_id=f"{name}@default", role="coder", status=status, **{**process, **facts}
+    )
+    Roster(paths).update(lambda team: team.with_member(member))
+
+
+def say(paths: TeamPaths, name: str, **facts: Any) -> None:
+    """Have a teammate show what it does."""
+    said = Activity(**{"process": _ME, "since": 1000.0, "doing": _LS, **facts})
+    ActivityFile(paths.activity(name)).write(said)
+
+
+def ask(paths: TeamPaths, asker: str, kind: Kind, to: str = LEAD, **facts: Any) -> Approval:
+    store = Approvals(paths, Post(paths, durable=False, max_bytes=10_000))
+    asked = Approval(
+        type=kind, asker=asker, to=to, content="May I?", **{"asked": time.time(), **facts}
+    )
+    return store.ask(asked)
+
+
+def look(paths: TeamPaths) -> Overview:
+    return OverviewReader(paths).read()
+
+
+def see(paths: TeamPaths, name: str = "ann") -> MemberView:
+    found = look(paths).find(name)
+    assert found is not None
+    return found
+
+
+def test_what_a_live_process_says_is_what_its_teammate_does(paths: TeamPaths) -> None:
+    add(paths, "ann", Status.WORKING)
+    say(paths, "ann", context=0.25)
+    ann = see(paths).to_json()
+    assert ann["doing"] == {"kind": "tool", "what": "bash ls"}
+    assert (ann["since"], ann["context"], ann["state"]) == (1000.0, 0.25, "working")
+
+
+@pytest.mark.parametrize(
+    "gone", [replace(_ME, started=_ME.started - 1), Identity(pid=1 << 22, started=1.0)]
+)
+def test_who_is_dead_does_nothing_whatever_its_last_words(paths: TeamPaths, gone: Identity) -> None:
+    """A kill leaves them as they are; another process may have the pid by now."""
+    add(paths, "ann", Status.WORKING, pid=gone.pid, started=gone.started)
+    say(paths, "ann", process=gone, context=0.25)
+    ann = see(paths).to_json()
+    assert (ann["doing"], ann["pid"], ann["context"]) == (None, None, 0.25)
+
+
+def test_the_words_of_the_process_before_are_not_those_of_the_next(paths: TeamPaths) -> None:
+    add(paths, "ann", Status.WORKING)
+    say(paths, "ann", process=replace(_ME, started=_ME.started - 1))
+    assert see(paths).doing is None
+
+
+@pytest.mark.parametrize("status", [Status.SHUTDOWN, Status.FAILED, Status.PAUSED])
+def test_who_does_not_work_by_the_roster_does_nothing(paths: TeamPaths, status: Status) -> None:
+    add(paths, "ann", status)
+    say(paths, "ann")
+    assert see(paths).doing is None
+    assert see(paths).state == status
+
+
+def test_a_teammate_that_began_before_its_report_was_written_works(paths: TeamPaths) -> None:
+    """The roster follows some milliseconds later, and the two never contradict each other."""
+    add(paths, "ann", Status.IDLE)
+    say(paths, "ann")
+    assert see(paths).state == "working"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [(Kind.PERMISSION, Status.PAUSED), (Kind.PLAN, Status.IDLE)]
+)
+def test_who_rests_until_it_is_answered_waits(paths: TeamPaths, kind: Kind, status: Status) -> None:
+    """The roster's word stays what programs know it to be."""
+    add(paths, "ann", status, status_since=5.0)
+    asked = ask(paths, "ann", kind)
+    ann = see(paths)
+    assert (ann.state, ann.to_json()["status"]) == ("waiting", status)
+    assert (ann.since, ann.to_json()["waiting_request"]) == (asked.asked, asked.id)
+
+
+def test_who_is_at_a_limit_is_paused_though_its_plan_is_open(paths: TeamPaths) -> None:
+    """An answer to the plan would not let it go on."""
+    add(paths, "ann", Status.PAUSED, reason="a limit")
+    ask(paths, "ann", Kind.PLAN)
+    assert see(paths).state == "paused"
+
+
+def test_a_request_that_is_overdue_waits_for_nobody(paths: TeamPaths) -> None:
+    add(paths, "ann", Status.PAUSED)
+    ask(paths, "ann", Kind.PERMISSION, deadline=time.time() - 1)
+    assert look(paths).requests == ()
+    assert see(paths).state == "paused"
+
+
+def test_what_is_asked_is_told_exactly_and_with_both_commands(paths: TeamPaths) -> None:
+    add(paths, "ann", Status.PAUSED)
+    told = describe_call("bash", {"command": "git push  origin"})
+    asked = ask(paths, "ann", Kind.PERMISSION, extra=told)
+    (notice, *_) = look(paths).notices
+    assert notice.lines == [
+        "ann asks to run: bash git push origin",
+        f"  `teamctl approve {asked.id}` or `teamctl reject {asked.id}`",
+    ]
+    assert notice.to_json()["command"] == f"teamctl approve {asked.id}"
+    assert look(paths).to_json()["requests"][0]["what"] == "bash git push  origin"
+
+
+def test_a_long_command_is_clipped_where_all_of_it_can_be_read(paths: TeamPaths) -> None:
+    """What was cut off unseen might be what must not be allowed."""
+    add(paths, "ann", Status.PAUSED)
+    ask(paths, "ann", Kind.PERMISSION, extra=describe_call("bash", {"command": "x" * 5000}))
+    text = look(paths).notices[0].text
+    assert len(text) < 400
+    assert text.endswith("… (`teamctl requests` shows it)")
+
+
+def test_commands_name_the_team_where_that_is_needed(tmp_path: Path) -> None:
+    paths = TeamPaths(tmp_path / ".teams" / "blue")
+    paths.create()
+    add(paths, "ann", Status.PAUSED)
+    asked = ask(paths, "ann", Kind.PERMISSION)
+    commands = [command for notice in look(paths).notices for command in notice.commands]
+    assert f"teamctl --team blue approve {asked.id}" in commands
+    assert all(" --team blue " in command for command in commands)
+
+
+def test_a_plan_for_the_agent_that_leads_waits_for_no_person(paths: TeamPaths) -> None:
+    """Who waits for a person comes first, and is true."""
+    add(paths, LEAD)
+    add(paths, "ann")
+    ask(paths, "ann", Kind.PLAN, to=LEAD)
+    permission = ask(paths, "ann", Kind.PERMISSION, to="user")
+    seen = look(paths)
+    assert [request.approval.type for request in seen.requests] == [PLAN_TYPE, PERMISSION_TYPE]
+    assert [request.approval.id for request in seen.waiting] == [permission.id]
+    assert [one.id for one in seen.notices if one.kind == "waiting"] == [permission.id]
+
+
+def test_who_stopped_is_told_with_the_way_on_and_failed_ones_first(paths: TeamPaths) -> None:
+    add(paths, "ann", Status.PAUSED, reason="limits.team_usd is reached")
+    add(paths, "bob", Status.FAILED, reason="its process ended with exit code 1")
+    failed, paused, *_ = (line for one in look(paths).notices for line in one.lines)
+    assert failed == (
+        "bob has failed: its process ended with exit code 1; `teamctl spawn bob coder 'Go on.'` "
+        "lets it go on"
+    )
+    assert paused == (
+        "ann is paused: limits.team_usd is reached; `teamctl resume ann` lets it go on"
+    )
+
+
+def test_mail_for_the_person_is_counted_wherever_it_goes(paths: TeamPaths) -> None:
+    post = Post(paths, durable=False, max_bytes=1000)
+    for text in ("one", "two"):
+        post.send(Message(sender="ann", to=LEAD, content=text))
+    assert look(paths).unread == 2
+    lines = [line for one in look(paths).notices for line in one.lines]
+    assert lines[-1] == "2 messages wait for you; `teamctl inbox` shows them"
+    add(paths, LEAD)
+    assert look(paths).unread == 0
+
+
+def test_that_no_teamd_runs_is_told(paths: TeamPaths) -> None:
+    (notice,) = look(paths).notices
+    assert notice.lines == [f"no teamd runs for {paths.root}; `teamd start` starts it"]
+
+
+def test_a_retry_says_which_why_and_when() -> None:
+    soon, now = time.time() + 57.2, time.time() - 1
+    retry = Retry(attempt=7, attempts=10, cause="connection refused", next=soon)
+    assert describe_retry(retry) == "retrying 7/10: connection refused, next in 57 s"
+    for begun in (now, None):
+        assert describe_retry(retry._replace(next=begun)) == "retrying 7/10: connection refused"
+
+
+def test_whoever_retries_says_so_and_until_when_is_told_of_a_pause(paths: TeamPaths) -> None:
+    add(paths, "ann", Status.WORKING)
+    retry = Retry(attempt=2, attempts=10, cause="busy", next=None)
+    say(paths, "ann", doing=Doing(kind="model", what="claude"), retry=retry)
+    assert see(paths).describes == "retrying 2/10: busy"
+    assert see(paths).to_json()["retry"]["text"] == "retrying 2/10: busy"
+    add(paths, "bob", Status.PAUSED, until=time.time())
+    assert see(paths, "bob").describes == time.strftime("until %H:%M")
+
+
+def test_memory_is_what_the_process_says_of_itself(paths: TeamPaths) -> None:
+    """What it shares with 30 others would be counted 30 times."""
+    add(paths, "ann", Status.WORKING)
+    rough = see(paths).memory_bytes
+    say(paths, "ann", memory_bytes=12_345)
+    assert rough is not None
+    assert see(paths).memory_bytes == 12_345
+
+
+def test_a_look_changes_nothing(paths: TeamPaths) -> None:
+    add(paths, "ann", Status.PAUSED)
+    ask(paths, "ann", Kind.PERMISSION)
+    say(paths, "ann")
+    before = _snapshot(paths)
+    look(paths).to_json()
+    assert _snapshot(paths) == before
+
+
+def test_a_file_of_one_that_cannot_be_read_hides_nobody(paths: TeamPaths) -> None:
+    add(paths, "ann", Status.WORKING)
+    add(paths, "bob", Status.WORKING)
+    for strange in (paths.activity("ann"), paths.inbox("ann")):
+        strange.unlink(missing_ok=True)
+        strange.symlink_to("/dev/null")
+    say(paths, "bob")
+    ann, bob = look(paths).members
+    assert (ann.doing, ann.queued) == (None, None)
+    assert "symbolic link" in (ann.trouble or "")
+    assert bob.doing == _LS
+
+
+def _snapshot(paths: TeamPaths) -> dict[str, tuple[bytes, int]]:
+    """Return the content of every file, and when it was changed."""
+    files = [path for path in paths.root.rglob("*") if path.is_file()]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}

@@ -1,0 +1,124 @@
+"""What a teammate shows while it works: what is under way, and nothing once it is done."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from teamd.agent.presence import Presence
+from teamd.journal import Journal
+from teamd.masking import Mask
+from teamd.process_id import Identity
+from teamd.team.activity import Activity, ActivityFile, Doing, read_activity
+from tests.strict.replies import say, use
+from tests.unit.life import MODEL, Do, Life
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.models import Ask, Reply
+    from tests.unit.life import Player
+
+
+class Watched:
+    """A model that looks at what its asker shows meanwhile."""
+
+    def __init__(self, player: Player, path: Path) -> None:
+        self._player = player
+        self._path = path
+        self.asked = player.asked
+        self.seen: list[Activity | None] = []
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Look, then play."""
+        self.seen.append(read_activity(self._path))
+        return await self._player.reply(ask)
+
+
+def shown(presence_file: Path) -> Activity:
+    said = read_activity(presence_file)
+    assert said is not None
+    return said
+
+
+def presence(path: Path, mask: Mask | None = None) -> Presence:
+    return Presence(ActivityFile(path), Identity.own(), mask or Mask())
+
+
+def test_a_turn_shows_the_model_then_the_tool_then_the_model_then_nothing(tmp_path: Path) -> None:
+    during: list[Activity] = []
+
+    async def look(_: str) -> None:
+        during.append(shown(life.paths.activity("alice")))
+
+    life = Life(tmp_path, use(("do", {"word": "x"})), say("Done."), do=Do(look))
+    watched = Watched(life.model, life.paths.activity("alice"))
+    life.model = watched  # type: ignore[assignment] # it plays the same
+    life.send("Go.")
+    life.live(calls=2)
+    asking = Doing(kind="model", what=MODEL)
+    assert [said and said.doing for said in watched.seen] == [asking, asking]
+    assert [said.doing for said in during] == [Doing(kind="tool", what="do")]
+    after = shown(life.paths.activity("alice"))
+    assert (after.doing, after.process) == (None, Identity.own())
+    assert after.context is not None
+    assert 0 < after.context < 1
+
+
+def test_a_retry_is_shown_until_it_is_over(tmp_path: Path) -> None:
+    path = tmp_path / "ann.json"
+    mine = presence(path)
+    mine.go_on("claude", 0.5)
+    since = shown(path).since
+    mine.begin_retry("connection refused", 57, 7, 10)
+    retry = shown(path).retry
+    assert retry is not None
+    assert (retry.attempt, retry.attempts, retry.cause) == (7, 10, "connection refused")
+    assert retry.next is not None
+    assert 56 < retry.next - since < 60
+    assert shown(path).since == since  # it still does the same
+    mine.end_retry()
+    assert shown(path).retry is None
+    assert shown(path).doing is not None
+
+
+def test_who_does_nothing_retries_nothing(tmp_path: Path) -> None:
+    """A subagent in the background goes on beside a teammate that is idle."""
+    path = tmp_path / "ann.json"
+    mine = presence(path)
+    mine.go_on(None, 0.5)
+    mine.begin_retry("busy", 1, 2, 10)
+    assert shown(path).retry is None
+
+
+def test_a_tool_is_shown_with_what_tells_most_and_no_secret(tmp_path: Path) -> None:
+    path = tmp_path / "ann.json"
+    mine = presence(path, Mask("s3cr3t-of-the-team"))
+    arguments = {"timeout": 5, "command": "curl -H s3cr3t-of-the-team\nexample.org"}
+    mine.begin_tool({"name": "bash", "input": arguments})
+    doing = shown(path).doing
+    assert doing is not None
+    assert doing.what.startswith("bash curl -H ")
+    assert doing.what.endswith(" example.org")
+    assert "s3cr3t" not in path.read_text()
+
+
+def test_whatever_a_model_gives_as_arguments_is_shown_somehow(tmp_path: Path) -> None:
+    path = tmp_path / "ann.json"
+    mine = presence(path)
+    odd: tuple[object, ...] = ({}, {"command": 7}, {"x": "y"}, [], "text", None)
+    for given in odd:
+        mine.begin_tool({"name": "bash", "input": given})
+        assert shown(path).doing == Doing(kind="tool", what="bash")
+
+
+def test_a_process_that_follows_knows_how_full_the_context_was(tmp_path: Path) -> None:
+    """One that hibernates reads no conversation, and its share is the same."""
+    life = Life(tmp_path, say("Done."))
+    life.send("Go.")
+    life.live(calls=1)
+    before = shown(life.paths.activity("alice")).context
+
+    with closing(Journal(life.paths.log("alice"), "alice")) as journal:
+        life._environment(-1, journal).presence.rest()
+    assert shown(life.paths.activity("alice")).context == before

@@ -1,0 +1,93 @@
+"""Tables on narrow terminals: columns go in a named order, and no figure is cut."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from teamctl import roster_table
+from teamctl.commands import tasks, usage
+from teamctl.output import FittedTable
+from teamctl.widths import GAP, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LONG: Final = "A subject of so many words that no terminal has room for all of them, ever"
+_SHAPE: Final = Shape(
+    elastic={"WORDS": 10, "NAME": 4}, spare=("SPARE", "OTHER"), dispensable=("WORDS",)
+)
+_HEADINGS: Final = ("NAME", "STATUS", "SPARE", "OTHER", "WORDS")
+
+
+@given(st.lists(st.integers(4, 60), min_size=5, max_size=5), st.integers(1, 200))
+def test_what_is_kept_fits_or_nothing_more_can_go(wide: list[int], room: int) -> None:
+    widths = dict(zip(_HEADINGS, wide, strict=True))
+    kept = _SHAPE.fit(widths, room, ())
+    assert kept.keys() >= {"NAME", "STATUS"}
+    least = {one: min(widths[one], _SHAPE.elastic.get(one, widths[one])) for one in widths}
+    assert all(least[one] <= kept[one] <= widths[one] for one in kept)
+    fits = sum(width + GAP for width in kept.values()) <= room
+    assert fits or kept == {one: least[one] for one in ("NAME", "STATUS")}
+
+
+def test_columns_go_in_their_order_and_those_that_say_nothing_first() -> None:
+    widths = {"NAME": 4, "STATUS": 6, "SPARE": 5, "OTHER": 5, "WORDS": 60}
+    assert list(_SHAPE.fit(widths, 200, ())) == list(_HEADINGS)
+    assert list(_SHAPE.fit(widths, 52, ())) == ["NAME", "STATUS", "OTHER", "WORDS"]
+    assert list(_SHAPE.fit(widths, 52, {"OTHER"})) == ["NAME", "STATUS", "SPARE", "WORDS"]
+    assert list(_SHAPE.fit(widths, 40, ())) == ["NAME", "STATUS", "WORDS"]
+    assert list(_SHAPE.fit(widths, 20, ())) == ["NAME", "STATUS"]
+
+
+def drawn(headings: Sequence[str], row: Sequence[str], shape: Shape, width: int) -> list[str]:
+    out = io.StringIO()
+    table = FittedTable(headings, [[(text, "") for text in row]], headings[:1], shape)
+    Console(file=out, width=width).print(table)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+_TASK: Final = {
+    "ID": "12", "STATUS": "in_progress", "OWNER": "alice", "ROLE": "tester", "BLOCKED BY": "7, 8",
+    "PROOF": "passed", "SUBJECT": _LONG,
+}  # fmt: skip
+_USE: Final = {
+    "NAME": "alice", "CALLS": "123", "IN": "450.1k", "READ": "400.0k", "WRITTEN": "12.3k",
+    "OUT": "9.8k", "COST": "$12.30", "LIMIT": "2.0M tokens a day", "USED": "99.9%",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("width", "gone"), [(80, []), (70, ["PROOF"]), (40, ["PROOF", "ROLE", "BLOCKED BY", "OWNER"])]
+)
+def test_a_long_subject_takes_no_id_status_or_owner_with_it(width: int, gone: list[str]) -> None:
+    heading, row = drawn(list(_TASK), list(_TASK.values()), tasks._SHAPE, width)
+    kept = [one for one in _TASK if one not in gone]
+    assert heading.split() == " ".join(kept).split()
+    assert max(len(heading), len(row)) <= width
+    assert row.split()[:2] == ["12", "in_progress"]
+    assert row.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("width", "kept"),
+    [(200, list(_USE)), (80, [*_USE][:4] + [*_USE][5:]), (40, ["NAME", "OUT", "COST", "USED"])],
+)
+def test_usage_keeps_whole_figures_and_the_cost_longest(width: int, kept: list[str]) -> None:
+    heading, row = drawn(list(_USE), list(_USE.values()), usage._SHAPE, width)
+    shown = [one for one in _USE if one in heading.split()]
+    assert {"NAME", "COST"} <= set(shown)
+    assert row.split() == " ".join(_USE[one] for one in shown).split()
+    assert max(len(heading), len(row)) <= width
+
+
+@pytest.mark.parametrize("shape", [tasks._SHAPE, usage._SHAPE, roster_table.SHAPE])
+def test_every_column_that_a_shape_names_is_one(shape: Shape) -> None:
+    """A misspelt one would be kept for ever."""
+    headings = {*_TASK, *_USE, *roster_table.HEADINGS}
+    assert headings >= {*shape.elastic, *shape.spare, *shape.dispensable}
