@@ -12,81 +12,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import axe_core_python
-import pytest
 
 from teamd.states import Status
 from teamd.team.roster import Roster
-from tests.e2e.browser import Browser, chromium
+from tests.e2e.conftest import SHOWN, asked
 from tests.e2e.harness import opened
-from tests.e2e.served import Server, served
-from tests.strict.replies import say, use
+from tests.e2e.served import served
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from teamd.team.roster import Team
+    from tests.e2e.browser import Browser
     from tests.e2e.harness import Project
 
-HOSTILE: Final = "<img src=x onerror=\"document.title='run'\"></script><b>\x1b[31mred\u202egnp.exe"
-SHOWN: Final = "<img src=x onerror=\"document.title='run'\"></script><b>\\x1b[31mred\\u202egnp.exe"
-RULE: Final = '[[permission]]\ntool = "bash"\ncommand = "git push"\nthen = "ask"\n'
 VIEWS: Final = (
     "", "mail", "board", "queue", "usage", "roster", "way", "lesson", "member/alice",
     "member/alice%7Cmail", "member/alice%7Clog", "member/alice%7Cdiff", "member/alice%7Climits",
 )  # fmt: skip
+# Notes when each message was shown.
+NOTE_TIMES: Final = """
+window.seen = {}
+new MutationObserver(() => {
+    for (const one of document.querySelectorAll('.mail pre')) seen[one.textContent] ??= Date.now()
+}).observe(document.body, {childList: true, subtree: true, characterData: true})
+"""
 # What can be reached by Tab, and what of it has no name.
 CONTROLS: Final = """
 return [...document.querySelectorAll('a, button, input, textarea, select, summary, [tabindex="0"]')]
     .filter((one) => one.checkVisibility() && !one.disabled)
     .map((one) => one.outerHTML.slice(0, 200))
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """A team that runs: alice has done something, and what bob wants to do has to be allowed."""
-    with opened(tmp_path_factory.mktemp("busy")) as made:
-        made.write("team.toml", RULE)
-        failing = use(("bash", {"command": "echo hello; exit 3"}))
-        writing = use(("write_file", {"path": "a.txt", "content": HOSTILE}))
-        made.stage.play("alice", failing, writing, say(f"Done. {HOSTILE}"))
-        pushes = [use(("bash", {"command": f"git push {n}"})) for n in range(9)]
-        made.stage.play("bob", *pushes, say("Done."))
-        made.start()
-        made.do("teamctl", "task", "add", "Write the docs", "--description", HOSTILE)
-        made.do("teamctl", "spawn", "alice", "coder", "Begin.", "--wait")
-        made.do("teamctl", "spawn", "bob", "tester", "Push it.")
-        wait_until(lambda: asked(made), what="bob asks")
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(busy: Project) -> Iterator[Server]:
-    with served(busy) as made:
-        yield made
-
-
-@pytest.fixture
-def page(browser: Browser, server: Server) -> Iterator[Browser]:
-    """The page, just opened; its console holds no error in the end."""
-    browser.resize(1280)
-    browser.open(server.link)
-    browser.see("The team")
-    yield browser
-    assert browser.complaints() == []
-
-
-def asked(project: Project) -> list[dict[str, Any]]:
-    """Return the open requests."""
-    found = json.loads(project.do("teamctl", "requests", "--json"))["requests"]
-    return [one for one in found if one["type"] == "permission_request"]
 
 
 def changed(team: Team, name: str, turns: int) -> Team:
@@ -117,14 +72,6 @@ def test_the_page_shows_who_waits_and_who_does_what(page: Browser, busy: Project
     shown = json.loads(busy.do("teamctl", "team", "--json"))["members"]
     states = page.run("return [...document.querySelectorAll('td .state')].map((x) => x.innerText)")
     assert [state.split()[-1] for state in states] == [one["state"] for one in shown]
-
-
-def test_the_token_is_seen_nowhere_and_no_cookie_is_set(page: Browser, server: Server) -> None:
-    assert server.token not in page.run("return location.href + document.documentElement.outerHTML")
-    assert page.run("return document.cookie") == ""
-    assert page.run("return [...Object.keys(localStorage)]") == []
-    page.driver.refresh()
-    page.see("The team")  # it is kept for this tab
 
 
 def test_a_request_is_answered_in_place(page: Browser, busy: Project) -> None:
@@ -206,33 +153,13 @@ def test_the_roster_is_its_file_at_each_of_500_changes(
     browser.complaints()  # that server has ended
 
 
-def test_hostile_words_are_text_everywhere(page: Browser, busy: Project) -> None:
-    busy.do("teamctl", "send", "alice", HOSTILE, "--summary", HOSTILE)
-    for view in ("mail", "board", "member/alice"):
-        page.go(view)
-        page.run("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
-        wait_until(lambda: SHOWN in page.text, what=f"{view} shows it as text")
-        assert "\u202e" not in page.text
-        assert page.all("main img, main b, main script") == []
-    assert "run" not in page.driver.title
-
-
-def test_no_text_becomes_html_by_a_slip(page: Browser) -> None:
-    """Trusted Types: what would parse a text is an error in this page."""
-    for slip in ("document.body.innerHTML = 'x'", "document.write('x')"):
-        said = page.run(f"try {{ {slip}; return 'done'; }} catch (error) {{ return error.name; }}")
-        assert said == "TypeError", slip
-    page.complaints()
-
-
 def test_a_line_that_flock_appends_is_seen_within_a_tenth_of_a_second(
     page: Browser, busy: Project
 ) -> None:
     page.go("mail/flocked")
     page.see("0 messages")
     inbox = busy.paths.inbox("lead")
-    script = "window.seen = {}; new MutationObserver(() => { for (const one of document.querySelectorAll('.mail pre')) window.seen[one.textContent] ??= Date.now(); }).observe(document.body, {childList: true, subtree: true, characterData: true});"
-    page.run(script)
+    page.run(NOTE_TIMES)
     took = []
     for number in range(50):
         line = json.dumps({"from": "cron", "content": f"flocked {number}"})
@@ -241,9 +168,6 @@ def test_a_line_that_flock_appends_is_seen_within_a_tenth_of_a_second(
         seen = f"return window.seen['flocked {number}']"
         wait_until(lambda seen=seen: page.run(seen), what="the page shows it")  # type: ignore[misc]
         took.append(page.run(seen) / 1000 - written)
-    print(
-        f"\nseen after {statistics.median(took) * 1000:.0f} ms (median), {max(took) * 1000:.0f} ms"
-    )
     assert statistics.median(took) < 0.1
 
 
@@ -264,20 +188,6 @@ def test_a_new_server_is_said_and_taken_up(browser: Browser, tmp_path: Path) -> 
             browser.see("carol")
             browser.miss("Trying again")
     browser.complaints()
-
-
-def test_a_read_only_page_has_nothing_to_act_with(page: Browser, server: Server) -> None:
-    page.press("Read-only link")
-    link = page.find("dialog code").text
-    page.open(link)
-    page.see("read-only")
-    page.see("git push")
-    page.see("teamctl approve")
-    page.go("member/alice")
-    page.see("lead → alice")
-    acting = page.run("return [...document.querySelectorAll('button')].map((one) => one.innerText)")
-    assert not {"Approve", "Reject", "Send", "Shut down", "Interrupt", "Pause"} & set(acting)
-    assert server.token not in link
 
 
 def test_every_control_is_reached_by_tab_and_has_a_name(page: Browser) -> None:
@@ -323,25 +233,22 @@ def test_no_view_is_wider_than_the_window(page: Browser) -> None:
             assert page.run("return document.documentElement.scrollWidth") <= width, view
 
 
-def test_a_page_on_another_local_port_gets_nothing(browser: Browser, server: Server) -> None:
-    """The browser itself, with all that such a page can try."""
-    browser.open_elsewhere()
-    tries = {
-        "read": f"fetch('http://{server.host}/api/session')",
-        "no-cors": f"fetch('http://{server.host}/api/do/send', {{method: 'POST', mode: 'no-cors', body: '{{}}'}}).then((r) => r.type)",
-        "token": f"fetch('http://{server.host}/api/session', {{headers: {{Authorization: 'Bearer {server.token}'}}}})",
-        "script": f"import('http://{server.host}/main.js')",
-    }
-    said = {
-        name: browser.wait_for_script(f"{work}.then(() => 'done', () => 'refused')")
-        for name, work in tries.items()
-    }
-    assert said == dict.fromkeys(tries, "refused")
-    framed = (
-        "new Promise((go) => { const one = document.createElement('iframe');"
-        f" one.src = 'http://{server.host}/'; one.onload = () => {{"
-        " let found = 'hidden'; try { found = one.contentDocument?.title ?? 'hidden' } catch {}"
-        " go(found) }; document.body.append(one) })"
-    )
-    assert browser.wait_for_script(framed) != "teamd"
+def test_a_conversation_of_a_hundred_megabytes_opens_within_a_second(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with opened(tmp_path) as project:
+        project.enlist("alice")
+        with project.paths.transcript("alice").open("wb") as writing:
+            for number in range(1000):
+                facts = {"record": "result", "tool_use_id": str(number), "content": "x" * 100_000}
+                writing.write(json.dumps(facts).encode() + b"\n")
+            last = {"record": "reply", "content": [{"type": "text", "text": "The last words."}]}
+            writing.write(json.dumps(last).encode() + b"\n")
+        with served(project) as server:
+            browser.open(server.link)
+            browser.see("The team")
+            began = time.monotonic()
+            browser.go("member/alice")
+            browser.see("The last words.")
+            assert time.monotonic() - began < 1
     browser.complaints()

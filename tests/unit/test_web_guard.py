@@ -27,7 +27,7 @@ class Served:
     def __init__(self) -> None:
         self.scopes: list[Scope] = []
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
         """Answer that it is fine."""
         self.scopes.append(scope)
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -1,4 +1,4 @@
-"""The one watcher behind all pages: it looks where something changed, and only while one is read."""
+"""The one watcher behind all pages: it looks where something changed, and for readers only."""
 
 from __future__ import annotations
 
