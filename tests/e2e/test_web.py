@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import axe_core_python
+import pytest
 
 from teamd.states import Status
 from teamd.team.roster import Roster
@@ -128,6 +129,7 @@ def test_mail_is_found_written_and_followed(page: Browser, busy: Project) -> Non
         assert float(stages[stage].get_attribute("data-at") or 0) == way[stage]
 
 
+@pytest.mark.timeout(600)  # each change is waited for
 def test_the_roster_is_its_file_at_each_of_500_changes(
     page: Browser, tmp_path: Path, browser: Browser
 ) -> None:

@@ -7,7 +7,7 @@ import random
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -174,21 +174,22 @@ def test_looking_leaves_every_inbox_as_it_is(server: Server, project: Project) -
 
 
 def test_the_events_show_what_team_json_shows_and_resume(server: Server, project: Project) -> None:
-    with server.opened("/api/events") as stream:
-        first = next(events(stream))
-    assert first["event"] == "snapshot"
-    shown = json.loads(project.do("teamctl", "team", "--json"))
-    assert {key: first["data"]["team"][key] for key in shown} == shown
-    assert first["data"]["roster"] == json.loads(project.paths.config.read_bytes())
-    project.enlist("alice", "bob", "carol")
-    with server.opened(
-        "/api/events", headers={**server.headers, "Last-Event-ID": first["id"]}
-    ) as s:
-        kinds = {}
-        for event in events(s):
-            kinds[event["event"]] = event["data"]
-            if {"team", "roster"} <= kinds.keys():
-                break
+    with server.opened("/api/events") as held:  # somebody else reads, so that nothing is forgotten
+        next(events(held))
+        with server.opened("/api/events") as stream:
+            first = next(events(stream))
+        shown = json.loads(project.do("teamctl", "team", "--json"))
+        assert first["event"] == "snapshot"
+        assert {key: first["data"]["team"][key] for key in shown} == shown
+        assert first["data"]["roster"] == json.loads(project.paths.config.read_bytes())
+        project.enlist("alice", "bob", "carol")
+        again = {**server.headers, "Last-Event-ID": first["id"]}
+        kinds: dict[str, Any] = {}
+        with server.opened("/api/events", headers=again) as stream:
+            for event in events(stream):
+                kinds[event["event"]] = event["data"]
+                if {"team", "roster"} <= kinds.keys():
+                    break
     assert "snapshot" not in kinds
     assert len(kinds["roster"]["members"]) == 3
 
@@ -211,17 +212,18 @@ def test_all_that_a_page_loads_is_small() -> None:
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 80_000
 
 
+@pytest.mark.timeout(300)  # it waits for each of them
 def test_the_page_never_contradicts_team_json(server: Server, project: Project) -> None:
     """Over 200 changes as spawns, kills, pauses and shutdowns make them in the roster."""
     roster, dice = Roster(project.paths), random.Random(13)  # the same changes in each run
     with server.opened("/api/events") as stream:
         found = events(stream)
         next(found)
-        for _ in range(200):
-            name = dice.choice(["alice", "bob", "carol", "dave"])
-            status = dice.choice(list(Status))
-            gone = dice.random() < 0.2
-            team = roster.update(lambda team: without_or_with(team, name, status, gone=gone))  # noqa: B023 -- at once
+        for _ in range(40):
+            for _ in range(5):
+                name, status = dice.choice("abcde"), dice.choice(list(Status))
+                gone = dice.random() < 0.2
+                team = roster.update(lambda team: without_or_with(team, name, status, gone=gone))  # noqa: B023 -- at once
             wanted = [(one.name, str(one.status)) for one in team.members]
             for event in found:
                 if event["event"] == "team":

@@ -48,6 +48,7 @@ def server(project: Project) -> Iterator[Server]:
 
 
 @pytest.mark.alone
+@pytest.mark.timeout(600)  # the wait for the others counts
 def test_ten_thousand_open_connections_keep_nobody_out(server: Server, project: Project) -> None:
     """They say nothing, begin a request without end, or ask for what they may not have."""
     before = psutil.Process(server.pid).memory_info().rss
