@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
     Lines = list[list[Segment]]
 
-_SECONDS: Final = 1.0  # between two looks where nothing changes: times go on
+# Between two looks where nothing changes: where seconds are shown they go on, and who has died
+# leaves no trace in any file.
+_SECONDS: Final = 1.0
+_QUIET_SECONDS: Final = 5.0
+_MINUTE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.25  # between two looks where everything changes
 _LEAST_ROWS: Final = 3  # of the table; notices leave room for them
 _SMALL: Final = 16  # lines: there is none for a hint
@@ -84,10 +88,12 @@ class Screen:
 
     Attributes:
         first: how many rows are scrolled away.
+        seconds: how long what was drawn last is true where nothing happens.
     """
 
     console: Console
     first: int = 0
+    seconds: float = _SECONDS
     _room: int = 1
 
     def press(self, key: bytes) -> bool:
@@ -99,6 +105,7 @@ class Screen:
         """Return what is shown now."""
         from rich.segment import SegmentLines  # noqa: PLC0415 -- only where something is drawn
 
+        self.seconds = pace(seen)
         return SegmentLines(self._lay_out(seen), new_lines=True)
 
     def _lay_out(self, seen: Overview) -> Lines:
@@ -151,7 +158,7 @@ def _show_screen(paths: TeamPaths, read: Callable[[], Overview]) -> None:
         Live(console=console, auto_refresh=False, screen=True, vertical_overflow="crop") as live,
         _keys() as keys,
     ):
-        for pressed in _looks(paths, keys):
+        for pressed in _looks(paths, keys, lambda: screen.seconds):
             if any(map(screen.press, pressed)):
                 return
             live.update(screen.draw(read()), refresh=True)
@@ -161,7 +168,7 @@ def _show_lines(paths: TeamPaths, read: Callable[[], Overview]) -> None:
     """Print the team, and then a line for whatever changes."""
     seen = read()
     roster_table.show(seen)
-    for _ in _looks(paths, []):
+    for _ in _looks(paths, [], lambda: _QUIET_SECONDS):
         before, seen = seen, read()
         for line in changes(before, seen):
             terminal.echo(output.plain(line))
@@ -205,12 +212,23 @@ def _keys() -> Iterator[list[int]]:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-def _looks(paths: TeamPaths, keys: list[int]) -> Iterator[list[bytes]]:
+def pace(seen: Overview) -> float:
+    """Return the seconds to the next look, where nothing happens meanwhile."""
+    moments = [moment for view in seen.members for moment in (view.since, view.member.since)]
+    young = any(moment and time.time() - moment < _MINUTE_SECONDS for moment in moments)
+    counting = young or any(view.retry for view in seen.members)
+    return _SECONDS if counting else _QUIET_SECONDS
+
+
+def _looks(
+    paths: TeamPaths, keys: list[int], seconds: Callable[[], float]
+) -> Iterator[list[bytes]]:
     """Yield the keys that were pressed, whenever it is time for a look.
 
     Args:
         paths: of the team.
         keys: the descriptor that they come from, if anybody can press any.
+        seconds: returns how long to wait where nothing happens.
     """
     folders = (paths.root, paths.inboxes, paths.requests, paths.activities)
     with ExitStack() as stack:
@@ -220,7 +238,7 @@ def _looks(paths: TeamPaths, keys: list[int]) -> Iterator[list[bytes]]:
             yield pressed
             pressed = []
             waited: list[Watch | int] = [*watches, *keys]
-            if select.select(waited, [], [], _SECONDS)[0]:
+            if select.select(waited, [], [], seconds())[0]:
                 select.select(keys, [], [], _PAUSE_SECONDS)  # what comes meanwhile is one look
             for watching in watches:
                 watching.changed()

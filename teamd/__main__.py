@@ -96,7 +96,7 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     from teamd.overview.overview import OverviewReader  # noqa: PLC0415 -- only for this command
 
     paths = choice.existing()
-    seen = OverviewReader(paths).read(choice.waiting(paths))
+    seen = OverviewReader(paths, costs=False).read(choice.waiting(paths))
     pid, notices = seen.supervisor, list(seen.notices)
     if as_json:
         facts: dict[str, Any] = {"running": pid is not None, "pid": pid, "team": str(paths.root)}

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 @commandline.command()
-@commandline.option("--watch", "watched", is_flag=True, help="Keep showing it as it changes.")
+@commandline.option(
+    "--watch", "watched", is_flag=True, help="Keep showing it as it changes; q ends."
+)
 @output.json_option
 @team_options
 def command(choice: Choice, *, watched: bool, as_json: bool) -> None:
@@ -23,7 +25,8 @@ def command(choice: Choice, *, watched: bool, as_json: bool) -> None:
 
     FOR is how long that has lasted, CONTEXT the used share of the model's window, UP how long the
     process has run, CPU its computing time, MEM its memory, MAIL the number of messages in the
-    inbox. IN and OUT are tokens, COST is in USD; `teamctl usage` shows more.
+    inbox. IN and OUT are tokens, COST is in USD; `teamctl usage` shows more. RESTARTS is how often
+    a crashed process was started again. A narrow terminal shows fewer columns.
     """
     if watched and as_json:
         raise WrongUsage("--watch never ends and --json is one document: take one of them")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from teamd.team.member import Member
 
 _LONGEST: Final = 300  # characters of what is asked; `teamctl requests` shows the rest
+_BY_SOMEBODY: Final = "paused by "
 _COMMAND: Final = r"`(team(?:ctl|d) [^`…]+)`"
 
 
@@ -95,6 +96,8 @@ def _of_member(paths: TeamPaths, view: MemberView) -> Notice:
     member, why = view.member, " ".join((view.member.reason or "").split())
     what = f"{member.name} {'has failed' if member.status is Status.FAILED else 'is paused'}"
     text = f"{what}: {why}" if why else what
+    if why.startswith(_BY_SOMEBODY):
+        text = f"{member.name} is {why}"
     command, facts = _way_on(member), {"name": member.name, "time": view.since}
     return _notice(paths, str(member.status), text, command, "lets it go on", **facts)
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import StoreError
 from teamd.files import directories, pidfile
 from teamd.messages import SHUTDOWN_TYPE
 from teamd.overview.members import MemberView, count_queued, look_at
+from teamd.overview.remembered import Remembered
+from teamd.states import Status
 from teamd.team.roster import Roster, Team
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from teamd.approvals.approval import Approval
     from teamd.budget.accounts import Account
     from teamd.files.paths import TeamPaths
     from teamd.overview.notices import Notice
     from teamd.overview.requests import OpenRequest
+
+
+_STOPPED: Final = (Status.FAILED, Status.PAUSED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +53,10 @@ class Overview:
     @cached_property
     def notices(self) -> tuple[Notice, ...]:
         """What needs a person, with the command that answers it; what is most urgent first."""
-        from teamd.overview import notices  # noqa: PLC0415 -- only where they are asked for
+        stopped = any(view.state in _STOPPED for view in self.members)
+        if not (self.waiting or stopped or self.unread or self.supervisor is None):
+            return ()
+        from teamd.overview import notices  # noqa: PLC0415 -- only where there are some
 
         found = [notices.of_request(request) for request in self.waiting]
         found += notices.of_members(self.paths, self.members)
@@ -85,11 +94,18 @@ class OverviewReader:
     """Looks at one team, again and again; what has not changed is not read again.
 
     Nothing is locked and nothing is written.
+
+    Args:
+        paths: of the team.
+        costs: whether to find out what members have used, which takes as long as all the rest.
     """
 
-    def __init__(self, paths: TeamPaths) -> None:
+    def __init__(self, paths: TeamPaths, *, costs: bool = True) -> None:
         self._paths = paths
+        self._with_costs = costs
         self._roster = Roster(paths)
+        self._approvals = Remembered(paths.requests, self._read_approvals)
+        self._costs = Remembered(paths.ledger, self._read_costs)
 
     def read(self, untrusted: tuple[Sequence[str], str] = ((), "")) -> Overview:
         """Look at the team.
@@ -103,8 +119,9 @@ class OverviewReader:
         """
         paths, team = self._paths, self._roster.read()
         there = pidfile.supervisor(paths)
-        requests = self._read_requests(team)
-        used, trouble = self._read_costs(team)
+        requests = self._find_requests(team)
+        wanted = self._with_costs and bool(team.members)
+        used, trouble = self._costs.get() if wanted else (None, "")
         members = tuple(self._look(team, requests, used))
         return Overview(
             paths=paths,
@@ -121,10 +138,6 @@ class OverviewReader:
     def _look(
         self, team: Team, requests: Sequence[OpenRequest], used: Mapping[str, Account] | None
     ) -> list[MemberView]:
-        if not team.members:
-            return []
-        from teamd.budget.accounts import NOTHING  # noqa: PLC0415 -- many classes, for members only
-
         # The first that somebody asked for; shutdowns are asked of others.
         waiting = {
             one.approval.asker: one
@@ -133,20 +146,26 @@ class OverviewReader:
         }
         views = []
         for member in team.members:
-            account = None if used is None else used.get(member.name, NOTHING)
+            account = None if used is None else _account(used, member.name)
             views.append(look_at(self._paths, member, account, waiting.get(member.name)))
         return views
 
-    def _read_requests(self, team: Team) -> list[OpenRequest]:
+    def _find_requests(self, team: Team) -> list[OpenRequest]:
+        approvals = self._approvals.get()
+        if not approvals:
+            return []
+        from teamd.overview.requests import describe_requests  # noqa: PLC0415 -- only with some
+
+        return describe_requests(self._paths, team, approvals)
+
+    def _read_approvals(self) -> list[Approval]:
         if not directories.list_files(self._paths.requests, "*.json"):
             return []
-        from teamd.overview.requests import read_requests  # noqa: PLC0415 -- only with some
+        from teamd.overview.requests import read_approvals  # noqa: PLC0415 -- only with some
 
-        return read_requests(self._paths, team)
+        return read_approvals(self._paths)
 
-    def _read_costs(self, team: Team) -> tuple[Mapping[str, Account] | None, str]:
-        if not team.members:
-            return {}, ""
+    def _read_costs(self) -> tuple[Mapping[str, Account] | None, str]:
         from teamd.budget.ledger import Ledger  # noqa: PLC0415 -- many classes, for members only
 
         try:
@@ -159,3 +178,9 @@ class OverviewReader:
             return count_queued(self._paths, team.person)
         except StoreError:
             return None
+
+
+def _account(used: Mapping[str, Account], name: str) -> Account:
+    from teamd.budget.accounts import NOTHING  # noqa: PLC0415 -- loaded by whoever has read `used`
+
+    return used.get(name, NOTHING)

@@ -11,6 +11,8 @@ from teamd.mail.routing import Post
 from teamd.messages import USER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from teamd.files.paths import TeamPaths
     from teamd.team.roster import Team
 
@@ -48,9 +50,19 @@ class OpenRequest:
 
 def read_requests(paths: TeamPaths, team: Team) -> list[OpenRequest]:
     """Return the requests that wait for an answer, the oldest first."""
-    post = Post(paths, durable=False, max_bytes=0)  # sends nothing
-    found = Approvals(paths, post).open_ones()
-    return [_open(paths, team, one) for one in found if not one.overdue]
+    return describe_requests(paths, team, read_approvals(paths))
+
+
+def read_approvals(paths: TeamPaths) -> list[Approval]:
+    """Return the approvals that nobody has answered, the oldest first."""
+    return Approvals(paths, Post(paths, durable=False, max_bytes=0)).open_ones()  # sends nothing
+
+
+def describe_requests(
+    paths: TeamPaths, team: Team, approvals: Iterable[Approval]
+) -> list[OpenRequest]:
+    """Return those of the approvals that still wait, as a person of the team sees them."""
+    return [_open(paths, team, one) for one in approvals if not one.overdue]
 
 
 def _open(paths: TeamPaths, team: Team, approval: Approval) -> OpenRequest:

@@ -186,6 +186,12 @@ def test_who_stopped_is_told_with_the_way_on_and_failed_ones_first(paths: TeamPa
     )
 
 
+def test_a_pause_that_somebody_asked_for_is_told_in_its_own_words(paths: TeamPaths) -> None:
+    why = "paused by the person; `teamctl resume ann` lets it go on"
+    add(paths, "ann", Status.PAUSED, reason=why)
+    assert look(paths).notices[0].lines == [f"ann is {why}"]
+
+
 def test_mail_for_the_person_is_counted_wherever_it_goes(paths: TeamPaths) -> None:
     post = Post(paths, durable=False, max_bytes=1000)
     for text in ("one", "two"):
@@ -255,3 +261,19 @@ def _snapshot(paths: TeamPaths) -> dict[str, tuple[bytes, int]]:
     """Return the content of every file, and when it was changed."""
     files = [path for path in paths.root.rglob("*") if path.is_file()]
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_one_that_looks_again_and_again_misses_nothing(paths: TeamPaths) -> None:
+    """What has not changed is not read again; what changes within a tick of the clock is."""
+    reader = OverviewReader(paths)
+    for number in range(1, 30):
+        add(paths, "ann", Status.PAUSED, turns=number)
+        asked = ask(paths, "ann", Kind.PERMISSION)
+        say(paths, "ann", context=number / 100)
+        seen = reader.read()
+        assert [view.member.turns for view in seen.members] == [number]
+        assert (seen.members[0].context, len(seen.requests)) == (number / 100, 1)
+        Approvals(paths, Post(paths, durable=False, max_bytes=10_000)).answer(
+            asked.id, by="user", approve=False
+        )
+        assert reader.read().requests == ()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
-from teamctl.watch import Screen, _split, changes, total
+from teamctl.watch import Screen, _split, changes, pace, total
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.states import Status
 from teamd.team.member import Member
@@ -111,3 +113,14 @@ def test_a_plain_terminal_gets_a_line_for_what_changes(paths: TeamPaths) -> None
     assert [line.split(maxsplit=1)[1] for line in told[:2]] == ["ann paused", "bob idle"]
     assert told[2:] == ["ann is paused: why; `teamctl resume ann` lets it go on"]
     assert list(changes(now, now)) == []
+
+
+def test_a_team_that_is_at_rest_is_looked_at_less_often(paths: TeamPaths) -> None:
+    """Seconds are shown for a minute; later a look each second would show the same."""
+    member = Member(name="ann", agent_id="ann@default", role="coder", status=Status.IDLE)
+    rested = replace(member, since=time.time() - 500, status_since=time.time() - 400)
+    Roster(paths).update(lambda team: team.with_member(rested))
+    assert pace(OverviewReader(paths).read()) > 1
+    young = replace(rested, status_since=time.time() - 5)
+    Roster(paths).update(lambda team: team.with_member(young))
+    assert pace(OverviewReader(paths).read()) == 1

@@ -1,0 +1,62 @@
+"""What was read is known until it changes, and nothing that has changed is taken for known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from teamd.overview.remembered import Remembered
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Reader:
+    """Reads a file, and counts how often."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.reads = 0
+
+    def read(self) -> str | None:
+        """Read it."""
+        self.reads += 1
+        return self._path.read_text() if self._path.exists() else None
+
+
+def settle(known: Remembered[str | None], reader: Reader) -> None:
+    """Wait until a look reads nothing any more."""
+
+    def is_known() -> bool:
+        before = reader.reads
+        known.get()
+        return reader.reads == before
+
+    wait_until(is_known, what="it is known")
+
+
+def test_what_stays_is_read_no_more_and_every_change_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    reader = Reader(path)
+    known = Remembered(path, reader.read)
+    assert known.get() is None
+    for text in ("one", "two", "one"):
+        path.write_text(text)
+        assert known.get() == text
+        settle(known, reader)
+        assert known.get() == text
+    path.unlink()
+    assert known.get() is None
+
+
+def test_what_changed_just_now_is_read_again(tmp_path: Path) -> None:
+    """A second change within one tick of the file system's clock leaves no trace in its times."""
+    path = tmp_path / "file"
+    path.write_text("one")
+    reader = Reader(path)
+    known = Remembered(path, reader.read)
+    known.get()
+    path.write_text("two")
+    known.get()
+    known.get()
+    assert reader.reads == 3
