@@ -68,7 +68,7 @@ export function latest(question, shown) {
 const STEPS = [
   ['sent', 'Sent', (way) => `by ${way.from}`],
   ['written', 'A line on disk', (way) => (way.stage === 'queued' ? `place ${way.position} in ${way.file}` : `in the inbox of ${way.to}`)],
-  ['taken', 'Taken', (way) => `${way.to} took it out of the inbox`],
+  ['taken', 'Taken', (way) => (['taken', 'delivered'].includes(way.stage) ? `${way.to} took it out of the inbox` : `${way.to} has not looked yet`)],
   ['delivered', 'In the conversation', (way) => (way.stage === 'delivered' ? way.file : 'the model has not read it yet')],
 ];
 
