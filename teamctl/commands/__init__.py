@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "show": "Show all about one teammate.",
     "ps": "List the processes of the team.",
     "top": "Show the team on the whole screen, and answer what waits.",
+    "web": "Show the team as a page in the browser.",
     "send": "Send a message to a teammate.",
     "broadcast": "Send a message to every teammate.",
     "inbox": "Read your mail, or look at a teammate's.",

@@ -77,7 +77,7 @@ def trace(paths: TeamPaths, wanted: str) -> list[Way]:
     Raises:
         TeamError: there is none, or several ids begin so.
     """
-    found = [way for name in _receivers(paths) for way in _ways(paths, name, wanted).values()]
+    found = [way for name in receivers(paths) for way in _ways(paths, name, wanted).values()]
     if exact := [way for way in found if way.id == wanted]:
         return exact
     ids = sorted({way.id for way in found}) if len(wanted) >= SHORTEST_BEGINNING else []
@@ -111,7 +111,23 @@ def texts_sent(paths: TeamPaths, to: str, sender: str, message_id: str) -> list[
     ]
 
 
-def _receivers(paths: TeamPaths) -> list[str]:
+def under_way(paths: TeamPaths, name: str) -> tuple[Found, ...]:
+    """Return the mail that is not in the conversation of a receiver yet; nothing is locked.
+
+    A message that moves meanwhile may be in two of these, of which the later one counts.
+    """
+    inbox, taken = files.read(paths.inbox(name)) or b"", _lines(paths.taken(name))
+    header = (parse(taken[0]) or {}) if taken else {}
+    batch, start, end = str(header.get("batch")), *_in_hand(header)
+    facts: dict[str, Any] = {"stage": DeliveryStage.TAKEN, "taken": moment_of(batch)}
+    return (
+        _queued(paths.inbox(name), _split(inbox[end:]), batch),
+        _lying(paths.inbox(name), _split(inbox[start:end]), **facts),
+        _lying(paths.taken(name), taken, **facts),
+    )
+
+
+def receivers(paths: TeamPaths) -> list[str]:
     """Return the names of all who have got mail, whether the roster knows them or not."""
     there = (*paths.inboxes.glob("*.jsonl"), *paths.transcripts.glob("*.jsonl"))
     names = {path.name.partition(".")[0] for path in there}
@@ -124,14 +140,8 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> dict[_Identity, Way]:
     So what moves meanwhile is seen twice at most; how far it has come by then is what counts.
     """
     ways: dict[_Identity, Way] = {}
-    inbox, taken = files.read(paths.inbox(name)) or b"", _lines(paths.taken(name))
-    header = (parse(taken[0]) or {}) if taken else {}
-    batch, start, end = str(header.get("batch")), *_in_hand(header)
-    facts: dict[str, Any] = {"stage": DeliveryStage.TAKEN, "taken": moment_of(batch)}
     for places in (
-        _queued(paths.inbox(name), _split(inbox[end:]), batch),
-        _lying(paths.inbox(name), _split(inbox[start:end]), **facts),
-        _lying(paths.taken(name), taken, **facts),
+        *under_way(paths, name),
         *(_delivered(path, name, begun) for path in paths.delivered(name)),
         _lying(paths.rejected(name), _lines(paths.rejected(name)), DeliveryStage.REJECTED),
     ):

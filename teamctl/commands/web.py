@@ -1,0 +1,48 @@
+"""`teamctl web`: the team as a page in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamd import commandline, terminal
+from teamd.commandline import team_options
+from teamd.errors import TeamError
+
+if TYPE_CHECKING:
+    from teamd.cli import Choice
+
+_LAST_PORT: Final = 65_535
+
+
+@commandline.command()
+@commandline.option(
+    "--socket", "file", metavar="PATH", help="Listen on a socket in a file instead, for `ssh -L`."
+)
+@commandline.option(
+    "--port",
+    type=commandline.ValueType("IntRange", 0, _LAST_PORT),
+    default=0,
+    help="The port, on this machine only  [default: any free one; with --socket 8080].",
+)
+@commandline.option("--readonly", is_flag=True, help="Let nobody act through the page.")
+@team_options
+def command(choice: Choice, *, file: str | None, port: int, readonly: bool) -> None:
+    """Serve the team as a page in the browser, and print its link.
+
+    The link works on this machine only, and for as long as the command runs; Ctrl-C ends it. Who
+    has the link may do what you may, or with --readonly may look. `teamctl help web` tells how to
+    reach it from another machine.
+    """
+    paths = choice.existing()
+    try:
+        from teamctl.web.server import serve  # noqa: PLC0415 -- the extra, only for this command
+    except ImportError as error:
+        if not (error.name or "").startswith(("starlette", "uvicorn", "sse_starlette", "anyio")):
+            raise
+        raise TeamError(
+            "`teamctl web` needs packages that are not installed; "
+            "`pip install 'teamd[web]'` installs them"
+        ) from error
+    place = None if file is None else Path(file).absolute()
+    serve(choice, paths, file=place, port=port, readonly=readonly, tell=terminal.echo)

@@ -1,0 +1,168 @@
+"""The door of the server: who may ask for what, decided before anything reads a body or a file.
+
+Any page in the browser can send requests to loopback, and any program of the machine can connect.
+The first are told by Host, Origin and fetch metadata, the second by the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+API: Final = "/api/"
+JSON: Final = "application/json"
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_SITES: Final = frozenset({"none", "same-origin"})
+_FRAMES: Final = frozenset({"frame", "iframe", "embed", "object", "fencedframe"})
+_LEFT: Final = "the link that `teamctl web` prints holds it; a new start makes a new one"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of one server; they die with it.
+
+    Attributes:
+        full: lets its bearer act; `None` for a server that nobody acts through.
+        reading: lets its bearer look.
+    """
+
+    full: str | None
+    reading: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+
+    @classmethod
+    def made(cls, *, readonly: bool) -> Tokens:
+        """Make new ones."""
+        return cls(None if readonly else secrets.token_urlsafe(32))
+
+    def may_act(self, given: str) -> bool | None:
+        """Return whether the bearer of a token may act; `None` where it may not even look."""
+        if self.full is not None and _same(given, self.full):
+            return True
+        return False if _same(given, self.reading) else None
+
+
+class Json(JSONResponse):
+    """A document, all in ASCII: half a pair, of which UTF-8 knows nothing, is a text as well."""
+
+    def render(self, content: Any) -> bytes:
+        """Encode it."""
+        return json.dumps(content, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that is not let in: the status and the sentence."""
+
+    status: int
+    why: str
+
+
+class Guard:
+    """Lets requests through to an application, or refuses them.
+
+    Args:
+        app: asked what is let through; finds in `scope["may_act"]` whether the asker may act.
+        hosts: the values of Host under which the server is known, with the port.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], tokens: Tokens) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._tokens = tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        found = self._look(scope)
+        app = self._app if found is None else _refuse(found)
+        await app(scope, receive, _with_headers(send))
+
+    def _look(self, scope: Scope) -> Refusal | None:
+        if scope["type"] != "http":
+            return Refusal(403, "only HTTP is spoken here")
+        headers = Headers(scope=scope)
+        return (
+            self._look_at_way(headers)
+            or _look_at_method(scope["method"], headers)
+            or self._look_at_token(scope, headers)
+        )
+
+    def _look_at_way(self, headers: Headers) -> Refusal | None:
+        """Refuse what a page of another origin, or under another name, has sent."""
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            known = ", ".join(sorted(self._hosts))
+            return Refusal(421, f"this server is known as {known}; use one of those addresses")
+        origins = headers.getlist("origin")
+        if origins not in ([], [f"http://{hosts[0].lower()}"]):
+            return Refusal(403, "a page of another origin may not ask here")
+        if not _SITES.issuperset(headers.getlist("sec-fetch-site")):
+            return Refusal(403, "a page of another site may not ask here; open the link itself")
+        if not _FRAMES.isdisjoint(headers.getlist("sec-fetch-dest")):
+            return Refusal(403, "this page is shown in no frame; open the link itself")
+        return None
+
+    def _look_at_token(self, scope: Scope, headers: Headers) -> Refusal | None:
+        if not scope["path"].startswith(API):
+            return None
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        may_act = self._tokens.may_act(given) if kind.lower() == "bearer" else None
+        if may_act is None:
+            return Refusal(401, f"the token is missing or not of this server; {_LEFT}")
+        if scope["method"] == "POST" and not may_act:
+            return Refusal(403, "this link is for reading only; `teamctl web` prints one to act")
+        scope["may_act"] = may_act
+        connection = scope.get("connection")
+        if connection is not None and not connection.vouch():
+            return Refusal(503, "too many pages look at this team; close one and try again")
+        return None
+
+
+def _look_at_method(method: str, headers: Headers) -> Refusal | None:
+    """Refuse what no page of ours sends; a form, or a script without leave, sends no JSON."""
+    if method not in ("GET", "HEAD", "POST"):
+        return Refusal(405, "only GET, HEAD and POST are served")
+    if method == "POST" and headers.get("content-type", "").partition(";")[0] != JSON:
+        return Refusal(415, "what is posted has to be application/json")
+    return None
+
+
+def _refuse(found: Refusal) -> ASGIApp:
+    return Json({"error": found.why}, found.status, headers={"Connection": "close"})
+
+
+def _with_headers(send: Send) -> Send:
+    async def send_on(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(HEADERS)
+        await send(message)
+
+    return send_on
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())

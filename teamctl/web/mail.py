@@ -1,0 +1,111 @@
+"""The mail of the whole team, as it lies in the files: what waits, and what was delivered."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from teamctl.tail import GrowingFile
+from teamd.mail import trace
+from teamd.mail.trace import DeliveryStage
+from teamd.message_json import is_moment
+from teamd.transcript.file import decode
+from teamd.transcript.records import Delivered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.files.paths import TeamPaths
+    from teamd.messages import Message
+
+    Key: TypeAlias = tuple[str, str, str, str]
+    Entry: TypeAlias = dict[str, Any]
+
+MOST_KEPT: Final = 5000  # delivered messages, the newest
+LONGEST: Final = 4000  # characters of a message that are kept
+MOST_FOUND: Final = 200
+_MAIL: Final = b'"mail"'
+_SEARCHED: Final = ("id", "from", "to", "type", "summary", "content")
+
+
+class TeamMail:
+    """Follows all conversations, and looks at all inboxes; nothing is locked or taken."""
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._paths = paths
+        self._growing: dict[str, GrowingFile] = {}
+        self._delivered: dict[Key, Entry] = {}
+        self._waiting: dict[Key, Entry] = {}
+        self._version = 0
+        self._lock = threading.Lock()  # a look and a search are of two threads
+
+    def look(self) -> dict[str, int]:
+        """Read what has come; return a number that differs once there is anything new."""
+        with self._lock:
+            waiting = dict(self._find_waiting())  # first: what moves meanwhile is seen twice
+            fresh = dict(self._find_delivered())
+            waiting = {key: one for key, one in waiting.items() if key not in fresh}
+            self._version += bool(fresh) or waiting != self._waiting
+            self._waiting = waiting
+            self._delivered |= fresh
+            for key in list(self._delivered)[: max(0, len(self._delivered) - MOST_KEPT)]:
+                del self._delivered[key]
+            return {"version": self._version, "waiting": len(waiting)}
+
+    def find(self, words: str) -> dict[str, Any]:
+        """Return the newest messages that hold all words, and how many there are."""
+        wanted = words.lower().split()
+        with self._lock:
+            every = [*self._delivered.values(), *self._waiting.values()]
+        found = [one for one in every if _holds(one, wanted)]
+        found.sort(key=_moment, reverse=True)
+        return {"messages": found[:MOST_FOUND], "found": len(found)}
+
+    def _find_waiting(self) -> Iterator[tuple[Key, Entry]]:
+        for name in trace.receivers(self._paths):
+            for places in trace.under_way(self._paths, name):
+                for mail, facts in places:
+                    yield _entry(mail, name, facts)
+
+    def _find_delivered(self) -> Iterator[tuple[Key, Entry]]:
+        for path in self._paths.transcripts.glob("*.jsonl"):
+            growing = self._growing.setdefault(path.name, GrowingFile(path))
+            for line in growing.lines():
+                record = decode(line) if _MAIL in line else None  # what is long need not be parsed
+                if not isinstance(record, Delivered):
+                    continue
+                moments = {"taken": record.taken, "delivered": record.time or None}
+                for mail in record.messages:
+                    facts = {"stage": DeliveryStage.DELIVERED, **moments}
+                    yield _entry(mail, mail.to or path.stem, facts)
+
+
+def _entry(mail: Message, to: str, facts: dict[str, Any]) -> tuple[Key, Entry]:
+    content = mail.content
+    entry = {
+        "id": mail.id,
+        "from": mail.sender,
+        "to": to,
+        "type": mail.type,
+        "summary": mail.summary,
+        "content": content[:LONGEST],
+        "more": max(0, len(content) - LONGEST),
+        "sent": float(mail.timestamp) if is_moment(mail.timestamp) else None,
+        "stage": str(facts["stage"]),
+        "position": facts.get("position"),
+        "taken": facts.get("taken"),
+        "delivered": facts.get("delivered"),
+    }
+    name = mail.id or f"line {entry['position']}"  # other programs may leave it out
+    return (to, mail.sender, name, content[:LONGEST]), entry
+
+
+def _holds(entry: Entry, words: list[str]) -> bool:
+    text = "\n".join(str(entry[key] or "") for key in _SEARCHED).lower()
+    return all(word in text for word in words)
+
+
+def _moment(entry: Entry) -> float:
+    """Return when it was sent, as far as that is known: what still waits is new."""
+    return float(entry["sent"] or entry["delivered"] or entry["taken"] or math.inf)

@@ -1,0 +1,140 @@
+"""The server as a process: a socket on loopback or in a file, and uvicorn on it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from uvicorn import Config, Server
+
+from teamctl.web.connections import BACKLOG, Crowd, allow_descriptors, protocol
+from teamctl.web.events import EventLog
+from teamctl.web.guard import Guard, Tokens
+from teamctl.web.mail import TeamMail
+from teamctl.web.pages import Pages
+from teamctl.web.parts import parts
+from teamctl.web.watcher import Watcher
+from teamd.errors import TeamError, translate_os_errors
+from teamd.files.safe_open import PRIVATE_FILE, private_umask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
+
+LOOPBACK: Final = "127.0.0.1"
+FORWARDED_PORT: Final = 8080  # in the link to a socket in a file, which `ssh -L` gives a port
+_KEEP_SECONDS: Final = 30  # an idle connection
+_END_SECONDS: Final = 1
+
+
+def serve(
+    choice: Choice,
+    paths: TeamPaths,
+    *,
+    file: Path | None,
+    port: int,
+    readonly: bool,
+    tell: Callable[[str], None],
+) -> None:
+    """Serve until a signal ends it.
+
+    Args:
+        choice: names the team for what is done.
+        paths: that team.
+        file: where the socket is to be; `None` for loopback.
+        port: on loopback, 0 for any free one; the forwarded one of a socket in a file.
+        readonly: whether nobody may act through it.
+        tell: gets the link, once the server can be reached.
+    """
+    tokens = Tokens.made(readonly=readonly)
+    with _ended_by_signals(), _loopback(port) if file is None else _in_file(file) as listening:
+        number = listening.getsockname()[1] if file is None else port or FORWARDED_PORT
+        hosts = frozenset({f"{LOOPBACK}:{number}", f"localhost:{number}"})
+        mail = TeamMail(paths)
+        watcher = Watcher(parts(choice, paths, mail), EventLog())
+        app = Guard(Pages(choice, paths, mail, watcher, tokens).app(), hosts=hosts, tokens=tokens)
+        allow_descriptors()
+        listening.listen(BACKLOG)
+        tell(f"http://{LOOPBACK}:{number}/#token={tokens.full or tokens.reading}")
+        _run(app, listening)
+
+
+def _run(app: Guard, listening: socket.socket) -> None:
+    config = Config(
+        app,
+        http=protocol(Crowd()),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",  # what a stranger sends is nothing to report
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=_KEEP_SECONDS,
+        timeout_graceful_shutdown=_END_SECONDS,
+    )
+    asyncio.run(Server(config).serve(sockets=[listening]))
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """End the block with SIGTERM as with Ctrl-C: that is how it usually ends.
+
+    uvicorn takes both while it serves, and raises them again once it has ended.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _loopback(port: int) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart on the same port
+        try:
+            made.bind((LOOPBACK, port))
+        except OSError as error:
+            why = error.strerror
+            raise TeamError(
+                f"port {port} cannot be used ({why}); name another with --port"
+            ) from error
+        yield made
+
+
+@contextmanager
+def _in_file(file: Path) -> Iterator[socket.socket]:
+    """Make a socket that only its owner can connect to, in the place of one that nobody serves."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made, translate_os_errors(file):
+        _make_way(file)
+        with private_umask():
+            made.bind(str(file))
+        file.chmod(PRIVATE_FILE)
+        try:
+            yield made
+        finally:
+            with suppress(FileNotFoundError):
+                file.unlink()
+
+
+def _make_way(file: Path) -> None:
+    if not file.is_socket():
+        if file.exists() or file.is_symlink():
+            raise TeamError(f"{file} is there already and is no socket; name another place")
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(file))
+        except ConnectionRefusedError:
+            file.unlink()  # its server was killed
+            return
+    raise TeamError(f"another server listens at {file}; end it, or name another place")

@@ -1,0 +1,108 @@
+// The server: the token, requests, and the stream of events that resumes where it broke off.
+
+const KEY = 'teamd-token';
+const PAUSES = [250, 500, 1000, 2000, 5000];
+const SILENT = 40000; // the server says something every 15 s
+let token = '';
+try { token = sessionStorage.getItem(KEY) ?? ''; } catch { /* blocked: the link works until a reload */ }
+
+// Take the token out of a link, and out of sight.
+export function takeToken(hash = location.hash) {
+  const found = /token=([\w-]+)/.exec(hash);
+  if (!found) return false;
+  token = found[1];
+  try { sessionStorage.setItem(KEY, token); } catch { /* as above */ }
+  history.replaceState(null, '', location.pathname + '#/');
+  return true;
+}
+
+export const hasToken = () => token !== '';
+
+const headers = (more = {}) => ({ Authorization: `Bearer ${token}`, ...more });
+
+async function answer(response) {
+  const found = await response.json().catch(() => ({}));
+  if (!response.ok) throw Object.assign(new Error(found.error ?? `the server answered ${response.status}`), { status: response.status });
+  return found;
+}
+
+export async function get(what, facts = {}, signal = undefined) {
+  const query = new URLSearchParams(facts).toString();
+  return answer(await fetch(`/api/${what}${query ? `?${query}` : ''}`, { headers: headers(), signal, credentials: 'omit' }));
+}
+
+export async function act(what, facts) {
+  const posted = { method: 'POST', body: JSON.stringify(facts), headers: headers({ 'Content-Type': 'application/json' }), credentials: 'omit' };
+  return (await answer(await fetch(`/api/do/${what}`, posted))).text;
+}
+
+// Follow the events for good. `told(name, value, id)` gets each, `link(state, why)` how the line is.
+export async function follow(told, link) {
+  let last = '';
+  let failures = 0;
+  for (;;) {
+    const used = token;
+    try {
+      await stream(last, (event) => {
+        if (!failures) link('open');
+        failures = 0;
+        last = event.id || last;
+        told(event.name, event.data, event.id);
+      }, () => { failures = 0; link('open'); });
+      failures = Math.max(failures, 1); // the server closed it: cut off, or ended
+    } catch (error) {
+      failures += 1;
+      if (error.status === 401) {
+        link('refused', error.message);
+        await change(used);
+        failures = 0;
+        continue;
+      }
+      link('lost', error.message);
+    }
+    await new Promise((go) => { setTimeout(go, PAUSES[Math.min(failures, PAUSES.length) - 1]); });
+  }
+}
+
+// Wait until there is another token.
+async function change(used) {
+  while (token === used) await new Promise((go) => { setTimeout(go, 200); });
+}
+
+async function stream(last, told, opened) {
+  const ending = new AbortController();
+  let silence = 0;
+  const heard = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => ending.abort(), SILENT);
+  };
+  heard();
+  try {
+    const more = last ? { 'Last-Event-ID': last } : {};
+    const response = await fetch('/api/events', { headers: headers(more), signal: ending.signal, cache: 'no-store', credentials: 'omit' });
+    if (!response.ok) await answer(response);
+    opened();
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = '';
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      heard();
+      const whole = (rest + value).split('\n\n');
+      rest = whole.pop();
+      whole.map(parse).filter(Boolean).forEach(told);
+    }
+  } finally {
+    clearTimeout(silence);
+    ending.abort();
+  }
+}
+
+function parse(block) {
+  const found = {};
+  for (const line of block.split('\n')) {
+    const at = line.indexOf(': ');
+    if (at > 0) found[line.slice(0, at)] = line.slice(at + 2);
+  }
+  return found.data === undefined ? null : { name: found.event, id: found.id, data: JSON.parse(found.data) };
+}

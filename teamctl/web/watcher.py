@@ -1,0 +1,149 @@
+"""The one watcher of files: it looks again at what may have changed, for all pages together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import ExitStack, asynccontextmanager, closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from teamd.errors import TeamError
+from teamd.files.watch import watch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
+
+    from teamctl.web.events import EventLog, Reader
+    from teamd.files.watch import Watch
+
+LINGER_SECONDS: Final = 10.0  # a page that comes back resumes
+_SHARE: Final = 4.0  # a look that takes long is followed by a pause of so many times that
+_LOOKS: Final = 4  # at a time, each in a thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of the state.
+
+    Attributes:
+        name: of the event that tells it.
+        look: returns it, as JSON knows it; called in a thread, never twice at a time.
+        folders: where it is looked at again when something changes in them.
+        pause_seconds: between two looks.
+        recheck_seconds: after which it is looked at without any change.
+    """
+
+    name: str
+    look: Callable[[], Any]
+    folders: Sequence[Path]
+    pause_seconds: float = 0.02
+    recheck_seconds: float = 30.0
+
+
+@dataclass(eq=False, slots=True)
+class Watcher:
+    """Looks while somebody reads, and rests otherwise."""
+
+    parts: Sequence[Part]
+    log: EventLog
+    linger_seconds: float = LINGER_SECONDS
+    _looking: asyncio.Task[None] | None = None
+    _complete: asyncio.Event = field(default_factory=asyncio.Event)
+    _leaving: asyncio.TimerHandle | None = None
+
+    @asynccontextmanager
+    async def reader(self, last_id: str) -> AsyncIterator[Reader]:
+        """Read behind the event of an id; looking begins with the first reader."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        if self._looking is None:
+            self._complete.clear()
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+        await self._complete.wait()
+        reader = self.log.enter(last_id)
+        try:
+            yield reader
+        finally:
+            self.log.leave(reader)
+            self._rest_later()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._looking is not None and not self.log.read:
+            self._looking.cancel()
+            self._looking = None
+            self.log.forget()
+
+    def _rest_later(self) -> None:
+        if not self.log.read and self._leaving is None:
+            later = asyncio.get_running_loop().call_later
+            self._leaving = later(self.linger_seconds, self.stop)
+
+    async def _look(self) -> None:
+        changed = {part.name: asyncio.Event() for part in self.parts}
+        folders = dict.fromkeys(folder for part in self.parts for folder in part.folders)
+        loop = asyncio.get_running_loop()
+        with ExitStack() as stack:
+            watches = {one: stack.enter_context(closing(watch(one))) for one in folders}
+            for folder, watching in watches.items():
+                told = [changed[part.name] for part in self.parts if folder in part.folders]
+                fd = watching.fileno()
+                loop.add_reader(fd, partial(_hint, watching, told))
+                stack.callback(loop.remove_reader, fd)
+            limiter = anyio.CapacityLimiter(_LOOKS)
+            async with asyncio.TaskGroup() as tasks:
+                looks = []
+                for part in self.parts:
+                    own = [watches[folder] for folder in part.folders]
+                    looked = asyncio.Event()
+                    looks.append(looked)
+                    event = changed[part.name]
+                    tasks.create_task(self._keep(part, event, own, limiter, looked))
+                for looked in looks:
+                    await looked.wait()
+                self._complete.set()
+
+    async def _keep(
+        self,
+        part: Part,
+        changed: asyncio.Event,
+        watches: Sequence[Watch],
+        limiter: anyio.CapacityLimiter,
+        looked: asyncio.Event,
+    ) -> None:
+        """Look at one part again and again."""
+        while True:
+            changed.clear()
+            began = time.monotonic()
+            value = await anyio.to_thread.run_sync(_look_at, part, limiter=limiter)
+            self.log.publish(part.name, value)
+            looked.set()
+            took = time.monotonic() - began
+            await asyncio.sleep(max(part.pause_seconds, took * _SHARE))
+            seconds = min((part.recheck_seconds, *(one.recheck_seconds for one in watches)))
+            try:
+                async with asyncio.timeout(seconds):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+
+
+def _hint(watching: Watch, told: Sequence[asyncio.Event]) -> None:
+    watching.changed()
+    for event in told:
+        event.set()
+
+
+def _look_at(part: Part) -> Any:
+    try:
+        return part.look()
+    except TeamError as error:
+        return {"trouble": error.for_person()}
+    except Exception as error:  # noqa: BLE001 -- an edge: what one part meets hides no other
+        return {"trouble": f"{type(error).__name__}: {error}"}

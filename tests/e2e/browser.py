@@ -1,0 +1,188 @@
+"""Debian's chromium, as tests drive it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from selenium.webdriver.remote.webelement import WebElement
+
+
+_OPTIONS: Final = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+_CONTROLS: Final = frozenset(
+    {"button", "link", "textbox", "searchbox", "checkbox", "spinbutton", "combobox", "region"}
+)
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves an empty folder, and says nothing."""
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+class Browser:
+    """A browser with one page."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+        self._elsewhere: list[ThreadingHTTPServer] = []
+
+    def open(self, link: str) -> None:
+        """Open a link in place of what is shown."""
+        self.driver.get("about:blank")
+        self.driver.get(link)
+
+    def go(self, view: str) -> None:
+        """Show another view of the page."""
+        self.run("location.hash = arguments[0]", f"#/{view}")
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Run a script in the page."""
+        return self.driver.execute_script(script, *arguments)
+
+    @property
+    def text(self) -> str:
+        """All that can be read."""
+        return str(self.run("return document.body.innerText"))
+
+    def see(self, words: str) -> None:
+        """Wait until something can be read."""
+        wait_until(lambda: words in self.text, what=f"the page shows {words!r}")
+
+    def miss(self, words: str) -> None:
+        """Wait until something can be read no more."""
+        wait_until(lambda: words not in self.text, what=f"the page shows {words!r} no more")
+
+    def find(self, selector: str) -> WebElement:
+        """Wait for an element."""
+        wait_until(lambda: self.all(selector), what=f"the page has {selector}")
+        return self.all(selector)[0]
+
+    def all(self, selector: str) -> list[WebElement]:
+        """Return the elements that a selector finds now."""
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def press(self, name: str) -> None:
+        """Press the button of that name."""
+        self.run(
+            "[...document.querySelectorAll('button')]"
+            ".find((one) => one.ariaLabel === arguments[0] || one.textContent === arguments[0])"
+            ".click()",
+            name,
+        )
+
+    def resize(self, width: int) -> None:
+        """Give the page another width."""
+        facts = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self._command("Emulation.setDeviceMetricsOverride", **facts)
+
+    def prefer(self, *, dark: bool) -> None:
+        """Prefer dark or light colours, as a person sets it for all pages."""
+        wanted = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._command("Emulation.setEmulatedMedia", features=[wanted])
+
+    def inject(self, script: str) -> None:
+        """Run a script past the page's policy, as the browser's own tools do."""
+        self._command("Runtime.evaluate", expression=script)
+
+    def wait_for_script(self, promise: str) -> Any:
+        """Run a script that takes a while, and return what comes of it."""
+        found = self._command(
+            "Runtime.evaluate", expression=promise, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def settle(self) -> None:
+        """Wait until the page has drawn what it knows."""
+        self.wait_for_script(
+            "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
+        )
+        self.miss("Loading …")
+
+    def nameless(self) -> list[str]:
+        """Return the controls that have no name for those who do not see them."""
+        nodes = self._command("Accessibility.getFullAXTree")["nodes"]
+        return [
+            f"{one['role']['value']}: {one}"
+            for one in nodes
+            if not one["ignored"]
+            and one["role"]["value"] in _CONTROLS
+            and not one.get("name", {}).get("value", "").strip()
+        ]
+
+    def reached_by_tab(self, most: int) -> int:
+        """Press Tab so often; return how many different controls had the focus."""
+        self.run("window.reached = new Set(); document.body.focus(); scrollTo(0, 0)")
+        for _ in range(most):
+            self.driver.switch_to.active_element.send_keys(Keys.TAB)
+            self.run("window.reached.add(document.activeElement)")
+        return int(self.run("reached.delete(document.body); return window.reached.size"))
+
+    def open_elsewhere(self) -> None:
+        """Open a page of another origin on this machine."""
+        folder = tempfile.mkdtemp()
+        handler = partial(QuietHandler, directory=folder)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        Thread(target=server.serve_forever, daemon=True).start()
+        self._elsewhere.append(server)
+        self.driver.get(f"http://127.0.0.1:{server.server_port}/")
+
+    def close(self) -> None:
+        """End what was opened elsewhere."""
+        for server in self._elsewhere:
+            server.shutdown()
+            server.server_close()
+
+    def _command(self, name: str, **facts: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self.driver.execute_cdp_cmd(name, facts)
+        return found
+
+    def complaints(self) -> list[str]:
+        """Return what the console says of errors since the last call."""
+        entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [one["message"] for one in entries if one["level"] == "SEVERE"]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start the browser, and end it."""
+    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    if sys.platform != "linux":
+        pytest.skip("Debian's chromium is for Linux")
+    if None in programs.values():
+        pytest.fail(
+            "chromium is not installed: `apt-get install chromium chromium-driver`", pytrace=False
+        )
+    options = Options()
+    options.binary_location = programs["chromium"] or ""
+    for option in _OPTIONS:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = Service(programs["chromedriver"])
+    driver = webdriver.Chrome(options=options, service=service)
+    try:
+        browser = Browser(driver)
+        yield browser
+        browser.close()
+    finally:
+        driver.quit()

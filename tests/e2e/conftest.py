@@ -1,0 +1,69 @@
+"""A browser, and the page of a team that runs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.e2e.browser import Browser, chromium
+from tests.e2e.harness import opened
+from tests.e2e.served import Server, served
+from tests.strict.replies import say, use
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+
+HOSTILE: Final = "<img src=x onerror=\"document.title='run'\"></script><b>\x1b[31mred\u202egnp.exe"
+SHOWN: Final = "<img src=x onerror=\"document.title='run'\"></script><b>\\x1b[31mred\\u202egnp.exe"
+RULE: Final = '[[permission]]\ntool = "bash"\ncommand = "git push"\nthen = "ask"\n'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A team that runs: alice has done something, and what bob wants to do has to be allowed."""
+    with opened(tmp_path_factory.mktemp("busy")) as made:
+        made.write("team.toml", RULE)
+        failing = use(("bash", {"command": "echo hello; exit 3"}))
+        writing = use(("write_file", {"path": "a.txt", "content": HOSTILE}))
+        made.stage.play("alice", failing, writing, say(f"Done. {HOSTILE}"))
+        pushes = [use(("bash", {"command": f"git push {n}"})) for n in range(9)]
+        made.stage.play("bob", *pushes, say("Done."))
+        made.start()
+        made.do("teamctl", "task", "add", "Write the docs", "--description", HOSTILE)
+        made.do("teamctl", "spawn", "alice", "coder", "Begin.", "--wait")
+        made.do("teamctl", "spawn", "bob", "tester", "Push it.")
+        wait_until(lambda: asked(made), what="bob asks")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(busy: Project) -> Iterator[Server]:
+    with served(busy) as made:
+        yield made
+
+
+@pytest.fixture
+def page(browser: Browser, server: Server) -> Iterator[Browser]:
+    """The page, just opened; its console holds no error in the end."""
+    browser.resize(1280)
+    browser.open(server.link)
+    browser.see("The team")
+    yield browser
+    assert browser.complaints() == []
+
+
+def asked(project: Project) -> list[dict[str, Any]]:
+    """Return the open requests for a permission."""
+    found = json.loads(project.do("teamctl", "requests", "--json"))["requests"]
+    return [one for one in found if one["type"] == "permission_request"]

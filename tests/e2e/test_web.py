@@ -1,0 +1,256 @@
+"""The page of `teamctl web` in Debian's chromium, on a team that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import axe_core_python
+import pytest
+
+from teamd.states import Status
+from teamd.team.roster import Roster
+from tests.e2e.conftest import SHOWN, asked
+from tests.e2e.harness import opened
+from tests.e2e.served import served
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from teamd.team.roster import Team
+    from tests.e2e.browser import Browser
+    from tests.e2e.harness import Project
+
+VIEWS: Final = (
+    "", "mail", "board", "queue", "usage", "roster", "way", "lesson", "member/alice",
+    "member/alice%7Cmail", "member/alice%7Clog", "member/alice%7Cdiff", "member/alice%7Climits",
+)  # fmt: skip
+# Notes when each message was shown.
+NOTE_TIMES: Final = """
+window.seen = {}
+new MutationObserver(() => {
+    for (const one of document.querySelectorAll('.mail pre')) seen[one.textContent] ??= Date.now()
+}).observe(document.body, {childList: true, subtree: true, characterData: true})
+"""
+# What can be reached by Tab, and what of it has no name.
+CONTROLS: Final = """
+return [...document.querySelectorAll('a, button, input, textarea, select, summary, [tabindex="0"]')]
+    .filter((one) => one.checkVisibility() && !one.disabled)
+    .map((one) => one.outerHTML.slice(0, 200))
+"""
+
+
+def changed(team: Team, name: str, turns: int) -> Team:
+    """Return a team in which a member has had so many turns; it is new, or known already."""
+    if team.find(name) is None:
+        return team.with_new(name, role="coder", status=Status.IDLE, turns=turns)
+    return team.with_member(replace(team.get(name), turns=turns))
+
+
+def shown_roster(page: Browser) -> Any:
+    """Return the document that the page shows as `config.json`."""
+    text = page.run("return document.querySelector('#file')?.innerText ?? 'null'")
+    return json.loads(text)
+
+
+def test_the_page_shows_who_waits_and_who_does_what(page: Browser, busy: Project) -> None:
+    (request,) = asked(busy)
+    for words in (
+        "1 waits for you",
+        request["id"],
+        "git push",
+        "alice",
+        "coder",
+        "idle",
+        "waiting",
+    ):
+        page.see(words)
+    shown = json.loads(busy.do("teamctl", "team", "--json"))["members"]
+    states = page.run("return [...document.querySelectorAll('td .state')].map((x) => x.innerText)")
+    assert [state.split()[-1] for state in states] == [one["state"] for one in shown]
+
+
+def test_a_request_is_answered_in_place(page: Browser, busy: Project) -> None:
+    (request,) = asked(busy)
+    page.press("Reject what bob asks")
+    page.see("Say why")  # a rejection without a reason helps nobody
+    assert asked(busy) == [request]
+    page.find("#waiting input[type=text]").send_keys("Not now.")
+    page.press("Reject what bob asks")
+    page.see(f"rejected: the request {request['id']} of bob")
+    wait_until(lambda: asked(busy) and asked(busy) != [request], what="bob asks for the next")
+    (request,) = asked(busy)
+    page.see(request["id"])
+    busy.do("teamctl", "approve", request["id"])  # elsewhere
+    page.miss(request["id"])
+
+
+def test_a_teammate_is_seen_at_work(page: Browser) -> None:
+    page.go("member/alice")
+    for words in ("lead → alice", "echo hello; exit 3", "Done.", SHOWN):
+        page.see(words)
+    assert page.all(".talk pre b") == []
+    page.run("document.querySelector('.call summary').click()")
+    page.see("hello")
+    page.press("Log")
+    page.see("begins")
+    page.press("Limits")
+    page.see("tokens, $")
+    page.press("Changes")
+    page.see("alice has no working copy")
+
+
+def test_mail_is_found_written_and_followed(page: Browser, busy: Project) -> None:
+    page.go("mail")
+    page.see("Begin.")
+    page.find("input[type=search]").send_keys("nothing of the kind")
+    page.see("0 messages")
+    page.run("document.querySelector('input[type=search]').value = ''")
+    page.find("input[type=search]").send_keys("Begin.")
+    page.see("1 message")
+    page.go("member/alice")
+    page.find("main textarea").send_keys("Written on the page.")
+    page.press("Send")
+    page.see("sent to alice")
+    wait_until(lambda: "Written on the page." in str(busy.records("alice", "mail")), what="it came")
+    page.go("mail/Written")
+    page.find("a[aria-label='Way of the message from lead to alice']").click()
+    page.see("In the conversation")
+    identity = page.run("return decodeURIComponent(location.hash.split('/')[2])")
+    (way,) = json.loads(busy.do("teamctl", "trace", identity, "--json"))["receivers"]
+    wait_until(lambda: len(page.all(".step.past")) == 4, what="all of its way is shown")
+    stages = {one.get_attribute("data-stage"): one for one in page.all(".step")}
+    for stage in ("sent", "taken", "delivered"):
+        assert float(stages[stage].get_attribute("data-at") or 0) == way[stage]
+
+
+@pytest.mark.timeout(600)  # each change is waited for
+def test_the_roster_is_its_file_at_each_of_500_changes(
+    page: Browser, tmp_path: Path, browser: Browser
+) -> None:
+    with opened(tmp_path) as project:
+        project.enlist("alice")
+        with served(project) as server:
+            browser.open(server.link)
+            page.go("roster")
+            page.see('"alice"')
+            roster = Roster(project.paths)
+            for number in range(500):
+                name = f"n{number % 7}"
+                if number % 5:
+                    roster.update(lambda team, name=name, n=number: changed(team, name, n))  # type: ignore[misc]
+                else:
+                    roster.update(lambda team, name=name: team.without(name))  # type: ignore[misc]
+                want = json.loads(project.paths.config.read_bytes())
+                wait_until(lambda want=want: shown_roster(page) == want)  # type: ignore[misc]
+            marks = page.run(
+                "return [...document.querySelectorAll('mark')].map((x) => x.innerText)"
+            )
+            assert marks == ["499"]
+    browser.complaints()  # that server has ended
+
+
+def test_a_line_that_flock_appends_is_seen_within_a_tenth_of_a_second(
+    page: Browser, busy: Project
+) -> None:
+    page.go("mail/flocked")
+    page.see("0 messages")
+    inbox = busy.paths.inbox("lead")
+    page.run(NOTE_TIMES)
+    took = []
+    for number in range(50):
+        line = json.dumps({"from": "cron", "content": f"flocked {number}"})
+        subprocess.run(["flock", inbox, "-c", f"echo '{line}' >> {inbox}"], check=True)
+        written = time.time()
+        seen = f"return window.seen['flocked {number}']"
+        wait_until(lambda seen=seen: page.run(seen), what="the page shows it")  # type: ignore[misc]
+        took.append(page.run(seen) / 1000 - written)
+    assert statistics.median(took) < 0.1
+
+
+def test_a_new_server_is_said_and_taken_up(browser: Browser, tmp_path: Path) -> None:
+    with opened(tmp_path) as project:
+        project.enlist("alice")
+        with served(project) as first:
+            browser.open(first.link)
+            browser.see("alice")
+            port = str(first.address[1])
+        browser.see("The server does not answer. Trying again")
+        with served(project, "--port", port) as second:
+            browser.see("This link is of a server that has ended.")
+            project.enlist("alice", "carol")
+            browser.find("#new-link").send_keys(second.link)
+            browser.press("Connect")
+            browser.see("The server was started anew")
+            browser.see("carol")
+            browser.miss("Trying again")
+    browser.complaints()
+
+
+def test_every_control_is_reached_by_tab_and_has_a_name(page: Browser) -> None:
+    for view in VIEWS:
+        page.go(view)
+        wait_until(lambda: page.run(CONTROLS))
+        assert page.nameless() == []
+    page.go("")
+    page.see("Broadcast")
+    there = len(page.run(CONTROLS))
+    assert page.reached_by_tab(there + 5) >= there - 1  # one may come or go meanwhile
+
+
+def test_axe_finds_nothing_serious(page: Browser) -> None:
+    source = Path(os.environ.get("AXE", Path(axe_core_python.__file__).parent / "axe.min.js"))
+    page.inject(source.read_text(encoding="utf-8"))
+    for dark in (False, True):
+        page.prefer(dark=dark)
+        for view in VIEWS:
+            page.go(view)
+            page.settle()
+            found = page.wait_for_script("axe.run()")["violations"]
+            bad = [
+                (view, one["id"], [node["html"] for node in one["nodes"]])
+                for one in found
+                if one["impact"] in ("serious", "critical")
+            ]
+            assert bad == []
+    page.prefer(dark=False)
+
+
+def test_no_view_is_wider_than_the_window(page: Browser) -> None:
+    """Set SHOTS to a folder to look at the pictures."""
+    folder = os.environ.get("SHOTS")
+    for view in VIEWS:
+        for width in (360, 1280, 2560):
+            page.resize(width)
+            page.go(view)
+            page.settle()
+            if folder:
+                name = view.replace("/", "-").replace("%7C", "-") or "overview"
+                page.driver.save_screenshot(f"{folder}/{name}-{width}.png")
+            assert page.run("return document.documentElement.scrollWidth") <= width, view
+
+
+def test_a_conversation_of_a_hundred_megabytes_opens_within_a_second(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with opened(tmp_path) as project:
+        project.enlist("alice")
+        with project.paths.transcript("alice").open("wb") as writing:
+            for number in range(1000):
+                facts = {"record": "result", "tool_use_id": str(number), "content": "x" * 100_000}
+                writing.write(json.dumps(facts).encode() + b"\n")
+            last = {"record": "reply", "content": [{"type": "text", "text": "The last words."}]}
+            writing.write(json.dumps(last).encode() + b"\n")
+        with served(project) as server:
+            browser.open(server.link)
+            browser.see("The team")
+            began = time.monotonic()
+            browser.go("member/alice")
+            browser.see("The last words.")
+            assert time.monotonic() - began < 1
+    browser.complaints()

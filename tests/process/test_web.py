@@ -1,0 +1,243 @@
+"""The server of the page over real sockets: what it refuses, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.states import Status
+from teamd.team.roster import Roster
+from tests.e2e.served import Server, events, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.team.roster import Team
+    from tests.e2e.harness import Project
+
+
+@pytest.fixture
+def server(project: Project) -> Iterator[Server]:
+    """A server of a team without any process."""
+    project.enlist("alice", "bob")
+    with served(project) as made:
+        yield made
+
+
+def raw(server: Server, path: str, *headers: str) -> bytes:
+    """Ask for a path just as it is written."""
+    lines = [f"GET {path} HTTP/1.1", f"Host: {server.host}", "Connection: close", *headers]
+    shown = f"Authorization: Bearer {server.token}"
+    return server.send("\r\n".join([*lines, shown, "", ""]).encode())
+
+
+def test_the_page_is_served_and_nothing_else(server: Server) -> None:
+    status, headers, content = server.ask("/", headers={})
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert b"/main.js" in content
+    for name in ("main.js", "style.css"):
+        assert server.ask(f"/{name}", headers={})[0] == 200
+    for name in ("nothing", "static/main.js", "__init__.py", "guard.py", ".team/config.json"):
+        assert server.ask(f"/{name}")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../pages.py",
+        "/../../../../../../etc/passwd",
+        "/..%2f..%2f..%2fetc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "//etc/passwd",
+        "/main.js/../../pages.py",
+        "/api/transcript?name=../config",
+        "/api/transcript?name=..%2fconfig",
+        "/api/transcript?name=alice.jsonl%00",
+        "/api/log?name=../../team.toml",
+        "/api/log?name=/etc/passwd",
+        "/api/diff?name=../..",
+        "/api/trace?id=../../etc/passwd",
+        "/api/do/../session",
+    ],
+)
+def test_no_path_leads_out(server: Server, path: str) -> None:
+    head, _, body = raw(server, path).partition(b"\r\n\r\n")
+    assert head.split()[1] in (b"404", b"409", b"405"), head
+    assert b"root:" not in body
+    assert b"members" not in body
+    assert b"import" not in body
+
+
+def test_what_browsers_tell_of_other_pages_is_refused(server: Server) -> None:
+    """The guard has tests of its own; here its headers come through the wire."""
+    elsewhere = "http://127.0.0.1:1"  # a page on another local port
+    assert raw(server, "/api/session").split()[1] == b"200"
+    assert raw(server, "/api/session", f"Origin: {elsewhere}").split()[1] == b"403"
+    assert raw(server, "/api/session", "Sec-Fetch-Site: same-site").split()[1] == b"403"
+    assert raw(server, "/", "Sec-Fetch-Dest: iframe").split()[1] == b"403"
+    foreign = b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
+    assert server.send(foreign).split()[1] == b"421"
+    for token in ("", "x", server.token[:-1]):
+        assert server.ask("/api/session", headers={"Authorization": f"Bearer {token}"})[0] == 401
+    plain = {**server.headers, "Content-Type": "text/plain"}  # all that a no-cors script may send
+    body = json.dumps({"to": "alice", "text": "x"})
+    assert server.ask("/api/do/send", body=body, headers=plain)[0] == 415
+    assert server.ask("/api/do/nothing", body="{}")[0] == 404
+    for broken in ("", "x", "[]", "[" * 100_000):
+        assert server.ask("/api/do/send", body=broken)[0] == 400
+    assert server.ask("/api/do/send", body="x" * (3 << 20))[0] == 413
+
+
+def test_no_answer_sets_a_cookie(server: Server) -> None:
+    for path in ("/", "/main.js", "/nothing", "/api/session", "/api/mail", "/api/do/send"):
+        for headers in ({}, server.headers):
+            for body in (None, "{}"):
+                _, found, _ = server.ask(path, headers=headers, body=body)
+                assert "set-cookie" not in found
+                assert "frame-ancestors 'none'" in found["content-security-policy"]
+
+
+def test_tokens_die_with_the_process(project: Project) -> None:
+    project.enlist("alice")
+    with served(project) as first:
+        address, old = first.address[1], first.headers
+        assert first.ask("/api/session")[0] == 200
+    with served(project, "--port", str(address)) as second:
+        assert second.address == first.address
+        assert second.ask("/api/session", headers=old)[0] == 401
+        assert second.ask("/api/session")[0] == 200
+
+
+def test_a_link_for_reading_only_reads(project: Project) -> None:
+    project.enlist("alice")
+    with served(project, "--readonly") as server:
+        assert server.get("session") == {
+            "may_act": False, "reading": None, "boot": server.get("session")["boot"],
+        }  # fmt: skip
+        status, said = server.act("send", to="alice", text="x")
+        assert status == 403
+        assert "for reading only" in said
+        assert project.mail("alice") == ""
+    with served(project) as server:
+        reading = Server(f"http://{server.host}/#token={server.get('session')['reading']}", 0)
+        assert reading.get("session")["may_act"] is False
+        assert reading.act("send", to="alice", text="x")[0] == 403
+        assert server.act("send", to="alice", text="x") == (200, "sent to alice")
+
+
+def test_what_is_done_is_what_the_command_does(server: Server, project: Project) -> None:
+    assert server.act("send", to="ALICE", text="hello", key="k1") == (200, "sent to alice")
+    assert server.act("send", to="alice", text="hello", key="k1")[0] == 200  # a repeated one
+    assert server.act("broadcast", text="to all") == (200, "sent to alice, bob")
+    mail = json.loads(project.do("teamctl", "inbox", "alice", "--json"))["messages"]
+    assert [one["content"] for one in mail] == ["hello", "to all"]
+    assert {one["from"] for one in mail} == {"lead"}
+    assert server.act("send", to="carol", text="x") == (
+        409, "no teammate named 'carol'; the team is: alice, bob",
+    )  # fmt: skip
+    assert server.act("send", to="alice", text=" ") == (422, "text is empty; fill it in")
+    assert server.act("send", to=7, text="x") == (422, "to has to be a text")
+    assert server.act("resume", name="alice", usd="x") == (422, "usd has to be a number")
+    assert server.act("approve", id="nothing")[0] == 409
+    status, said = server.act("spawn", name="carol", role="coder", prompt="Go.")
+    assert status == 503
+    assert said == f"no teamd runs for {project.paths.root}; start it with `teamd start`"
+    assert server.act("spawn", name="a/b", role="coder", prompt="Go.")[0] == 409
+    assert server.act("shutdown", name="alice")[0] == 503
+    assert server.act("interrupt", name="alice", text="Stop.")[0] == 503
+
+
+def test_looking_leaves_every_inbox_as_it_is(server: Server, project: Project) -> None:
+    for name in ("alice", "bob", "lead"):
+        project.do("teamctl", "send", name, "hello", "--from", "user")
+
+    def everything() -> dict[str, tuple[bytes, int]]:
+        files = [path for path in project.paths.root.rglob("*") if path.is_file()]
+        return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+    before = everything()
+    with server.opened("/api/events") as stream:
+        assert next(events(stream))["event"] == "snapshot"
+        for path in ("mail", "mail?words=x", "transcript?name=alice", "log?name=alice"):
+            server.get(path)
+        identity = server.get("mail")["messages"][0]["id"]
+        assert server.get(f"trace?id={identity}") == json.loads(
+            project.do("teamctl", "trace", identity, "--json")
+        )
+    assert everything() == before
+
+
+def test_the_events_show_what_team_json_shows_and_resume(server: Server, project: Project) -> None:
+    with server.opened("/api/events") as held:  # somebody else reads, so that nothing is forgotten
+        next(events(held))
+        with server.opened("/api/events") as stream:
+            first = next(events(stream))
+        shown = json.loads(project.do("teamctl", "team", "--json"))
+        assert first["event"] == "snapshot"
+        assert {key: first["data"]["team"][key] for key in shown} == shown
+        assert first["data"]["roster"] == json.loads(project.paths.config.read_bytes())
+        project.enlist("alice", "bob", "carol")
+        again = {**server.headers, "Last-Event-ID": first["id"]}
+        kinds: dict[str, Any] = {}
+        with server.opened("/api/events", headers=again) as stream:
+            for event in events(stream):
+                kinds[event["event"]] = event["data"]
+                if {"team", "roster"} <= kinds.keys():
+                    break
+    assert "snapshot" not in kinds
+    assert len(kinds["roster"]["members"]) == 3
+
+
+def test_a_line_that_another_program_appends_is_seen_at_once(
+    server: Server, project: Project
+) -> None:
+    with server.opened("/api/events") as stream:
+        found = events(stream)
+        next(found)
+        line = json.dumps({"from": "cron", "content": "appended"})
+        inbox = project.paths.inbox("alice")
+        subprocess.run(["flock", inbox, "-c", f"echo '{line}' >> {inbox}"], check=True)
+        assert next(one for one in found if one["event"] == "mail")["data"]["waiting"] == 1
+    assert server.get("mail?words=appended")["messages"][0]["from"] == "cron"
+
+
+def test_all_that_a_page_loads_is_small() -> None:
+    folder = Path(__file__).parents[2] / "teamctl" / "web" / "static"
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 80_000
+
+
+@pytest.mark.timeout(300)  # it waits for each of them
+def test_the_page_never_contradicts_team_json(server: Server, project: Project) -> None:
+    """Over 200 changes as spawns, kills, pauses and shutdowns make them in the roster."""
+    roster, dice = Roster(project.paths), random.Random(13)  # the same changes in each run
+    with server.opened("/api/events") as stream:
+        found = events(stream)
+        next(found)
+        for _ in range(40):
+            for _ in range(5):
+                name, status = dice.choice("abcde"), dice.choice(list(Status))
+                gone = dice.random() < 0.2
+                team = roster.update(lambda team: without_or_with(team, name, status, gone=gone))  # noqa: B023 -- at once
+            wanted = [(one.name, str(one.status)) for one in team.members]
+            for event in found:
+                if event["event"] == "team":
+                    members = event["data"]["members"]
+                    if [(one["name"], one["status"]) for one in members] == wanted:
+                        break
+        shown = json.loads(project.do("teamctl", "team", "--json"))
+        assert {key: event["data"][key] for key in shown} == shown
+
+
+def without_or_with(team: Team, name: str, status: Status, *, gone: bool) -> Team:
+    """Return a team without a member, or with it in some state."""
+    if gone:
+        return team.without(name)
+    if team.find(name) is None:
+        return team.with_new(name, role="coder", status=status)
+    return team.with_member(replace(team.get(name), status=status))

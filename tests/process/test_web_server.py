@@ -1,0 +1,184 @@
+"""The server of the page as a process: where it listens, how it ends, and what it survives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
+import pytest
+
+from tests.e2e.served import Server, events, served
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+
+MANY: Final = 10_000
+# Opens so many connections, sends what it is told over each, and keeps them.
+CROWD: Final = """
+import socket, sys
+port, many, first = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3].encode()
+kept = []
+for _ in range(many):
+    one = socket.create_connection(("127.0.0.1", port), timeout=60)
+    try:
+        one.sendall(first)
+    except OSError:
+        pass
+    kept.append(one)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def server(project: Project) -> Iterator[Server]:
+    """A server of a team without any process."""
+    project.enlist("alice", "bob")
+    with served(project) as made:
+        yield made
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(600)  # the wait for the others counts
+def test_ten_thousand_open_connections_keep_nobody_out(server: Server, project: Project) -> None:
+    """They say nothing, begin a request without end, or ask for what they may not have."""
+    before = psutil.Process(server.pid).memory_info().rss
+    with server.opened("/api/events") as stream:
+        found = events(stream)
+        next(found)
+        crowds = []
+        for first in ("", "GET / HTTP/1.1\r\nX: ", "GET /api/events HTTP/1.1\r\n\r\n") * 4:
+            argv = (sys.executable, "-c", CROWD, str(server.address[1]), str(MANY // 12 + 1), first)
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            crowds.append(project.begin(*argv, **pipes))
+        for crowd in crowds:
+            assert crowd.stdout is not None
+            assert crowd.stdout.readline() == "open\n"
+        assert server.get("session")["may_act"]
+        assert server.act("send", to="alice", text="still there") == (200, "sent to alice")
+        assert next(one for one in found if one["event"] == "mail")["data"]["waiting"] == 1
+        process = psutil.Process(server.pid)
+        assert process.num_fds() < 1024
+        assert process.memory_info().rss - before < 64 << 20
+        for crowd in crowds:
+            crowd.kill()
+
+
+def test_a_reader_that_does_not_read_is_cut_off(server: Server, project: Project) -> None:
+    """Others get each event at once meanwhile, and its memory is given back."""
+    asked = f"GET /api/events HTTP/1.1\r\nHost: {server.host}\r\n"
+    shown = f"Authorization: Bearer {server.token}\r\n\r\n"
+    with socket.socket() as slow, server.opened("/api/events") as stream:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
+        slow.connect(server.address)
+        slow.sendall((asked + shown).encode())
+        found = events(stream)
+        next(found)
+        for number in range(60):
+            project.enlist("alice", note=f"{number} {'x' * 100_000}")
+            while next(found)["event"] != "roster":
+                pass
+        own = slow.getsockname()
+
+        def cut() -> bool:
+            there = psutil.Process(server.pid).net_connections()
+            return not any(one.raddr and tuple(one.raddr) == own for one in there)
+
+        wait_until(cut, timeout_seconds=30, what="the slow reader is cut off")
+        assert server.get("session")["may_act"]
+
+
+def test_a_frozen_or_killed_server_delays_no_mail(server: Server, project: Project) -> None:
+    """It holds no lock while it sends: stopped at any moment, it stands in nobody's way."""
+    for _ in range(5):
+        with server.opened("/api/events") as stream:
+            next(events(stream))
+            os.kill(server.pid, signal.SIGSTOP)
+            try:
+                project.do("teamctl", "send", "alice", "x")  # it gives up where a lock is held
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
+
+
+def test_ctrl_c_ends_it_quietly_while_a_page_is_open(project: Project) -> None:
+    project.enlist("alice")
+    begun = project.begin("teamctl", "web", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert begun.stdout is not None
+    assert begun.stderr is not None
+    server = Server(begun.stdout.readline().strip(), begun.pid)
+    with server.opened("/api/events") as stream:
+        next(events(stream))
+        begun.send_signal(signal.SIGINT)
+        assert begun.wait(timeout=10) == 0
+    assert (begun.stdout.read(), begun.stderr.read()) == ("", "")
+
+
+def test_a_socket_in_a_file_is_its_owners_alone(project: Project) -> None:
+    project.enlist("alice")
+    file = project.folder / "page.sock"
+    with served(project, "--socket", str(file)) as server:
+        assert server.host == "127.0.0.1:8080"  # what `ssh -L 8080:page.sock` makes of it
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        asked = f"GET /api/session HTTP/1.0\r\nHost: {server.host}\r\n"
+        shown = f"Authorization: Bearer {server.token}\r\n\r\n"
+        with socket.socket(socket.AF_UNIX) as made:
+            made.connect(str(file))
+            made.sendall((asked + shown).encode())
+            assert made.recv(1 << 16).split()[1] == b"200"
+        second = project.run("teamctl", "web", "--socket", str(file))
+        assert second.status == 1
+        assert second.complaint == (
+            f"teamctl: another server listens at {file}; end it, or name another place"
+        )
+    assert not file.exists()
+
+
+def test_a_socket_that_a_killed_server_left_is_replaced(project: Project) -> None:
+    project.enlist("alice")
+    file = project.folder / "page.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(file))
+    with served(project, "--socket", str(file)):
+        pass
+    file.write_text("mine")
+    refused = project.run("teamctl", "web", "--socket", str(file))
+    assert (refused.status, refused.complaint) == (
+        1, f"teamctl: {file} is there already and is no socket; name another place",
+    )  # fmt: skip
+    assert file.read_text() == "mine"
+
+
+def test_a_port_that_is_taken_is_told(server: Server, project: Project) -> None:
+    port = str(server.address[1])
+    refused = project.run("teamctl", "web", "--port", port)
+    assert (refused.status, refused.complaint) == (
+        1,
+        f"teamctl: port {port} cannot be used (Address already in use); name another with --port",
+    )
+
+
+def test_it_listens_on_loopback_only(server: Server) -> None:
+    listening = [
+        one.laddr.ip
+        for one in psutil.Process(server.pid).net_connections()
+        if one.status == psutil.CONN_LISTEN
+    ]
+    assert listening == ["127.0.0.1"]
+
+
+def test_without_the_extra_a_line_says_how_to_get_it(project: Project) -> None:
+    project.enlist("alice")
+    hide = "import sys; sys.modules['starlette'] = None; from teamctl.main import main; main()"
+    ended = project.run(sys.executable, "-c", hide, "web")
+    needs = "`teamctl web` needs packages that are not installed"
+    assert ended.status == 1
+    assert ended.complaint == f"teamctl: {needs}; `pip install 'teamd[web]'` installs them"

@@ -1,0 +1,103 @@
+"""The events of the page: snapshots, ids that resume, and readers that do not keep up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from teamctl.web.events import KEPT, MOST_WAITING, SNAPSHOT, EventLog
+
+if TYPE_CHECKING:
+    from teamctl.web.events import Event, Reader
+
+
+def taken(reader: Reader) -> list[Event]:
+    """Return what a reader is given without any wait."""
+
+    async def take() -> list[Event]:
+        found: list[Event] = []
+
+        async def read() -> None:
+            async for event in reader.events():
+                found.append(event)  # noqa: PERF401 -- kept when it is cut off by the timeout
+
+        task = asyncio.create_task(read())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        return found
+
+    return asyncio.run(take())
+
+
+def test_a_new_reader_gets_a_snapshot_of_all() -> None:
+    log = EventLog()
+    log.publish("team", {"name": "x"})
+    log.publish("mail", 3)
+    (event,) = taken(log.enter(""))
+    assert event.name == SNAPSHOT
+    assert json.loads(event.data) == {"team": {"name": "x"}, "mail": 3}
+
+
+def test_one_that_comes_back_gets_what_it_missed() -> None:
+    log = EventLog()
+    log.publish("team", 1)
+    (first,) = taken(log.enter(""))
+    assert taken(log.enter(first.id)) == []
+    log.publish("team", 2)
+    log.publish("mail", 3)
+    missed = taken(log.enter(first.id))
+    assert [(event.name, event.data) for event in missed] == [("team", "2"), ("mail", "3")]
+    assert taken(log.enter(missed[-1].id)) == []
+
+
+def test_what_stays_as_it_is_makes_no_event() -> None:
+    log = EventLog()
+    log.publish("team", 1)
+    reader = log.enter("")
+    log.publish("team", 1)
+    assert len(taken(reader)) == 1
+
+
+def test_ids_of_another_server_or_of_none_lead_to_a_snapshot() -> None:
+    log, other = EventLog(), EventLog()
+    for one in (log, other):
+        one.publish("team", 1)
+    (elsewhere,) = taken(other.enter(""))
+    numbers = ("", "99", "9" * 99, "-1")
+    for unknown in (elsewhere.id, "x", "-", *(f"{log.boot}-{number}" for number in numbers)):
+        assert [event.name for event in taken(log.enter(unknown))] == [SNAPSHOT]
+
+
+def test_who_was_away_for_too_long_gets_a_snapshot() -> None:
+    log = EventLog()
+    log.publish("team", 0)
+    (first,) = taken(log.enter(""))
+    for number in range(1, KEPT + 2):
+        log.publish("team", number)
+    (event,) = taken(log.enter(first.id))
+    assert (event.name, json.loads(event.data)) == (SNAPSHOT, {"team": KEPT + 1})
+
+
+def test_nothing_resumes_over_a_time_in_which_nobody_looked() -> None:
+    log = EventLog()
+    log.publish("team", 1)
+    (first,) = taken(log.enter(""))
+    log.forget()
+    assert [event.name for event in taken(log.enter(first.id))] == [SNAPSHOT]
+
+
+def test_a_slow_reader_is_cut_off_and_delays_nobody() -> None:
+    log = EventLog()
+    slow, quick = log.enter(""), log.enter("")
+    taken(quick)
+    for number in range(MOST_WAITING + 5):
+        log.publish("team", number)
+        assert taken(quick)[-1].data == str(number)
+    assert taken(slow) == []
+
+    async def rest() -> list[Event]:
+        return [event async for event in slow.events()]  # it ends by itself
+
+    assert asyncio.run(rest()) == []

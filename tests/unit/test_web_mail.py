@@ -1,0 +1,108 @@
+"""The mail of the team as the page shows it: what `trace` tells, of all messages, and untouched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from teamctl.web.mail import LONGEST, MOST_FOUND, MOST_KEPT, TeamMail
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.trace import trace
+from teamd.messages import Message
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+
+SHARED = ("id", "from", "to", "type", "sent", "stage", "position", "taken", "delivered")
+
+
+def put(paths: TeamPaths, content: str, to: str = "bob", **facts: Any) -> Message:
+    sent = Message(sender="lead", to=to, content=content, **facts)
+    Mailbox(paths, to, durable=False).put(sent)
+    return sent
+
+
+def found(mail: TeamMail, words: str = "") -> list[dict[str, Any]]:
+    mail.look()
+    messages: list[dict[str, Any]] = mail.find(words)["messages"]
+    return messages
+
+
+def test_at_every_stage_it_is_what_trace_tells(paths: TeamPaths) -> None:
+    mail = TeamMail(paths)
+    sent = put(paths, "x")
+    box = Mailbox(paths, "bob", durable=False)
+
+    def same() -> str:
+        (shown,), (way,) = found(mail), trace(paths, sent.id)
+        told = way.to_json()
+        assert {key: shown[key] for key in SHARED} == {key: told[key] for key in SHARED}
+        return str(shown["stage"])
+
+    assert same() == "queued"
+    batch = box.take()
+    assert same() == "taken"
+    Transcript(paths.transcript("bob")).append(
+        Delivered(messages=batch.messages, taken=999.5, time=1000.5)
+    )
+    assert same() == "delivered"  # though it lies in the spool as well
+    box.done(batch)
+    assert same() == "delivered"
+
+
+def test_looking_leaves_every_byte(paths: TeamPaths) -> None:
+    put(paths, "x")
+    put(paths, "y", to="carol")
+    paths.inbox("dave").write_bytes(b"no message\n\x00\xff{}")
+    before = {
+        file: (file.read_bytes(), file.stat().st_mtime_ns) for file in paths.inboxes.iterdir()
+    }
+    mail = TeamMail(paths)
+    assert len(found(mail)) == 2
+    after = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in paths.inboxes.iterdir()}
+    assert after == before
+
+
+def test_lines_of_other_programs_are_shown_one_by_one(paths: TeamPaths) -> None:
+    """They may have neither an id nor a time."""
+    paths.inbox("bob").write_bytes(b'{"from": "cron", "content": "ping"}\n' * 3)
+    assert [one["position"] for one in found(TeamMail(paths))] == [1, 2, 3]
+
+
+def test_all_words_have_to_be_there(paths: TeamPaths) -> None:
+    put(paths, "The API is done")
+    put(paths, "Review it", to="carol", extra={"summary": "of the API"})
+    mail = TeamMail(paths)
+    assert [one["to"] for one in found(mail, "api")] == ["carol", "bob"]
+    assert [one["to"] for one in found(mail, "API carol")] == ["carol"]
+    assert found(mail, "nothing of the kind") == []
+
+
+def test_the_version_tells_whether_there_is_anything_new(paths: TeamPaths) -> None:
+    mail = TeamMail(paths)
+    first = mail.look()
+    assert mail.look() == first
+    put(paths, "x")
+    second = mail.look()
+    assert (second["version"] > first["version"], second["waiting"]) == (True, 1)
+    Mailbox(paths, "bob", durable=False).take()
+    assert mail.look()["version"] > second["version"]
+
+
+def test_what_is_kept_and_shown_is_bounded(paths: TeamPaths) -> None:
+    mail = TeamMail(paths)
+    conversation = Transcript(paths.transcript("bob"), durable=False)
+    for start in range(0, MOST_KEPT + 500, 500):
+        messages = tuple(
+            Message(sender="lead", to="bob", content=f"{n} {'x' * LONGEST}", timestamp=float(n))
+            for n in range(start, start + 500)
+        )
+        conversation.append(Delivered(messages=messages, time=1.0), durable=False)
+        mail.look()
+    everything = mail.find("")
+    assert everything["found"] == MOST_KEPT
+    assert len(everything["messages"]) == MOST_FOUND
+    newest = everything["messages"][0]
+    assert newest["content"].startswith(f"{MOST_KEPT + 499} ")
+    assert (len(newest["content"]), newest["more"]) == (LONGEST, 5)

@@ -1,0 +1,157 @@
+"""The one watcher behind all pages: it looks where something changed, and for readers only."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from teamctl.web.events import EventLog
+from teamctl.web.watcher import Part, Watcher
+from teamd.errors import TeamError
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from teamctl.web.events import Event, Reader
+
+
+class Looked:
+    """A part that counts how often it was looked at."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.times = 0
+
+    def __call__(self) -> Any:
+        """Look."""
+        self.times += 1
+        text = self.file.read_text() if self.file.exists() else None
+        if text == "damaged":
+            raise TeamError("it is damaged; mend it")
+        if text == "strange":
+            raise KeyError(text)
+        return text
+
+    def part(self, **more: Any) -> Part:
+        """Return it as the watcher has it."""
+        return Part(name="file", look=self, folders=[self.file.parent], **more)
+
+
+def in_loop(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
+    """Run a test in a loop of its own."""
+
+    def run(tmp_path: Path) -> None:
+        async def life() -> None:
+            async with asyncio.timeout(30):
+                await test(tmp_path)
+
+        asyncio.run(life())
+
+    return run
+
+
+async def first(reader: Reader) -> Event:
+    """Return the next event."""
+    return await anext(reader.events())
+
+
+@in_loop
+async def test_all_readers_share_one_look(tmp_path: Path) -> None:
+    looked = Looked(tmp_path / "file")
+    watcher = Watcher([looked.part()], EventLog())
+    async with AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(watcher.reader("")) for _ in range(50)]
+        assert looked.times == 1
+        for reader in readers:
+            assert (await first(reader)).data == '{"file":null}'
+        looked.file.write_text("new")
+        for reader in readers:
+            assert (await first(reader)).data == '"new"'
+        assert looked.times <= 4  # a file is made, and written, and closed
+    watcher.stop()
+
+
+@in_loop
+async def test_nobody_looks_for_nobody(tmp_path: Path) -> None:
+    looked = Looked(tmp_path / "file")
+    log = EventLog()
+    watcher = Watcher([looked.part(recheck_seconds=0.01, pause_seconds=0.0)], log, linger_seconds=0)
+    async with watcher.reader("") as reader:
+        event = await first(reader)
+        await until(lambda: looked.times > 2, what="it is looked at again without any change")
+    await until(lambda: watcher._looking is None, what="the watcher rests")
+    await asyncio.sleep(0.05)
+    times = looked.times
+    await asyncio.sleep(0.05)
+    assert looked.times == times
+    looked.file.write_text("meanwhile")
+    async with watcher.reader(event.id) as reader:
+        assert (await first(reader)).data == '{"file":"meanwhile"}'
+    watcher.stop()
+
+
+@in_loop
+async def test_a_reader_that_is_back_soon_resumes(tmp_path: Path) -> None:
+    looked = Looked(tmp_path / "file")
+    watcher = Watcher([looked.part()], EventLog())
+    async with watcher.reader("") as reader:
+        event = await first(reader)
+    looked.file.write_text("meanwhile")
+    await until(lambda: watcher.log._number > 1, what="it is looked at all the same")
+    async with watcher.reader(event.id) as reader:
+        event = await first(reader)
+        assert (event.name, event.data) == ("file", '"meanwhile"')
+    watcher.stop()
+
+
+@in_loop
+async def test_what_one_part_meets_hides_no_other(tmp_path: Path) -> None:
+    bad, good = Looked(tmp_path / "bad"), Looked(tmp_path / "good")
+    log = EventLog()
+    parts = [bad.part(), Part(name="good", look=good, folders=[tmp_path])]
+    watcher = Watcher(parts, log)
+    bad.file.write_text("damaged")
+    async with watcher.reader("") as reader:
+        snapshot = (await first(reader)).data
+        assert '"file":{"trouble":"it is damaged; mend it"}' in snapshot
+        assert '"good":null' in snapshot
+        bad.file.write_text("strange")
+        await until(lambda: "KeyError" in log._state["file"], what="the trouble is told")
+        bad.file.write_text("mended")
+        await until(lambda: log._state["file"] == '"mended"', what="it goes on")
+    watcher.stop()
+
+
+@in_loop
+async def test_a_folder_that_is_not_there_yet_is_seen_when_it_comes(tmp_path: Path) -> None:
+    looked = Looked(tmp_path / "folder" / "file")
+    watcher = Watcher([looked.part()], EventLog())
+    async with watcher.reader("") as reader:
+        await first(reader)
+        looked.file.parent.mkdir()
+        looked.file.write_text("new")
+        assert (await first(reader)).data == '"new"'
+    watcher.stop()
+
+
+@in_loop
+async def test_a_change_is_seen_in_a_moment(tmp_path: Path) -> None:
+    looked = Looked(tmp_path / "file")
+    watcher = Watcher([looked.part()], EventLog())
+    took = []
+    async with watcher.reader("") as reader:
+        await first(reader)
+        for number in range(20):
+            began = time.perf_counter()
+            looked.file.write_text(str(number))
+            event = await first(reader)
+            while event.data != f'"{number}"':  # an empty file was seen in between
+                event = await first(reader)
+            took.append(time.perf_counter() - began)
+    watcher.stop()
+    assert statistics.median(took) < 0.1
