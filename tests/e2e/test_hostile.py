@@ -33,7 +33,8 @@ def test_a_command_without_standard_output_does_its_work(project: Project, comma
     """An error after the mail was sent would have it sent again."""
     project.enlist("ann")
     done = project.run("bash", "-c", f"teamctl {command} >&-")
-    assert (done.status, done.stderr) == (0, "")
+    said = "" if command != "send ann hi" else "warning: no teamd runs, so the message waits; "
+    assert (done.status, done.stderr.partition("`")[0]) == (0, said)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,13 @@ def test_teammates_tools(project: Project) -> None:
     assert used(project, "tom") == set(TEAMMATE)
 
 
+HOLD: Final = (
+    ("pause_teammate", {"teammate": "pal"}),
+    ("interrupt_teammate", {"teammate": "pal", "text": "Hi."}),
+    ("resume_teammate", {"teammate": "pal"}),
+)
+
+
 def test_leads_tools(project: Project) -> None:
     """Those, and whatever leads others: a story of one lead, one planner and another team."""
     fetch = ("task", {"prompt": "Find the number."})
@@ -78,7 +85,7 @@ def test_leads_tools(project: Project) -> None:
             use(("spawn_teammate", wes), ("list_teammates", {}), ("broadcast", {"content": "Hi"})),
         ),
         (r'type="plan_approval_request" request_id="([^"]+)"', _review),
-        ("I have acted", use(("shutdown_request", {"teammate": "wes"}))),
+        ("I have acted", use(*HOLD, ("shutdown_request", {"teammate": "wes"}))),
         (
             'teammate_id="wes" type="shutdown_response" request_id="[^"]+" approve="true"',
             use(("delete_team", {"name": "web"}), ("bash", {"command": WORK.format(name="lead")})),
