@@ -49,8 +49,15 @@ _SETTINGS: Final = {
     "status.showUntrackedFiles": "all",
 }
 _SCRATCH: Final = re.compile(r"\.scratch-(\d+)-(\d+)-\w+")
-# Bounds first; `git` is found on the PATH of the sandbox.
-_BEGIN: Final = "ulimit -c 0; ulimit -f 16777216; set -eu; "
+# Bounds first; `git` is found on the PATH of the sandbox. It would wait for ever at a pipe that
+# stands where it reads a file.
+_BEGIN: Final = """ulimit -c 0; ulimit -f 16777216; set -eu
+if [ -e .git ]; then
+  pipe=$(find . \\( -path './.git/*' -o -name '.git*' \\) \\( -type p -o -type l -xtype p \\) \\
+    -print -quit 2>/dev/null || :)
+  if [ -n "$pipe" ]; then echo "${pipe#./} is a pipe, and git reads it" >&2; exit 1; fi
+fi
+"""
 
 
 @dataclass(frozen=True, slots=True)

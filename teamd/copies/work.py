@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from teamd.copies.source import Source
     from teamd.files.paths import TeamPaths
 
-LOOK_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 20.0
 _MOST_NAMED: Final = 5
 _FACTS: Final = 4
 # Arguments: the branch, the base. A line each, then the files.
@@ -39,6 +39,18 @@ mkdir -p /tmp/objects
 export GIT_OBJECT_DIRECTORY=/tmp/objects GIT_ALTERNATE_OBJECT_DIRECTORIES="$GIT_DIR/objects"
 export GIT_INDEX_FILE=/tmp/index
 """
+_UNHIDE: Final = """
+if git ls-files -v | grep -q '^[a-zS]'; then
+  if [ -z "${GIT_INDEX_FILE:-}" ]; then cp "$GIT_DIR/index" /tmp/index; fi
+  export GIT_INDEX_FILE=/tmp/index
+  git ls-files -z | git update-index -z --no-assume-unchanged --stdin
+  git ls-files -z | git update-index -z --no-skip-worktree --stdin
+fi
+"""
+# An index of our own, as the copy's; files at which git was told not to look are looked at.
+OWN_INDEX: Final = f"""{ASIDE}
+if [ -f "$GIT_DIR/index" ]; then cp "$GIT_DIR/index" /tmp/index; fi
+{_UNHIDE}"""
 _PACK: Final = "git pack-objects --quiet --revs --stdout --thin --delta-base-offset"
 
 
@@ -97,7 +109,7 @@ def read_state(git: ConfinedGit, copy: Copy) -> WorkState:
     Raises:
         TeamError: it is damaged.
     """
-    done = git.run(_STATE, copy.branch, copy.base, seconds=LOOK_SECONDS)
+    done = git.run(_UNHIDE + _STATE, copy.branch, copy.base, seconds=_LOOK_SECONDS)
     facts = done.stdout.split(b"\n", _FACTS)
     if done.status != 0 or len(facts) <= _FACTS or not facts[3].isdigit():
         raise TeamError(
