@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output
-from teamctl.post import team_post
+from teamctl.post import team_queue
 from teamd import commandline, terminal
-from teamd.board.board import Board
 from teamd.commandline import team_options
-from teamd.messages import TEAMD
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
     from teamd.merges.entry import Entry
-    from teamd.merges.queue import Queue
 
 _SHORT: Final = 12
 _COLOURS: Final = {
@@ -60,7 +57,7 @@ def add(choice: Choice, name: str, *, as_json: bool) -> None:
     """Queue what NAME has committed in its working copy."""
     from teamd.merges import joining  # noqa: PLC0415 -- 20 ms
 
-    queue = _queue(choice)
+    queue = team_queue(choice)
     paths = queue.board.paths
     member = Roster(paths).read().get(name)
     entry = joining.add(queue, member.name, choice.settings(paths))
@@ -78,20 +75,13 @@ def remove(choice: Choice, entry_id: str, *, as_json: bool) -> None:
     from teamd.copies.source import Source  # noqa: PLC0415 -- 20 ms
     from teamd.merges import joining  # noqa: PLC0415 -- the same
 
-    queue = _queue(choice)
+    queue = team_queue(choice)
     paths = queue.board.paths
     source = Source.of(choice.settings(paths).team.workspace, [paths.work])
     entry = joining.remove(queue, entry_id, source)
     text = f"{entry.id}, {entry.teammate}'s commit {entry.commit[:_SHORT]}, is not in the queue now"
     choice.done = text
     output.print_either(text, entry.to_json(), as_json=as_json)
-
-
-def _queue(choice: Choice) -> Queue:
-    from teamd.merges.queue import Queue  # noqa: PLC0415 -- only where it is changed
-
-    post = team_post(choice)
-    return Queue(Board(post.paths, post, TEAMD, durable=post.durable))
 
 
 def _draw(there: tuple[Entry, ...]) -> None:
