@@ -134,7 +134,9 @@ def confined_git(
         policy = _policy(paths, folder, origin, scratch)
         argv = build_arguments(found.program, policy, (), Readable.find(policy))
         lock = () if writable else ("--remount-ro", str(policy.workspace))
-        yield ConfinedGit(folder, (*argv, *lock, *_variables(folder, writable=writable)), scratch)
+        yield ConfinedGit(
+            folder, (*argv, *lock, *_variables(folder, origin, writable=writable)), scratch
+        )
 
 
 def remove_scratch(paths: TeamPaths) -> None:
@@ -150,7 +152,7 @@ def _policy(paths: TeamPaths, folder: Path, origin: Origin, scratch: Path) -> Po
     return replace(policy, home=scratch, temporary=scratch)
 
 
-def _variables(folder: Path, *, writable: bool) -> Iterator[str]:
+def _variables(folder: Path, origin: Origin, *, writable: bool) -> Iterator[str]:
     """Yield options that set what git goes by, whatever stands in the copy's own settings."""
     numbered = enumerate(_SETTINGS.items())
     settings = {f"GIT_CONFIG_KEY_{at}": name for at, (name, _) in numbered}
@@ -160,6 +162,8 @@ def _variables(folder: Path, *, writable: bool) -> Iterator[str]:
         **settings,
         "GIT_DIR": str(folder / ".git"),
         "GIT_WORK_TREE": str(folder),
+        # Also where the project was moved or copied since the copy was made.
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(origin.objects),
         "GIT_GRAFT_FILE": "/dev/null",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_OPTIONAL_LOCKS": "1" if writable else "0",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from teamd.programs import Captured
 
 _BASES: Final = "refs/teamd/base"
+_SHOWN: Final = "refs/teamd/shown"
 DISCARDED: Final = "refs/teamd/discarded"
 _KEPT_DAYS: Final = 30
 _TIME: Final = "%Y%m%dT%H%M%SZ"
@@ -241,9 +242,14 @@ class Source:
         """Keep the base of a teammate's copy from being collected."""
         self.move_ref(self.own_ref(_BASES, address), commit)
 
+    def pin_shown(self, address: str, commit: str) -> None:
+        """Keep what a teammate was told to merge in its copy, which has no objects of it."""
+        self.move_ref(self.own_ref(_SHOWN, address), commit)
+
     def unpin(self, address: str) -> None:
-        """Let it go."""
-        self.remove_ref(self.own_ref(_BASES, address))
+        """Let both go."""
+        for folder in (_BASES, _SHOWN):
+            self.remove_ref(self.own_ref(folder, address))
 
     def own_ref(self, folder: str, address: str) -> str:
         """Return a ref of a team's; working trees of one repository may each have such a team."""
@@ -262,7 +268,16 @@ class Source:
 
 
 def source_of(copy: Copy) -> Source:
-    """Return the repository that a working copy is of."""
+    """Return the repository that a working copy is of.
+
+    Raises:
+        TeamError: it is not there any more.
+    """
+    if not copy.origin.folder.is_dir():
+        raise TeamError(
+            f"{copy.name}'s working copy is of {copy.origin.folder}, which is not there any more; "
+            "move it back"
+        )
     return Source.of(copy.origin.folder, [copy.folder.parent])
 
 

@@ -12,6 +12,7 @@ import pytest
 from teamd.copies import clone, record, work
 from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
+from teamd.copies.merge import merge
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from tests.repositories import commit, git, make_repository
@@ -69,6 +70,23 @@ def test_a_repository_inside_of_a_copy_without_a_commit_is_put_aside(
     (inner / "new.txt").write_text("new\n")
     kept = Path(discard(paths, "alice", force=True).kept)
     assert (kept / "lib/new.txt").read_text() == "new\n"
+
+
+def test_a_commit_without_the_files_of_a_repository_inside_is_not_merged(
+    paths: TeamPaths, copy: Copy
+) -> None:
+    make_repository(copy.folder / "lib")
+    add_all(copy)
+    with pytest.raises(TeamError) as refused:
+        merge(paths, "alice")
+    made = git(copy.folder, "rev-parse", "HEAD")
+    assert str(refused.value) == (
+        f"the commit {made[:12]} has no file of lib, a repository of its own; "
+        "`git rm --cached` that, move its .git away, and commit its files"
+    )
+    (copy.folder / ".gitmodules").write_text('[submodule "lib"]\npath = lib\nurl = ../lib\n')
+    add_all(copy)
+    assert merge(paths, "alice").merged == 2, "it says where that comes from"
 
 
 def test_a_diff_names_a_repository_inside(paths: TeamPaths, copy: Copy) -> None:
