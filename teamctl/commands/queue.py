@@ -8,10 +8,12 @@ from teamctl import arguments, output
 from teamctl.post import team_queue
 from teamd import commandline, terminal
 from teamd.commandline import team_options
+from teamd.files import pidfile
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
     from teamd.merges.entry import Entry
 
 _SHORT: Final = 12
@@ -45,6 +47,8 @@ def command(choice: Choice, *, as_json: bool) -> None:
         output.print_json({"queue": [entry.to_json() for entry in there]})
     elif there:
         _draw(there)
+        if any(not entry.state.finished for entry in there):
+            _warn_without_teamd(choice.existing())
     else:
         terminal.echo(choice.addressed("the queue is empty; `teamctl queue add NAME` adds to it"))
 
@@ -62,6 +66,8 @@ def add(choice: Choice, name: str, *, as_json: bool) -> None:
     member = Roster(paths).read().get(name)
     entry = joining.add(queue, member.name, choice.settings(paths))
     text = f"{member.name}'s commit {entry.commit[:_SHORT]} is in the queue: {entry.id}"
+    if pidfile.supervisor(paths) is None:
+        text += "; it waits there for teamd, which `teamd start` starts"
     choice.done = text
     output.print_either(text, entry.to_json(), as_json=as_json)
 
@@ -82,6 +88,11 @@ def remove(choice: Choice, entry_id: str, *, as_json: bool) -> None:
     text = f"{entry.id}, {entry.teammate}'s commit {entry.commit[:_SHORT]}, is not in the queue now"
     choice.done = text
     output.print_either(text, entry.to_json(), as_json=as_json)
+
+
+def _warn_without_teamd(paths: TeamPaths) -> None:
+    if pidfile.supervisor(paths) is None:
+        output.warn("no teamd runs, so nothing is merged; `teamd start` starts it")
 
 
 def _draw(there: tuple[Entry, ...]) -> None:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.copies import landing
 from teamd.copies.clone import make_copy
+from teamd.copies.source import Source
+from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from tests.queues import Yard
 from tests.repositories import git
@@ -70,3 +73,26 @@ def test_what_cannot_be_kept_stops_a_deletion(project: Project, zoe: Path) -> No
     assert refused.complaint.startswith(f"teamctl: what zoe did is in {folder}/zoe-")
     assert refused.complaint.endswith("; move that away, then delete the team")
     assert len(list(folder.iterdir())) == 1
+
+
+def test_what_waits_for_teamd_is_told_so(project: Project) -> None:
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="mine\n")
+    said = project.do("teamctl", "queue", "add", "ann")
+    assert said.endswith(
+        "is in the queue: 1; it waits there for teamd, which `teamd start` starts\n"
+    )
+    shown = project.run("teamctl", "queue").complaint
+    assert shown == "warning: no teamd runs, so nothing is merged; `teamd start` starts it"
+
+
+def test_a_branch_in_the_way_of_the_queue_s_is_named(project: Project) -> None:
+    yard = Yard(project, "ann")
+    yard.git("branch", "team")
+    with pytest.raises(TeamError) as refused:
+        landing.find_tip(Source.of(yard.folder), "team/main")
+    said = "the branch team/main cannot be made; rename the one that is in its way, or set [merge] "
+    assert str(refused.value).startswith(
+        f"{said}into in team.toml to another: git update-ref failed"
+    )
+    assert "'refs/heads/team' exists" in str(refused.value)
