@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from teamd.mail.routing import Post
-from teamd.messages import MAX_MESSAGE_BYTES
+from teamd.messages import MAX_MESSAGE_BYTES, TEAMD
 
 if TYPE_CHECKING:
     from teamd.approvals.approval import Approval
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
+    from teamd.merges.queue import Queue
 
 
 def team_post(choice: Choice) -> Post:
@@ -25,6 +26,15 @@ def team_post(choice: Choice) -> Post:
         max_bytes=mail.max_message_bytes,
         max_inbox_bytes=mail.max_inbox_bytes,
     )
+
+
+def team_queue(choice: Choice) -> Queue:
+    """Return the merge queue of the team that is meant, to change it."""
+    from teamd.board.board import Board  # noqa: PLC0415 -- only where it is changed
+    from teamd.merges.queue import Queue  # noqa: PLC0415 -- the same
+
+    post = team_post(choice)
+    return Queue(Board(post.paths, post, TEAMD, durable=post.durable))
 
 
 def open_approvals(team: TeamPaths) -> list[Approval]:

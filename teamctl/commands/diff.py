@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output, texts
+from teamctl.post import team_queue
 from teamd import commandline, terminal
 from teamd.commandline import team_options
 from teamd.team.roster import Roster
@@ -73,7 +74,9 @@ def merge(choice: Choice, name: str, *, squash: bool, message: str | None, as_js
     commits = "1 commit" if done.merged == 1 else f"{done.merged} commits"
     text = f"merged {commits} of {name} into {done.branch}: {done.commit[:_SHORT]}"
     if not done.merged:
-        text = f"{name} has committed nothing that is not in its base; nothing to merge"
+        text = f"{name} has committed nothing that is not in {done.branch}; nothing to merge"
+    elif squash:  # git does not know of it: the same lines, changed again, would conflict
+        text += f'; before more work `teamctl send {name} "git merge {done.commit[:_SHORT]}"`'
     choice.done = text
     facts = {"name": name, "branch": done.branch, "commit": done.commit, "merged": done.merged}
     output.print_either(text, facts, as_json=as_json)
@@ -90,17 +93,31 @@ def discard(choice: Choice, name: str, *, force: bool, as_json: bool) -> None:
     """Reset the working copy of NAME to its base, even while NAME works.
 
     Files that git ignores stay. What --force discards is kept in your repository for 30 days, as
-    refs/teamd/discarded/NAME/TIME.
+    refs/teamd/discarded/NAME/TIME, and leaves the merge queue.
     """
     from teamd.copies.discard import discard as discard_copy  # noqa: PLC0415 -- 20 ms
 
     paths = choice.existing()
-    done = discard_copy(paths, _find(paths, name).name, force=force)
+    copy = _find(paths, name)
+    done = discard_copy(paths, copy.name, force=force)
+    removed = _withdraw(choice, copy, done.kept) if force else []
     text = f"the working copy of {name} is at its base {done.base[:_SHORT]}"
     if done.kept:
         text += f"; what was in it is kept as {done.kept}"
+    if removed:
+        text += f"; not in the queue any more: {', '.join(removed)}"
     choice.done = text
-    output.print_either(text, {"name": name, "base": done.base, "kept": done.kept}, as_json=as_json)
+    facts = {"name": name, "base": done.base, "kept": done.kept, "removed": removed}
+    output.print_either(text, facts, as_json=as_json)
+
+
+def _withdraw(choice: Choice, copy: Copy, kept: str) -> list[str]:
+    """Take what was discarded out of the queue; return the ids."""
+    from teamd.copies.source import source_of  # noqa: PLC0415 -- 20 ms
+    from teamd.merges.withdrawal import withdraw  # noqa: PLC0415 -- the same
+
+    taken = withdraw(team_queue(choice), copy, source_of(copy), kept)
+    return [entry.id for entry in taken]
 
 
 def _find(paths: TeamPaths, name: str) -> Copy:

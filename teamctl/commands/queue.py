@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output
-from teamctl.post import team_post
+from teamctl.post import team_queue
 from teamd import commandline, terminal
-from teamd.board.board import Board
 from teamd.commandline import team_options
-from teamd.messages import TEAMD
+from teamd.files import pidfile
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
     from teamd.merges.entry import Entry
-    from teamd.merges.queue import Queue
 
 _SHORT: Final = 12
 _COLOURS: Final = {
@@ -48,6 +47,8 @@ def command(choice: Choice, *, as_json: bool) -> None:
         output.print_json({"queue": [entry.to_json() for entry in there]})
     elif there:
         _draw(there)
+        if any(not entry.state.finished for entry in there):
+            _warn_without_teamd(choice.existing())
     else:
         terminal.echo(choice.addressed("the queue is empty; `teamctl queue add NAME` adds to it"))
 
@@ -60,11 +61,13 @@ def add(choice: Choice, name: str, *, as_json: bool) -> None:
     """Queue what NAME has committed in its working copy."""
     from teamd.merges import joining  # noqa: PLC0415 -- 20 ms
 
-    queue = _queue(choice)
+    queue = team_queue(choice)
     paths = queue.board.paths
     member = Roster(paths).read().get(name)
     entry = joining.add(queue, member.name, choice.settings(paths))
     text = f"{member.name}'s commit {entry.commit[:_SHORT]} is in the queue: {entry.id}"
+    if pidfile.supervisor(paths) is None:
+        text += "; it waits there for teamd, which `teamd start` starts"
     choice.done = text
     output.print_either(text, entry.to_json(), as_json=as_json)
 
@@ -78,7 +81,7 @@ def remove(choice: Choice, entry_id: str, *, as_json: bool) -> None:
     from teamd.copies.source import Source  # noqa: PLC0415 -- 20 ms
     from teamd.merges import joining  # noqa: PLC0415 -- the same
 
-    queue = _queue(choice)
+    queue = team_queue(choice)
     paths = queue.board.paths
     source = Source.of(choice.settings(paths).team.workspace, [paths.work])
     entry = joining.remove(queue, entry_id, source)
@@ -87,11 +90,9 @@ def remove(choice: Choice, entry_id: str, *, as_json: bool) -> None:
     output.print_either(text, entry.to_json(), as_json=as_json)
 
 
-def _queue(choice: Choice) -> Queue:
-    from teamd.merges.queue import Queue  # noqa: PLC0415 -- only where it is changed
-
-    post = team_post(choice)
-    return Queue(Board(post.paths, post, TEAMD, durable=post.durable))
+def _warn_without_teamd(paths: TeamPaths) -> None:
+    if pidfile.supervisor(paths) is None:
+        output.warn("no teamd runs, so nothing is merged; `teamd start` starts it")
 
 
 def _draw(there: tuple[Entry, ...]) -> None:

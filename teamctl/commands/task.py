@@ -14,6 +14,7 @@ from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
 from teamd.commandline import team_options
 from teamd.errors import WrongUsage
+from teamd.files import pidfile
 from teamd.messages import LEAD
 
 if TYPE_CHECKING:
@@ -155,7 +156,9 @@ def _print_changed(changed: Changed, board: Board, *, as_json: bool) -> None:
     if changed.freed:
         terminal.echo(f"not blocked any more: {', '.join(changed.freed)}")
     if changed.task.status is TaskStatus.CHECKING:
-        terminal.echo("its check runs as soon as teamd does; `teamctl task show ID` has its end")
+        runs = pidfile.supervisor(board.paths) is not None
+        when = "its check runs" if runs else "its check runs as soon as teamd does"
+        terminal.echo(f"{when}; `teamctl task show {changed.task.id}` has its end")
 
 
 def _print_line(task: Task, tasks: Tasks) -> None:

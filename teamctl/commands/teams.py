@@ -86,9 +86,17 @@ def delete(choice: Choice, name: str, *, force: bool, yes: bool, timeout: float)
     """Ask everyone in the team NAME to shut down, then delete the team and all its files.
 
     On a terminal it first asks you, unless --yes or --force is given. If a teammate rejects the
-    shutdown, the team stays. Only teams in .teams/ can be deleted.
+    shutdown, the team stays. Only teams in .teams/ can be deleted. It is refused while a working
+    copy has work that nobody merged; --force keeps that for 30 days.
     """
+    from teamd.copies import removal  # noqa: PLC0415 -- 20 ms
+
     team = teams.deletable(teams.found(_project(choice), name))
+    if not force and (unmerged := removal.describe_unmerged(team.paths)):
+        raise TeamError(
+            f"nobody has merged what these did: {unmerged}; `teamctl --team {team.name} merge NAME`"
+            " takes it, --force keeps it for 30 days and deletes the team"
+        )
     if not (yes or force):
         texts.confirm(f"delete the team {team.name} with all its mail and conversations?")
     if not force and teams.must_be_asked(team):
@@ -96,8 +104,11 @@ def delete(choice: Choice, name: str, *, force: bool, yes: bool, timeout: float)
     import asyncio  # noqa: PLC0415 -- the same
 
     asyncio.run(teams.stop(team.paths))
+    kept = removal.keep_work(team.paths)
     teams.remove(team.paths)
     terminal.echo(output.plain(f"team {team.name} is deleted"))
+    for ref in kept:
+        terminal.echo(output.plain(f"what nobody merged is kept for 30 days as {ref}"))
 
 
 def _project(choice: Choice) -> Path:

@@ -15,6 +15,7 @@ from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate
 from teamd.copies import record as copies
 from teamd.errors import StoreError, TeamError
+from teamd.files import locks
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
@@ -130,7 +131,15 @@ def _copy_of(paths: TeamPaths, name: str) -> Copy | None:
         TeamError: its copy is gone: it must not go on in the shared folder.
     """
     member = Roster(paths).read().find(name)
-    return copies.get(paths, name) if member is not None and member.worktree else None
+    if member is None or not member.worktree:
+        return None
+    copy = copies.get(paths, name)
+    if not copy.moved:
+        return copy
+    from teamd.copies.clone import settle  # noqa: PLC0415 -- after a move of the project alone
+
+    with locks.locked(copies.lock_file(paths, name)):
+        return settle(paths, copies.get(paths, name))
 
 
 def _live(env: Environment, pulse: Pulse) -> int:

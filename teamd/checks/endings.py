@@ -103,6 +103,7 @@ class Endings:
             copy = record.find(self._paths, entry.teammate)
             if copy is None:
                 return
+            self.source.pin_shown(copy.address, entry.onto)
             try:
                 with confined_git(self._paths, copy.folder, copy.origin, writable=True) as git:
                     git.do(_SHOW, news.tracking(self.into), entry.onto)

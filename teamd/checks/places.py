@@ -64,6 +64,11 @@ _CHECK_OUT: Final = "git checkout-index -a -f -q\n"
 # is not resolved would be, by `git add`.
 _COMMIT_WORK: Final = """\
 set -e
+pipe=$(find . '(' -path './.git/*' -o -name '.git*' ')' -type p -print -quit)
+if [ -n "$pipe" ]; then
+  echo "${{pipe#./}} is a pipe, and git reads it"
+  exit 1
+fi
 mark=.git/teamd.commit
 if [ -e $mark ]; then rm -f .git/index.lock .git/HEAD.lock .git/refs/heads/{branch}.lock; fi
 : > $mark
@@ -78,7 +83,15 @@ if [ -n "$(git ls-files -u)" ]; then
   echo "it has conflicts that are not resolved"
   exit 1
 fi
-git add -A
+git -c advice.addEmbeddedRepo=false add -A
+inner=$(git diff-index --cached --raw --no-renames {base} |
+  sed -n '/^:160000/d; s/^:[0-9]* 160000 [^\t]*\t//p' |
+  grep -vxF -f <(git config -f .gitmodules --get-regexp '[.]path$' | cut -d' ' -f2-) || true)
+if [ -n "$inner" ]; then
+  GIT_LITERAL_PATHSPECS=1 git rm -q -f --cached --pathspec-from-file=- <<< "$inner"
+  echo "no commit holds the files of a repository of its own; move its .git away:" "$inner"
+  exit 1
+fi
 git diff --cached --quiet || git {identity} commit -q --no-verify -m {message} >&2
 git rev-parse --verify 'HEAD^{{commit}}'
 """
@@ -198,7 +211,9 @@ class CleanClone:
         return clone + protect + _CHECK_OUT
 
 
-async def commit_work(shell: Shell, subject: str, *, name: str, email: str, branch: str) -> str:
+async def commit_work(
+    shell: Shell, subject: str, *, name: str, email: str, branch: str, base: str
+) -> str:
     """Commit all that is not committed in a teammate's own clone; return the commit then.
 
     Its own settings and filters count: it is done with the rights of its commands, and no others.
@@ -209,6 +224,7 @@ async def commit_work(shell: Shell, subject: str, *, name: str, email: str, bran
         name: of its author.
         email: of its author.
         branch: that must be checked out.
+        base: what it began with: of that are the repositories inside that need no file.
 
     Raises:
         NoPlace: git refuses it, or that would not be its work.
@@ -216,7 +232,10 @@ async def commit_work(shell: Shell, subject: str, *, name: str, email: str, bran
     """
     identity = shlex.join(["-c", f"user.name={name}", "-c", f"user.email={email}"])
     script = _COMMIT_WORK.format(
-        identity=identity, message=shlex.quote(subject), branch=shlex.quote(branch)
+        identity=identity,
+        message=shlex.quote(subject),
+        branch=shlex.quote(branch),
+        base=shlex.quote(base),
     )
     said = await _run(shell, script, "its work could not be committed")
     commit = said.splitlines()[-1] if said else ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from teamd.checks.places import CleanClone, NoPlace, OpenPlace, commit_work
 from teamd.copies import record
+from teamd.copies.clone import settle
 from teamd.errors import TeamError
 from teamd.files import files, locks
 
@@ -66,12 +67,17 @@ class CommittedWork:
 
     def _find_copy(self) -> Copy:
         try:
-            return record.get(self.paths, self.name)
+            return settle(self.paths, record.get(self.paths, self.name))
         except TeamError as error:
             raise NoPlace(str(error)) from error
 
     async def _commit(self, copy: Copy) -> str:
         with closing(self.shells.of_copy(copy)) as shell:
             return await commit_work(
-                shell, self.subject, name=copy.name, email=copy.email, branch=copy.branch
+                shell,
+                self.subject,
+                name=copy.name,
+                email=copy.email,
+                branch=copy.branch,
+                base=copy.base,
             )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record
 from teamd.copies.confined import confined_git, remove_scratch
+from teamd.copies.discarded import sweep_discarded
 from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, files, locks
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from teamd.copies.record import Copy
     from teamd.copies.source import Head
     from teamd.files.paths import TeamPaths
+    from teamd.sandbox.policy import Origin
 
 _MAKING_SECONDS: Final = 600.0
 _MOST_SHALLOW_BYTES: Final = 1 << 24
@@ -80,11 +82,28 @@ def make_copy(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
     """
     with locks.locked(record.lock_file(paths, name), timeout_seconds=_MAKING_SECONDS):
         if (found := record.find(paths, name)) is not None:
-            return Made(found)
+            return Made(settle(paths, found))
         if files.exists(record.record_file(paths, name)):  # the person removed it, or a kill
             files.remove(record.record_file(paths, name))
         _check_free(paths.copy(name))
         return _make(paths, name, team, folder)
+
+
+def settle(paths: TeamPaths, copy: Copy) -> Copy:
+    """Have a copy borrow the objects of where its project stands now; its lock is held.
+
+    Raises:
+        TeamError: it cannot be done.
+    """
+    if not copy.moved:
+        return copy
+    with confined_git(paths, copy.folder, copy.origin, writable=True) as git:
+        _name_objects(git, copy.origin)
+        git.do("cp /tmp/alternates .git/objects/info/alternates")
+    settled = record.new(paths, copy.name, copy.team, copy.origin, copy.base)
+    settled = replace(settled, first=copy.first, squashed=copy.squashed)
+    record.write(paths, settled)
+    return settled
 
 
 def remove_copy(paths: TeamPaths, name: str, folder: Path) -> None:
@@ -153,7 +172,7 @@ def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
         source.unpin(copy.address)
         files.remove(record.record_file(paths, name))
         raise
-    source.sweep_discarded()
+    sweep_discarded(source)
     return Made(copy, "; ".join(filter(None, (_describe_changes(head), lacks))))
 
 
@@ -168,11 +187,14 @@ def _check_free(folder: Path) -> None:
 
 def hand_over(git: ConfinedGit, head: Head) -> None:
     """Put into the sandbox what is not an argument."""
-    files.replace(
-        git.scratch / "alternates", os.fsencode(head.origin.objects) + b"\n", durable=False
-    )
+    _name_objects(git, head.origin)
     with suppress(FileNotFoundError), head.shallow.open("rb") as cut:
         files.replace(git.scratch / "shallow", cut.read(_MOST_SHALLOW_BYTES), durable=False)
+
+
+def _name_objects(git: ConfinedGit, origin: Origin) -> None:
+    objects = os.fsencode(origin.objects) + b"\n"
+    files.replace(git.scratch / "alternates", objects, durable=False)
 
 
 def _describe_changes(head: Head) -> str:

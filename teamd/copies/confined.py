@@ -54,8 +54,15 @@ _KILLED: Final = (
     -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM,
 )  # fmt: skip
 _SCRATCH: Final = re.compile(r"\.scratch-(\d+)-(\d+)-\w+")
-# Bounds first; `git` is found on the PATH of the sandbox.
-_BEGIN: Final = "ulimit -c 0; ulimit -f 16777216; set -eu; "
+# Bounds first; `git` is found on the PATH of the sandbox. It would wait for ever at a pipe that
+# stands where it reads a file.
+_BEGIN: Final = """ulimit -c 0; ulimit -f 16777216; set -eu
+if [ -e .git ]; then
+  pipe=$(find . \\( -path './.git/*' -o -name '.git*' \\) \\( -type p -o -type l -xtype p \\) \\
+    -print -quit 2>/dev/null || :)
+  if [ -n "$pipe" ]; then echo "${pipe#./} is a pipe, and git reads it" >&2; exit 1; fi
+fi
+"""
 
 
 class GitKilled(TeamError):
@@ -141,7 +148,9 @@ def confined_git(
         policy = _policy(paths, folder, origin, scratch)
         argv = build_arguments(found.program, policy, (), Readable.find(policy))
         lock = () if writable else ("--remount-ro", str(policy.workspace))
-        yield ConfinedGit(folder, (*argv, *lock, *_variables(folder, writable=writable)), scratch)
+        yield ConfinedGit(
+            folder, (*argv, *lock, *_variables(folder, origin, writable=writable)), scratch
+        )
 
 
 def remove_scratch(paths: TeamPaths) -> None:
@@ -157,7 +166,7 @@ def _policy(paths: TeamPaths, folder: Path, origin: Origin, scratch: Path) -> Po
     return replace(policy, home=scratch, temporary=scratch)
 
 
-def _variables(folder: Path, *, writable: bool) -> Iterator[str]:
+def _variables(folder: Path, origin: Origin, *, writable: bool) -> Iterator[str]:
     """Yield options that set what git goes by, whatever stands in the copy's own settings."""
     numbered = enumerate(_SETTINGS.items())
     settings = {f"GIT_CONFIG_KEY_{at}": name for at, (name, _) in numbered}
@@ -167,6 +176,8 @@ def _variables(folder: Path, *, writable: bool) -> Iterator[str]:
         **settings,
         "GIT_DIR": str(folder / ".git"),
         "GIT_WORK_TREE": str(folder),
+        # Also where the project was moved or copied since the copy was made.
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(origin.objects),
         "GIT_GRAFT_FILE": "/dev/null",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_OPTIONAL_LOCKS": "1" if writable else "0",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Final
 
 from teamd.copies.confined import confined_git
-from teamd.copies.work import ASIDE
+from teamd.copies.work import OWN_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 # Arguments: the base, when to colour. Untracked files are taken into an index of our own; a
 # repository of its own in the copy has a slash behind its name, and is no file.
 _DIFF: Final = """
-if [ -f "$GIT_DIR/index" ]; then cp "$GIT_DIR/index" /tmp/index; fi
-export GIT_LITERAL_PATHSPECS=1
 git ls-files -z --others --exclude-standard >/tmp/others
+grep -z '/$' </tmp/others | tr '\\n\\0' '?\\n' | while IFS= read -r at; do
+  echo "$at is a repository of its own: what is in it is not shown, and no commit holds it"
+done
+export GIT_LITERAL_PATHSPECS=1
 if [ -s /tmp/others ]; then grep -zv '/$' </tmp/others | xargs -0 -r git add -N -f --; fi
 git diff --no-ext-diff --no-textconv --color="$2" "$1" --
 """
@@ -39,7 +41,7 @@ def opened_diff(paths: TeamPaths, copy: Copy, *, colour: bool = False) -> Iterat
         tempfile.TemporaryFile(dir=paths.work) as file,
     ):
         when = "always" if colour else "never"
-        git.do(ASIDE + _DIFF, copy.base, when, stdout=file.fileno())
+        git.do(OWN_INDEX + _DIFF, copy.base, when, stdout=file.fileno())
         file.seek(0)
         yield file
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from teamd.copies import record, work
 from teamd.copies.clone import clone
 from teamd.copies.confined import confined_git
+from teamd.copies.discarded import now_in_refs, sweep_discarded
 from teamd.copies.record import check_object_id
-from teamd.copies.source import now_in_refs, source_of
+from teamd.copies.source import last_words, source_of
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, locks
 
@@ -23,26 +24,37 @@ if TYPE_CHECKING:
     from teamd.copies.work import WorkState
     from teamd.files.paths import TeamPaths
 
-# Arguments: the name, the tip of its branch, if that is another than what is checked out.
+# Arguments: the name, the tip of its branch, if that is another than what is checked out. No commit
+# holds what is in a repository inside of the copy: it is not to be told as kept.
 _SAVE: Final = """
-if [ -f "$GIT_DIR/index" ]; then cp "$GIT_DIR/index" /tmp/index; fi
 export GIT_AUTHOR_NAME="$1" GIT_AUTHOR_EMAIL="$1" GIT_COMMITTER_NAME="$1" GIT_COMMITTER_EMAIL="$1"
 git add -A .
+git ls-files -s -z | tr '\\n\\0' '?\\n' | sed -n 's/^160000 [^\t]*\t//p' >/tmp/links
+while IFS= read -r at; do
+  if [ -e "$at/.git" ]; then echo "$at is a repository of its own" >&2; exit 1; fi
+done </tmp/links
 tree=$(git write-tree)
+if [ -z "$2" ] && [ "$tree" = "$(git rev-parse 'HEAD^{tree}')" ]; then git rev-parse HEAD; exit; fi
 git commit-tree "$tree" -p HEAD ${2:+-p "$2"} -m "what was discarded of $1"
 """
-# Arguments: the branch, its base. An empty folder may be a placeholder, and go by itself meanwhile:
-# `git clean` dies of that. So the files go first, and it has failed only where something is left.
+# From what was saved to the base, by the index of that: git overwrites and removes no file that was
+# changed since, and none that it does not know. Ends with 75 where something has moved.
+# Arguments: the branch, its base, what was saved, the commit checked out, the tip of the branch.
 _RESET: Final = """
+[ "$(git rev-parse HEAD)" = "$4" ] || exit 75
+tip=$(git rev-parse -q --verify "refs/heads/$1" || :)
+[ -z "$tip" ] || [ "$tip" = "$5" ] || exit 75
+git read-tree -m -u "$3" "$2" || exit 75
 rm -rf .git/rebase-merge .git/rebase-apply .git/sequencer .git/index.lock .git/HEAD.lock
 rm -f .git/MERGE_HEAD .git/MERGE_MSG .git/MERGE_MODE .git/SQUASH_MSG
 rm -f .git/CHERRY_PICK_HEAD .git/REVERT_HEAD .git/BISECT_LOG
+cp /tmp/index .git/index.lock
+mv .git/index.lock .git/index
+git update-ref -m discard "refs/heads/$1" "$2" "$tip" || exit 75
 git symbolic-ref -m discard HEAD "refs/heads/$1"
-git update-ref -m discard "refs/heads/$1" "$2"
-git reset -q --hard
-git ls-files -z --others --exclude-standard | xargs -0 -r rm -rf --
-git clean -q -ffd || [ -z "$(git status --porcelain)" ]
 """
+_MOVED: Final = 75
+_MOST_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +86,7 @@ def discard(paths: TeamPaths, name: str, *, force: bool = False) -> Discarded:
     with locks.locked(record.lock_file(paths, name)):
         copy = record.get(paths, name)
         source = source_of(copy)
-        source.sweep_discarded()
+        sweep_discarded(source)
         try:
             return _reset(paths, copy, source, force=force)
         except TeamError:  # git cannot read it, or what is in it is not fit for a repository
@@ -84,36 +96,52 @@ def discard(paths: TeamPaths, name: str, *, force: bool = False) -> Discarded:
 
 
 def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Discarded:
-    state = work.look(paths, copy)
-    if state.any and not force:
-        raise TeamError(
-            f"{copy.name} has work that nobody merged: {state.describe()}; "
-            f"`teamctl discard {copy.name} --force` discards it, and keeps it for 30 days"
-        )
-    kept = _keep(paths, copy, source, state) if state.any else ""
-    with confined_git(paths, copy.folder, copy.origin, writable=True) as git:
-        git.do(_RESET, copy.branch, copy.base)
-    return Discarded(base=copy.base, kept=kept)
+    """Reset a copy; whatever its teammate writes meanwhile is kept as well, or stays."""
+    ref = _free_ref(copy, source)
+    for _ in range(_MOST_TRIES):
+        state = work.look(paths, copy)
+        if state.any and not force:
+            raise TeamError(
+                f"{copy.name} has work that nobody merged: {state.describe()}; "
+                f"`teamctl discard {copy.name} --force` discards it, and keeps it for 30 days"
+            )
+        with confined_git(paths, copy.folder, copy.origin, writable=True) as git:
+            saved = _save(git, copy, state)
+            work_there = state.any or saved != state.head
+            if work_there and not force:  # it came behind the look
+                continue
+            if work_there:
+                work.fetch_commit(git, source, saved, [copy.base], prefix=work.ASIDE)
+                source.move_ref(ref, saved)
+            if _go_to_base(git, copy, state, saved):
+                return Discarded(base=copy.base, kept=ref if work_there else "")
+    raise TeamError(
+        f"{copy.name} changes its working copy faster than it can be reset; "
+        f"`teamctl shutdown {copy.name}`, then discard it again"
+    )
 
 
-def _keep(paths: TeamPaths, copy: Copy, source: Source, state: WorkState) -> str:
-    """Commit all that is in a copy, and fetch it; return the ref that leads there."""
+def _free_ref(copy: Copy, source: Source) -> str:
+    """Return the name of a ref for what is discarded now."""
     ref = f"{copy.discarded}/{now_in_refs()}"
-    with confined_git(paths, copy.folder, copy.origin) as git:
-        commit = _save(git, copy, state)
-        work.fetch_commit(git, source, commit, [copy.base], prefix=work.ASIDE)
-    if source.ask("rev-parse", "--verify", "--quiet", ref):  # the second in a second
-        ref = f"{ref}-{os.urandom(2).hex()}"
-    source.move_ref(ref, commit)
-    return ref
+    taken = source.ask("rev-parse", "--verify", "--quiet", ref)  # the second in a second
+    return f"{ref}-{os.urandom(2).hex()}" if taken else ref
 
 
 def _save(git: ConfinedGit, copy: Copy, state: WorkState) -> str:
+    """Commit all that is in a copy, aside; return that commit, or the one that has it all."""
     other = state.tip if state.tip != state.head else ""
-    if not state.uncommitted and not other:
-        return state.head
-    said = git.do(work.ASIDE + _SAVE, copy.name, other)
+    said = git.do(work.OWN_INDEX + _SAVE, copy.name, other)
     return check_object_id(os.fsdecode(said).strip())
+
+
+def _go_to_base(git: ConfinedGit, copy: Copy, state: WorkState, saved: str) -> bool:
+    """Reset a copy in which all is as it was saved; return `False` where it is not any more."""
+    words = (copy.branch, copy.base, saved, state.head, state.tip)
+    done = git.run(work.ASIDE + _RESET, *words)
+    if done.status not in (0, _MOVED):
+        raise TeamError(f"git failed in the working copy {copy.folder}: {last_words(done)}")
+    return done.status == 0
 
 
 def _make_anew(paths: TeamPaths, copy: Copy, source: Source) -> Discarded:

@@ -39,7 +39,13 @@ def find_tip(source: Source, branch: str) -> str:
     if found := source.find(ref):
         return found
     head = source.read_head().commit
-    source.move_ref(ref, head, "0" * len(head))
+    try:
+        source.move_ref(ref, head, "0" * len(head))
+    except TeamError as error:  # a branch `team` leaves no room for `team/main`, for one
+        raise TeamError(
+            f"the branch {branch} cannot be made; rename the one that is in its way, or set "
+            f"[merge] into in team.toml to another: {error}"
+        ) from error
     return head
 
 

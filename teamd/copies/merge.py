@@ -64,16 +64,17 @@ def merge(
         with confined_git(paths, copy.folder, copy.origin) as git:
             state = work.read_state(git, copy)
             check_work(copy, state)
-            if not state.ahead:
-                return Merged(branch=branch, commit=before, merged=0)
             work.fetch_commit(git, source, state.tip, [copy.base, before])
-        Gate.of(paths, settings, source.folder, copy.name).check(source, state.tip, before)
-        check_free(source, before, state.tip)
-        _do_merge(source, copy, (branch, before), state.tip, squash=squash, message=message)
-        source.pin(copy.address, state.tip)
-        record.with_base(paths, copy, state.tip)
+        taken = work.count_new(source, copy, state.tip, within=before)
+        if taken:
+            Gate.of(paths, settings, source.folder, copy.name).check(source, state.tip, before)
+            check_free(source, before, state.tip)
+            _do_merge(source, copy, (branch, before), state.tip, squash=squash, message=message)
         commit = source.do("rev-parse", "HEAD")
-        return Merged(branch=branch, commit=commit, merged=state.ahead)
+        if state.ahead or taken:
+            source.pin(copy.address, state.tip)
+            record.with_base(paths, copy, state.tip, squashed=commit if squash else "")
+        return Merged(branch=branch, commit=commit, merged=0 if commit == before else taken)
 
 
 def _check_source(source: Source, copy: Copy) -> tuple[str, str]:
@@ -140,7 +141,8 @@ def _merge(source: Source, commit: str, message: str) -> Captured:
 
 def _squash(source: Source, commit: str, message: str) -> Captured:
     done = source.run("merge", "--ff", "--squash", commit, quiet=False)
-    if done.status != 0:
+    if done.status != 0 or source.run("diff", "--cached", "--quiet").status == 0:
+        _forget_message(source)
         return done
     said = ["-m", message] if message else ["--no-edit"]
     return source.run("commit", "--quiet", *said, quiet=False)
@@ -155,6 +157,10 @@ def _restore(source: Source) -> None:
     """Leave all as it was before a merge; a commit that somebody made meanwhile stays."""
     if source.run("merge", "--abort").status != 0:
         source.run("reset", "--quiet", "--merge", "HEAD")
+    _forget_message(source)
+
+
+def _forget_message(source: Source) -> None:
     for name in ("SQUASH_MSG", "MERGE_MSG"):
         (source.folder / source.do("rev-parse", "--git-path", name)).unlink(missing_ok=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,9 @@ class Copy:
         folder: where it stands.
         origin: the repository that it is a copy of.
         base: the commit that it began with, or the last one that was merged.
+        first: the commit that it began with.
+        squashed: the commit of the person's that has what `base` has, without it in its history.
+        made_in: where it stood when it was made; elsewhere the project was moved or copied since.
     """
 
     name: str
@@ -38,6 +42,14 @@ class Copy:
     folder: Path
     origin: Origin
     base: str
+    first: str
+    made_in: Path
+    squashed: str = ""
+
+    @property
+    def moved(self) -> bool:
+        """Return whether its repository looks for the objects that it borrows somewhere else."""
+        return self.made_in != _real(self.folder)
 
     @property
     def branch(self) -> str:
@@ -80,17 +92,47 @@ def find(paths: TeamPaths, name: str) -> Copy | None:
         found = json.loads(content)
         origin = Origin(folder=Path(found["origin"]), objects=Path(found["objects"]))
         base, team = check_object_id(found["base"]), str(found["team"])
+        first = check_object_id(found.get("first", base))
+        squashed = str(found.get("squashed", ""))
+        made_in = Path(found.get("folder", _real(paths.copy(name))))
     except (ValueError, KeyError, TypeError, TeamError) as error:
         raise StoreError(
             f"{file} is damaged; move it and {paths.copy(name)} away, and spawn {name} again"
         ) from error
-    return new(paths, name, team, origin, base)
+    here = new(paths, name, team, _follow(origin, made_in, _real(paths.copy(name))), base)
+    return replace(here, first=first, squashed=squashed, made_in=made_in)
+
+
+def _follow(origin: Origin, was: Path, now: Path) -> Origin:
+    """Return the repository of a copy, which was moved or copied along with it."""
+    if was == now or not was.is_relative_to(origin.folder):
+        return origin
+    within = was.relative_to(origin.folder)
+    folder = now.parents[len(within.parts) - 1]
+    if folder / within != now:
+        return origin
+    inside = origin.objects.is_relative_to(origin.folder)
+    there = folder / origin.objects.relative_to(origin.folder) if inside else origin.objects
+    return Origin(folder=folder, objects=there)
+
+
+def _real(folder: Path) -> Path:
+    return Path(os.path.realpath(folder))
 
 
 def new(paths: TeamPaths, name: str, team: str, origin: Origin, base: str) -> Copy:
     """Return a copy that may still have to be made."""
     address, folder = address_of(paths, name), paths.copy(name)
-    return Copy(name=name, team=team, address=address, folder=folder, origin=origin, base=base)
+    return Copy(
+        name=name,
+        team=team,
+        address=address,
+        folder=folder,
+        origin=origin,
+        base=base,
+        first=base,
+        made_in=_real(folder),
+    )
 
 
 def address_of(paths: TeamPaths, name: str) -> str:
@@ -121,13 +163,16 @@ def write(paths: TeamPaths, copy: Copy) -> None:
         "origin": str(copy.origin.folder),
         "objects": str(copy.origin.objects),
         "base": copy.base,
+        "first": copy.first,
+        "squashed": copy.squashed,
+        "folder": str(copy.made_in),
     }
     files.replace(record_file(paths, copy.name), json.dumps(content).encode() + b"\n")
 
 
-def with_base(paths: TeamPaths, copy: Copy, base: str) -> Copy:
+def with_base(paths: TeamPaths, copy: Copy, base: str, *, squashed: str = "") -> Copy:
     """Give a copy another base, and write that down."""
-    moved = replace(copy, base=base)
+    moved = replace(copy, base=base, squashed=squashed)
     write(paths, moved)
     return moved
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,10 +22,7 @@ if TYPE_CHECKING:
     from teamd.programs import Captured
 
 _BASES: Final = "refs/teamd/base"
-DISCARDED: Final = "refs/teamd/discarded"
-_KEPT_DAYS: Final = 30
-_TIME: Final = "%Y%m%dT%H%M%SZ"
-_TIME_IN_REF: Final = re.compile(r"(?<=/)\d{8}T\d{6}Z")  # in the order of their letters
+_SHOWN: Final = "refs/teamd/shown"
 _UNDER_WAY: Final = (
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",
@@ -256,9 +252,14 @@ class Source:
         """Keep the base of a teammate's copy from being collected."""
         self.move_ref(self.own_ref(_BASES, address), commit)
 
+    def pin_shown(self, address: str, commit: str) -> None:
+        """Keep what a teammate was told to merge in its copy, which has no objects of it."""
+        self.move_ref(self.own_ref(_SHOWN, address), commit)
+
     def unpin(self, address: str) -> None:
-        """Let it go."""
-        self.remove_ref(self.own_ref(_BASES, address))
+        """Let both go."""
+        for folder in (_BASES, _SHOWN):
+            self.remove_ref(self.own_ref(folder, address))
 
     def own_ref(self, folder: str, address: str) -> str:
         """Return a ref of a team's; working trees of one repository may each have such a team."""
@@ -267,23 +268,19 @@ class Source:
         tree = re.sub(r"[^A-Za-z0-9]", "-", Path(here).name)
         return f"{folder}/{address}" + (f"+{tree}" if linked else "")
 
-    def sweep_discarded(self) -> None:
-        """Remove the refs to what was discarded more than 30 days ago."""
-        oldest = (datetime.now(UTC) - timedelta(days=_KEPT_DAYS)).strftime(_TIME)
-        for ref in self.ask("for-each-ref", "--format=%(refname)", DISCARDED).splitlines():
-            when = _TIME_IN_REF.search(ref)
-            if when and when[0] < oldest:
-                self.remove_ref(ref)
-
 
 def source_of(copy: Copy) -> Source:
-    """Return the repository that a working copy is of."""
+    """Return the repository that a working copy is of.
+
+    Raises:
+        TeamError: it is not there any more.
+    """
+    if not copy.origin.folder.is_dir():
+        raise TeamError(
+            f"{copy.name}'s working copy is of {copy.origin.folder}, which is not there any more; "
+            "move it back"
+        )
     return Source.of(copy.origin.folder, [copy.folder.parent])
-
-
-def now_in_refs() -> str:
-    """Return the time as it stands in the name of a ref, in UTC."""
-    return datetime.now(UTC).strftime(_TIME)
 
 
 def environment() -> dict[str, str]:

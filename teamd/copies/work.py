@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from teamd.copies.source import Source
     from teamd.files.paths import TeamPaths
 
-LOOK_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 20.0
 _MOST_NAMED: Final = 5
 _FACTS: Final = 4
+_SHORT: Final = 12
+_LINK: Final = "160000"  # the mode of a repository inside of a commit
 # Arguments: the branch, the base. A line each, then the files.
 _STATE: Final = """
 git symbolic-ref -q HEAD || echo
@@ -36,9 +38,22 @@ git status --porcelain -z --no-renames --untracked-files=all
 # New objects go to the sandbox's own folder: the copy is read-only meanwhile.
 ASIDE: Final = """
 mkdir -p /tmp/objects
-export GIT_OBJECT_DIRECTORY=/tmp/objects GIT_ALTERNATE_OBJECT_DIRECTORIES="$GIT_DIR/objects"
+export GIT_OBJECT_DIRECTORY=/tmp/objects
+export GIT_ALTERNATE_OBJECT_DIRECTORIES="$GIT_DIR/objects:$GIT_ALTERNATE_OBJECT_DIRECTORIES"
 export GIT_INDEX_FILE=/tmp/index
 """
+_UNHIDE: Final = """
+if git ls-files -v | grep -q '^[a-zS]'; then
+  if [ -z "${GIT_INDEX_FILE:-}" ]; then cp "$GIT_DIR/index" /tmp/index; fi
+  export GIT_INDEX_FILE=/tmp/index
+  git ls-files -z | git update-index -z --no-assume-unchanged --stdin
+  git ls-files -z | git update-index -z --no-skip-worktree --stdin
+fi
+"""
+# An index of our own, as the copy's; files at which git was told not to look are looked at.
+OWN_INDEX: Final = f"""{ASIDE}
+if [ -f "$GIT_DIR/index" ]; then cp "$GIT_DIR/index" /tmp/index; fi
+{_UNHIDE}"""
 _PACK: Final = "git pack-objects --quiet --revs --stdout --thin --delta-base-offset"
 
 
@@ -97,7 +112,7 @@ def read_state(git: ConfinedGit, copy: Copy) -> WorkState:
     Raises:
         TeamError: it is damaged.
     """
-    done = git.run(_STATE, copy.branch, copy.base, seconds=LOOK_SECONDS)
+    done = git.run(_UNHIDE + _STATE, copy.branch, copy.base, seconds=_LOOK_SECONDS)
     facts = done.stdout.split(b"\n", _FACTS)
     if done.status != 0 or len(facts) <= _FACTS or not facts[3].isdigit():
         raise TeamError(
@@ -139,6 +154,37 @@ def fetch_commit(
     missing = ("rev-list", "--objects", "--quiet", commit, "--not", *known)
     if source.run(*missing).status != 0:
         raise TeamError(f"objects of the commit {commit} are missing in {git.folder}")
+    if lost := set.intersection(*(_links(source, one, commit) for one in known)):
+        _check_known(source, commit, lost)
+
+
+def _links(source: Source, old: str, new: str) -> set[str]:
+    """Return where a commit names a repository, and another one does not."""
+    said = source.do("diff-tree", "-r", "-z", "--raw", "--no-renames", old, new).split("\0")
+    changes = zip(said[::2], said[1::2], strict=False)  # `:old new …`, the path
+    return {at for modes, at in changes if _LINK in modes.split()[1] and _LINK not in modes[:7]}
+
+
+def _check_known(source: Source, commit: str, links: set[str]) -> None:
+    """See that it is said of repositories in a commit where they come from: it has no more of them.
+
+    Raises:
+        TeamError: it is not.
+    """
+    words = ("config", "--blob", f"{commit}:.gitmodules", "-z", "--get-regexp", r"\.path$")
+    said = source.ask(*words).split("\0")
+    if lost := sorted(links - {one.partition("\n")[2] for one in said}):
+        raise TeamError(
+            f"the commit {commit[:_SHORT]} has no file of {name_files(lost)}, a repository of its "
+            "own; `git rm --cached` that, move its .git away, and commit its files"
+        )
+
+
+def count_new(source: Source, copy: Copy, tip: str, *, within: str) -> int:
+    """Return how many commits of a teammate's another commit has not, squashed or not."""
+    squashed = copy.squashed and source.holds(copy.squashed, within=within)
+    known = (copy.first, within, *([copy.base] if squashed else ()))
+    return int(source.do("rev-list", "--count", "--ignore-missing", tip, "--not", *known))
 
 
 def name_files(files: Sequence[str]) -> str:

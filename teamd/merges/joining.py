@@ -57,9 +57,8 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
         with confined_git(paths, copy.folder, copy.origin) as git:
             state = work.read_state(git, copy)
             check_work(copy, state)
-            if state.ahead:
-                work.fetch_commit(git, source, state.tip, [*filter(None, (copy.base, into))])
-        if not state.ahead or (into and source.holds(state.tip, within=into)):
+            work.fetch_commit(git, source, state.tip, [*filter(None, (copy.base, into))])
+        if not work.count_new(source, copy, state.tip, within=into or "HEAD"):
             raise TeamError(f"{name} has committed nothing that is not in {settings.merge.into}")
         gate = Gate.of(paths, settings, source.folder, copy.name)
         gate.check(source, state.tip, into or copy.base)

@@ -24,7 +24,8 @@ MAX_TOKENS: Final = 10**15
 MAX_USD: Final = 1_000_000_000
 MAX_SECONDS: Final = 1_000_000  # eleven days; the clocks of select(2) and poll(2) end at 24
 _BRANCH: Final = re.compile(
-    r"(?!.*(?:\.\.|//|/\.|\.lock(?:/|$)|\.$))[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<!/)", re.ASCII
+    r"(?!refs/|HEAD$)(?!.*(?:\.\.|//|/\.|\.lock(?:/|$)|\.$))[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<!/)",
+    re.ASCII,
 )
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HTTP_ADDRESS: Final = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)

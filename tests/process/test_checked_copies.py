@@ -85,6 +85,20 @@ def test_nobody_passes_by_editing_what_is_protected(scene: Scene) -> None:
     assert git(scene.folder, "show", "HEAD:tests/expected.txt") == "one"
 
 
+def test_work_that_no_commit_holds_is_not_proven(scene: Scene) -> None:
+    mend(scene)
+    make_repository(scene.folder / "lib")
+    attempt = scene.judge()
+    assert attempt["why"].endswith(
+        "no commit holds the files of a repository of its own; move its .git away: lib"
+    )
+    shutil.rmtree(scene.folder / "lib/.git")
+    os.mkfifo(scene.folder / "lib/.gitignore")
+    assert scene.judge()["why"].endswith("lib/.gitignore is a pipe, and git reads it")
+    (scene.folder / "lib/.gitignore").unlink()
+    assert scene.judge()["status"] == 0
+
+
 def off_its_branch(scene: Scene) -> None:
     git(scene.folder, "switch", "-qc", "other")
 

@@ -48,6 +48,8 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
     [
         ("team", 'name = "a b"', f'team.name must be {NAME}, not "a b"'),
         ("merge", 'into = "-x"', f'merge.into must be {BRANCH}, not "-x"'),
+        ("merge", 'into = "HEAD"', f'merge.into must be {BRANCH}, not "HEAD"'),
+        ("merge", 'into = "refs/heads/a"', f'merge.into must be {BRANCH}, not "refs/heads/a"'),
         ("merge", 'into = "a..b"', f'merge.into must be {BRANCH}, not "a..b"'),
         ("tasks", "check = 5", f"tasks.check must be {CHECK}, not 5"),
         ("tasks", 'check = " "', f'tasks.check must be {CHECK}, not " "'),

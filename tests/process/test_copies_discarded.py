@@ -1,0 +1,188 @@
+"""Nothing of a teammate's is lost by `discard`: what git cannot hold, hides, or learns too late."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.copies import clone, record, work
+from teamd.copies.diff import opened_diff
+from teamd.copies.discard import discard
+from teamd.copies.merge import merge
+from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from teamd.settings import Settings
+from tests.repositories import commit, git, make_repository
+
+if TYPE_CHECKING:
+    from teamd.copies.record import Copy
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    """The directory of a team in a project with a repository."""
+    made = TeamPaths(make_repository(tmp_path / "project") / ".team")
+    made.create()
+    return made
+
+
+@pytest.fixture
+def copy(paths: TeamPaths) -> Copy:
+    """Alice's working copy."""
+    return clone.make_copy(paths, "alice", "default", paths.home).copy
+
+
+def names_in(copy: Copy) -> set[str]:
+    return {one.name for one in copy.folder.iterdir()}
+
+
+def add_all(copy: Copy) -> None:
+    git(copy.folder, "add", "--all")
+    git(copy.folder, "commit", "-qm", "all")
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_repository_inside_of_a_copy_is_put_aside_with_all_of_it(
+    paths: TeamPaths, copy: Copy, committed: bool
+) -> None:
+    """A commit holds the name of its commit alone."""
+    make_repository(copy.folder / "lib", work="hours of work\n")
+    if committed:
+        add_all(copy)
+    with pytest.raises(TeamError, match=r"has work that nobody merged"):
+        discard(paths, "alice")
+    kept = Path(discard(paths, "alice", force=True).kept)
+    assert kept.parent == paths.removed
+    assert (kept / "lib/work.txt").read_text() == "hours of work\n"
+    assert not (copy.folder / "lib").exists()
+    assert not work.look(paths, copy).any
+
+
+def test_a_repository_inside_of_a_copy_without_a_commit_is_put_aside(
+    paths: TeamPaths, copy: Copy
+) -> None:
+    inner = copy.folder / "lib"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "new.txt").write_text("new\n")
+    kept = Path(discard(paths, "alice", force=True).kept)
+    assert (kept / "lib/new.txt").read_text() == "new\n"
+
+
+def test_a_commit_without_the_files_of_a_repository_inside_is_not_merged(
+    paths: TeamPaths, copy: Copy
+) -> None:
+    make_repository(copy.folder / "lib")
+    add_all(copy)
+    with pytest.raises(TeamError) as refused:
+        merge(paths, "alice", Settings())
+    made = git(copy.folder, "rev-parse", "HEAD")
+    assert str(refused.value) == (
+        f"the commit {made[:12]} has no file of lib, a repository of its own; "
+        "`git rm --cached` that, move its .git away, and commit its files"
+    )
+    (copy.folder / ".gitmodules").write_text('[submodule "lib"]\npath = lib\nurl = ../lib\n')
+    add_all(copy)
+    assert merge(paths, "alice", Settings()).merged == 2, "it says where that comes from"
+
+
+def test_a_diff_names_a_repository_inside(paths: TeamPaths, copy: Copy) -> None:
+    make_repository(copy.folder / "lib")
+    (copy.folder / "new.txt").write_text("new\n")
+    with opened_diff(paths, copy) as file:
+        shown = file.read().decode()
+    said = "lib/ is a repository of its own: what is in it is not shown, and no commit holds it\n"
+    assert shown.startswith(f"{said}diff --git a/new.txt")
+
+
+@pytest.mark.parametrize("flag", ["assume-unchanged", "skip-worktree"])
+def test_work_that_git_was_told_not_to_see_is_seen(paths: TeamPaths, copy: Copy, flag: str) -> None:
+    git(copy.folder, "update-index", f"--{flag}", "a.txt")
+    assert not work.look(paths, copy).any
+    (copy.folder / "a.txt").write_text("hours of work\n")
+    with pytest.raises(TeamError, match="0 commits and 1 file"):
+        discard(paths, "alice")
+    with opened_diff(paths, copy) as file:
+        assert b"+hours of work" in file.read()
+    kept = discard(paths, "alice", force=True).kept
+    assert git(paths.home, "show", f"{kept}:a.txt") == "hours of work"
+    assert (copy.folder / "a.txt").read_text() == "one\n"
+
+
+def test_all_that_differs_goes_and_what_git_ignores_stays(paths: TeamPaths, copy: Copy) -> None:
+    commit(copy.folder, "mine", a="mine\n", n="n\n")
+    (copy.folder / ".gitignore").write_text("kept\n")
+    (copy.folder / "kept").write_text("kept\n")
+    (copy.folder / "b.txt").unlink()
+    (copy.folder / "deep/er").mkdir(parents=True)
+    (copy.folder / "deep/er/new").write_text("new\n")
+    (copy.folder / "a.txt").write_text("staged\n")
+    git(copy.folder, "add", "a.txt")
+    git(copy.folder, "switch", "-q", "-c", "other")
+    (copy.folder / ".git/MERGE_MSG").write_text("in the middle\n")
+    kept = discard(paths, "alice", force=True).kept
+    assert git(paths.home, "show", f"{kept}:deep/er/new") == "new"
+    assert sorted(names_in(copy)) == [".git", "a.txt", "b.txt", "kept"]
+    assert git(copy.folder, "status", "--porcelain", "--branch") == "## team/alice\n?? kept"
+    assert git(copy.folder, "rev-parse", "HEAD") == copy.base
+    assert (copy.folder / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_comes_while_a_copy_is_discarded_is_there_or_kept(
+    paths: TeamPaths, copy: Copy, force: bool
+) -> None:
+    """A teammate at work: each text that it has written can be read somewhere afterwards."""
+    commit(copy.folder, "mine", a="mine\n")
+    discard(paths, "alice", force=True)  # so that there is something to go back from
+    ended = threading.Event()
+    written: list[str] = []
+
+    def write() -> None:
+        while not ended.wait(0.003):
+            name = f"w{len(written)}.txt"
+            (copy.folder / name).write_text(name)
+            written.append(name)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    kept, refused = [], []
+    try:
+        for _ in range(4):
+            try:
+                kept.append(discard(paths, "alice", force=force).kept)
+            except TeamError as error:
+                refused.append(error)
+    finally:
+        ended.set()
+        writer.join()
+    assert not (force and refused)
+    refs = git(paths.home, "for-each-ref", "--format=%(refname)", copy.discarded).split()
+    assert {one for one in kept if one} <= set(refs)
+    there = names_in(copy)
+    for ref in refs:
+        there |= {*git(paths.home, "ls-tree", "--name-only", ref).split()}
+    assert set(written) <= there
+
+
+@pytest.mark.parametrize("place", [".gitignore", "sub/.gitattributes", ".git/HEAD", ".git/index"])
+def test_a_pipe_in_a_copy_is_named_and_holds_nobody_up(
+    paths: TeamPaths, copy: Copy, place: str
+) -> None:
+    pipe = copy.folder / place
+    pipe.unlink(missing_ok=True)
+    pipe.parent.mkdir(exist_ok=True)
+    os.mkfifo(pipe)
+    with pytest.raises(TeamError) as refused:
+        work.look(paths, copy)
+    assert str(refused.value) == (
+        f"the working copy {copy.folder} is damaged ({place} is a pipe, and git reads it); "
+        "`teamctl discard alice --force` makes it anew and keeps this one aside"
+    )
+    kept = Path(discard(paths, "alice", force=True).kept)
+    assert (kept / place).is_fifo()
+    assert not work.look(paths, record.get(paths, "alice")).any

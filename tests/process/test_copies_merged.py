@@ -1,0 +1,91 @@
+"""What is there to merge is told by the branch that it would go into, not by what was done once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.copies import record, work
+from teamd.copies.merge import merge
+from teamd.settings import Settings
+from tests.queues import Yard
+from tests.repositories import commit, git
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+@pytest.fixture
+def yard(project: Project) -> Yard:
+    """A project with a queue, and ann with a copy."""
+    return Yard(project, "ann")
+
+
+def test_a_merge_that_was_taken_back_can_be_done_again(yard: Yard) -> None:
+    yard.commit("ann", a="work\n")
+    assert merge(yard.project.paths, "ann", Settings()).merged == 1
+    yard.git("reset", "-q", "--hard", "HEAD~1")
+    assert yard.add("ann") == "1", "the queue takes it as well"
+    said = yard.project.do("teamctl", "merge", "ann")
+    assert said.startswith("merged 1 commit of ann into main")
+    assert (yard.folder / "a.txt").read_text() == "work\n"
+    refused = yard.project.run("teamctl", "merge", "ann")
+    assert refused.stdout == "ann has committed nothing that is not in main; nothing to merge\n"
+
+
+@pytest.mark.parametrize("squash", [False, True])
+def test_what_went_into_one_branch_goes_into_another(yard: Yard, squash: bool) -> None:
+    paths = yard.project.paths
+    yard.commit("ann", a="work\n")
+    yard.git("switch", "-q", "-c", "feature")
+    assert merge(paths, "ann", Settings(), squash=squash).merged == 1
+    assert merge(paths, "ann", Settings(), squash=squash).merged == 0
+    yard.git("switch", "-q", "main")
+    assert yard.add("ann") == "1"
+    assert merge(paths, "ann", Settings(), squash=squash).merged == 1
+    assert merge(paths, "ann", Settings()).merged == 0
+    assert (yard.folder / "a.txt").read_text() == "work\n"
+
+
+def test_a_copy_without_work_brings_no_commits_of_the_persons_along(yard: Yard) -> None:
+    yard.git("switch", "-q", "-c", "release", "HEAD~1")
+    assert merge(yard.project.paths, "ann", Settings()).merged == 0
+
+
+def test_a_squash_of_what_is_there_already_says_so(yard: Yard) -> None:
+    yard.commit("ann", a="work\n")
+    mine = commit(yard.folder, "the same by hand", a="work\n")
+    said = yard.project.do("teamctl", "merge", "ann", "--squash")
+    assert said == "ann has committed nothing that is not in main; nothing to merge\n"
+    assert yard.git("rev-parse", "HEAD") == mine
+    assert not (yard.folder / ".git/SQUASH_MSG").exists()
+    assert work.look(yard.project.paths, record.get(yard.project.paths, "ann")).ahead == 0
+
+
+def test_a_squash_says_how_more_work_does_not_conflict(yard: Yard) -> None:
+    yard.commit("ann", a="one\nmine 1\n")
+    said = yard.project.do("teamctl", "merge", "ann", "--squash", "--message", "first")
+    made = yard.git("rev-parse", "--short=12", "HEAD")
+    assert said.endswith(f'; before more work `teamctl send ann "git merge {made}"`\n')
+    git(yard.copy("ann"), "merge", "-q", made)
+    yard.commit("ann", a="one\nmine 1\nmine 2\n")
+    yard.project.do("teamctl", "merge", "ann", "--squash", "--message", "second")
+    assert (yard.folder / "a.txt").read_text() == "one\nmine 1\nmine 2\n"
+
+
+def test_what_a_teammate_was_told_to_merge_is_not_collected(project: Project) -> None:
+    yard = Yard(project, "ann", "bob")
+    yard.commit("ann", a="new\n")
+    yard.commit("bob", a="other\n")
+    project.start()
+    yard.add("ann")
+    yard.add("bob")
+    yard.wait("2", "conflict")
+    git(yard.copy("bob"), "merge", "-q", "-X", "ours", "origin/team/main")
+    yard.git("merge", "-q", "--squash", "team/main")
+    yard.git("commit", "-q", "-m", "all")
+    yard.git("branch", "-q", "-D", "team/main")
+    yard.git("gc", "-q", "--prune=now")
+    assert "+other" in project.do("teamctl", "diff", "bob")
+    git(yard.copy("bob"), "fsck", "--connectivity-only")

@@ -1,0 +1,93 @@
+"""A project that is moved or copied has its working copies with it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.copies import clone, record, work
+from teamd.copies.discard import discard
+from teamd.copies.merge import merge
+from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from teamd.sandbox.policy import Origin
+from teamd.settings import Settings
+from tests.repositories import git, make_repository
+from tests.strict.replies import say, use
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> TeamPaths:
+    """A team whose alice has a copy with a commit."""
+    paths = TeamPaths(make_repository(tmp_path / "project") / ".team")
+    paths.create()
+    copy = clone.make_copy(paths, "alice", "default", paths.home).copy
+    (copy.folder / "a.txt").write_text("by alice\n")
+    git(copy.folder, "commit", "-qam", "by alice")
+    return paths
+
+
+def test_copies_go_along_with_a_project_that_is_moved(before: TeamPaths) -> None:
+    home = before.home.rename(before.home.with_name("moved"))
+    after = TeamPaths(home / ".team")
+    assert work.look(after, record.get(after, "alice")).ahead == 1
+    assert merge(after, "alice", Settings()).merged == 1
+    assert (home / "a.txt").read_text() == "by alice\n"
+    (after.copy("alice") / "new.txt").write_text("new\n")
+    kept = discard(after, "alice", force=True).kept
+    assert git(home, "show", f"{kept}:new.txt") == "new"
+    settled = clone.settle(after, record.get(after, "alice"))
+    assert not settled.moved
+    assert record.get(after, "alice") == settled
+    git(settled.folder, "fsck", "--connectivity-only")
+
+
+def test_a_project_that_was_copied_merges_into_itself(before: TeamPaths) -> None:
+    """The first one stands where it stood, and has the same copy."""
+    first, second = before.home, before.home.with_name("second")
+    subprocess.run(["cp", "-a", first, second], check=True)
+    after = TeamPaths(second / ".team")
+    assert merge(after, "alice", Settings()).merged == 1
+    assert (second / "a.txt").read_text() == "by alice\n"
+    assert (first / "a.txt").read_text() == "one\n"
+    assert clone.settle(after, record.get(after, "alice")).origin.folder == second
+    shutil.rmtree(first)
+    assert git(after.copy("alice"), "status", "--porcelain") == ""
+
+
+def test_a_link_to_a_project_is_no_other_place(before: TeamPaths) -> None:
+    link = before.home.with_name("link")
+    link.symlink_to(before.home)
+    assert not record.get(TeamPaths(link / ".team"), "alice").moved
+
+
+def test_a_repository_that_is_gone_is_named(before: TeamPaths) -> None:
+    """The workspace may be somewhere else than the team."""
+    gone = before.home.with_name("gone")
+    copy = record.get(before, "alice")
+    record.write(before, replace(copy, origin=Origin(folder=gone, objects=gone / "objects")))
+    with pytest.raises(TeamError) as refused:
+        merge(before, "alice", Settings())
+    assert str(refused.value) == (
+        f"alice's working copy is of {gone}, which is not there any more; move it back"
+    )
+
+
+def test_a_teammate_goes_on_in_a_copy_that_was_moved(project: Project) -> None:
+    make_repository(project.folder)
+    project.start()
+    copy = clone.make_copy(project.paths, "alice", "default", project.folder).copy
+    (copy.folder / ".git/objects/info/alternates").write_text("/elsewhere/objects\n")
+    record.write(project.paths, replace(copy, made_in=Path("/elsewhere/.team/work/alice")))
+    project.stage.play("alice", use(("bash", {"command": "git log --format=%s"})), say("Done."))
+    project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree", "--wait")
+    assert project.asked("alice", least=2)[1].asked.last_results[0].text == "first"
+    assert not record.get(project.paths, "alice").moved
