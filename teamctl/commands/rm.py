@@ -77,7 +77,7 @@ def _purge(paths: TeamPaths, name: str) -> list[Path]:
 def _files(paths: TeamPaths, name: str) -> Iterator[Path]:
     check_name(name)  # it becomes a part of paths
     yield from (paths.inbox(name), paths.taken(name), paths.rejected(name))
-    yield from (paths.transcript(name), paths.partial(name), paths.seen(name))
+    yield from (paths.transcript(name), paths.partial(name), paths.seen(name), paths.activity(name))
     yield from (paths.jobs(name), paths.home_of(name), paths.temporary(name))
     yield from directories.list_files(paths.logs, f"{name}.log*")
     for path in directories.list_files(paths.subagents, f"{name}-*.jsonl"):

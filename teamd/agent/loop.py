@@ -67,7 +67,8 @@ class Loop:
                 continue
             await self._learn_key()
             if not self.env.shutdown.agreed():
-                self._deliver()
+                self.delivery.deliver()
+                self._send_notices()  # to those whose mail is held
             if self._shuts_down():
                 self.env.shutdown.carry_out()
                 await self.env.wakeup.wait()  # for the supervisor to end it
@@ -139,17 +140,14 @@ class Loop:
 
     async def _take_turn(self) -> None:
         try:
-            await self._work_or_wait()
-        except TurnCancelled as cancelled:
+            try:
+                await self._work()
+            except UnusableError as error:
+                await self._pause(error)
+            except PermissionPending as pending:
+                await self._await_answer(pending)
+        except TurnCancelled as cancelled:  # of the work, or of the waiting
             self.delivery.break_off(cancelled.by)
-
-    async def _work_or_wait(self) -> None:
-        try:
-            await self._work()
-        except UnusableError as error:
-            await self._pause(error)
-        except PermissionPending as pending:
-            await self._await_answer(pending)
 
     async def _work(self) -> None:
         """Go on until the model ends its turn or the calls of one wake are used up.

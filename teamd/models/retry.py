@@ -67,25 +67,24 @@ class Retrying:
             UnusableError: the last attempt failed too, or a person has to do something.
         """
         try:
-            return await self._try(ask)
-        finally:
-            self.settled()
-
-    async def _try(self, ask: Ask) -> Reply:
-        import asyncio  # noqa: PLC0415 -- the supervisor has the policy alone
-
-        for attempt in range(self.policy.attempts - 1):
-            try:
-                return await self.model.reply(ask)
-            except TransientError as error:
-                pause = self.policy.pause(attempt, error)
-                self.tell(error, pause, attempt + 2)
-                if not isinstance(error, RefusedError):  # for its slot, with all others
-                    await asyncio.sleep(pause)
-        try:
+            for attempt in range(self.policy.attempts - 1):
+                try:
+                    return await self.model.reply(ask)
+                except TransientError as error:
+                    await self._pause(attempt, error)
             return await self.model.reply(ask)
         except TransientError as error:
             rest = self.policy.rest_seconds
             why = f"{error}; gave up after {self.policy.attempts} attempts"
             again = f"next one in {rest:g} s or with the next mail"
             raise UnusableError(f"{why}, {again}", again_in_seconds=rest) from error
+        finally:
+            self.settled()
+
+    async def _pause(self, attempt: int, error: TransientError) -> None:
+        import asyncio  # noqa: PLC0415 -- the supervisor has the policy alone
+
+        pause = self.policy.pause(attempt, error)
+        self.tell(error, pause, attempt + 2)
+        if not isinstance(error, RefusedError):  # for its slot, with all others
+            await asyncio.sleep(pause)

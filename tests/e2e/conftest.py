@@ -57,6 +57,8 @@ def server(busy: Project) -> Iterator[Server]:
 def page(browser: Browser, server: Server) -> Iterator[Browser]:
     """The page, just opened; its console holds no error in the end."""
     browser.resize(1280)
+    browser.open("about:blank")  # a page before this one may ask a server that is gone
+    browser.complaints()
     browser.open(server.link)
     browser.see("The team")
     yield browser

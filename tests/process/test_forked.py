@@ -27,7 +27,7 @@ CALLS = {
     "help": ("teamctl", "--help"),
     "version": ("teamd", "--version"),
     "status": ("teamd", "status", "--json"),
-    "reading": ("teamctl", "spawn", "ann", "clerk", "-"),
+    "reading": ("teamctl", "spawn", "ann", "clerk", "-", "--no-start"),
 }
 
 
