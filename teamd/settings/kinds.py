@@ -183,11 +183,9 @@ def _are_places(value: Any) -> bool:
         parts = Path(path).parts
         return bool(parts) and "\0" not in path and parts[0] != "/" and ".." not in parts
 
-    if not isinstance(value, list):
-        return False
-    if not all(isinstance(path, str) and fits(path) for path in value):
+    if isinstance(value, list) and not _is_list_of(value, fits):
         raise Wrong("must hold paths that are relative to the workspace, and in it")
-    return True
+    return isinstance(value, list)
 
 
 def _are_folders(value: Any) -> bool:
