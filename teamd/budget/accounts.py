@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from teamd.budget.refusals import Limit, Raise, Refusal
     from teamd.settings import Settings
 
-_DAY_OF_MONEY: Final = "limits.team_usd_per_day"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
@@ -62,8 +60,7 @@ class Account:
     @property
     def known_usd(self) -> float | None:
         """The cost as far as it is known; `None` where nothing of it is."""
-        unknown = self.unpriced_calls and not self.usd
-        return None if unknown else float(self.usd)
+        return None if self.unpriced_calls and not self.usd else float(self.usd)
 
     def __add__(self, other: Account) -> Account:
         return Account(
@@ -160,7 +157,7 @@ class Terms:
     def of(cls, settings: Settings) -> Terms:
         """Return what the settings say of limits and prices."""
         prices = {model: asdict(price) for model, price in settings.prices.items()}
-        default = _DAY_OF_MONEY not in settings.given
+        default = "limits.team_usd_per_day" not in settings.given
         limits = asdict(settings.limits)
         return cls.decode({**limits, "usd_per_day_is_default": default, "prices": prices})
 
@@ -178,8 +175,7 @@ class Terms:
 
     def encode(self) -> dict[str, Any]:
         """The terms as they stand in the ledger."""
-        encoded: dict[str, Any] = json.loads(json.dumps(asdict(self), default=float))
-        return encoded
+        return dict(json.loads(json.dumps(asdict(self), default=float)))
 
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Terms:
