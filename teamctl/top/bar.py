@@ -40,7 +40,7 @@ def waiting(seen: Overview) -> Line:
     """Return the line that says how many requests wait for the person."""
     count = len(seen.waiting)
     if not count:
-        return (("nothing waits for you", ""),)
+        return (("no request waits for you", ""),)
     return ((f"{count} {'waits' if count == 1 else 'wait'} for you", "bold yellow"),)
 
 

@@ -60,14 +60,14 @@ def test_a_request_shows_and_one_key_answers_it(project: Project) -> None:
     project.write("team.toml", RULES)
     project.start()
     with opened(project, "teamctl top") as window:
-        window.sees("nothing waits for you")
+        window.sees("no request waits for you")
         ask(project)
         window.sees(f"bash {COMMAND}")
         assert "1 waits for you" in window.shown
         assert "alice" in window.shown
         wait_until(lambda: "waiting" in window.shown, what="its state")
         approve(project, lambda: window.press("a"))
-        window.sees("nothing waits for you")
+        window.sees("no request waits for you")
         project.wait_for("alice", "idle", turns=2)
         window.press("q")
 
@@ -77,7 +77,7 @@ def test_what_is_answered_elsewhere_vanishes(project: Project) -> None:
     project.write("team.toml", RULES)
     project.start()
     with opened(project, "teamctl top") as window:
-        window.sees("nothing waits for you")
+        window.sees("no request waits for you")
         request = ask(project)
         window.sees(f"bash {COMMAND}")
         project.do("teamctl", "reject", request, "--reason", "no")
@@ -88,7 +88,7 @@ def test_a_request_rings_once(project: Project) -> None:
     project.write("team.toml", RULES)
     project.start()
     terminal = opened_top(project)
-    terminal.sees("nothing waits for you")
+    terminal.sees("no request waits for you")
     assert terminal.rings == 0
     ask(project)
     terminal.sees(f"bash {COMMAND}")
@@ -133,7 +133,7 @@ def test_every_size_shows_who_waits_and_the_team(project: Project, size: tuple[i
         window.resize(*size)
         window.sees("keys" if size[0] > 40 else "a approve")
         lines = window.shown.splitlines()
-        assert "nothing waits for you" in lines[1]
+        assert "no request waits for you" in lines[1]
         assert lines[2].split()[:2] == (["NAME", "STATUS"] if size[0] == 40 else ["NAME", "ROLE"])
         assert "alice" in lines[3]
         assert len(lines) <= size[1]
@@ -144,7 +144,7 @@ def test_y_copies_by_the_terminal(project: Project) -> None:
     project.enlist("alice")
     with opened(project, "teamctl top") as window:
         window.accept_copies()
-        window.sees("nothing waits for you")
+        window.sees("no request waits for you")
         window.sees("a approve")
         window.press("y")
         window.sees("copied 1 line")

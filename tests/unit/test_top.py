@@ -46,13 +46,13 @@ def test_a_request_shows_with_its_exact_command_and_is_approved_in_place(paths: 
     add(paths, "pia", "bob")
 
     async def play(screen: Shown) -> None:
-        await screen.sees("nothing waits for you")
+        await screen.sees("no request waits for you")
         asked = ask(paths, "pia", "git push origin main")
         await screen.sees("bash git push origin main")
         assert "1 waits for you" in screen.lines[1]
         await screen.press("a")
         await ended(paths, asked, Verdict.APPROVED)
-        await screen.sees("nothing waits for you")
+        await screen.sees("no request waits for you")
 
     run(paths, play)
 
