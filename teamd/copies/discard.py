@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record, work
 from teamd.copies.clone import clone
-from teamd.copies.confined import confined_git
+from teamd.copies.confined import GitKilled, confined_git
 from teamd.copies.discarded import now_in_refs, sweep_discarded
 from teamd.copies.record import check_object_id
 from teamd.copies.source import last_words, source_of
@@ -88,15 +88,23 @@ def discard(paths: TeamPaths, name: str, *, force: bool = False) -> Discarded:
         source = source_of(copy)
         sweep_discarded(source)
         try:
-            return _reset(paths, copy, source, force=force)
+            done = _reset(paths, copy, source, force=force)
+        except GitKilled:
+            raise
         except TeamError:  # git cannot read it, or what is in it is not fit for a repository
             if not force:
                 raise
             return _make_anew(paths, copy, source)
+        if done is None:
+            raise TeamError(
+                f"{name} changes its working copy faster than it can be reset; "
+                f"`teamctl shutdown {name}`, then discard it again"
+            )
+        return done
 
 
-def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Discarded:
-    """Reset a copy; whatever its teammate writes meanwhile is kept as well, or stays."""
+def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Discarded | None:
+    """Reset a copy; `None` where its teammate writes into it all the time, and nothing was done."""
     ref = _free_ref(copy, source)
     for _ in range(_MOST_TRIES):
         state = work.look(paths, copy)
@@ -115,10 +123,7 @@ def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Disc
                 source.move_ref(ref, saved)
             if _go_to_base(git, copy, state, saved):
                 return Discarded(base=copy.base, kept=ref if work_there else "")
-    raise TeamError(
-        f"{copy.name} changes its working copy faster than it can be reset; "
-        f"`teamctl shutdown {copy.name}`, then discard it again"
-    )
+    return None
 
 
 def _free_ref(copy: Copy, source: Source) -> str:
