@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -126,9 +127,10 @@ class Listener:
     def _left(self) -> float | None:
         """Return when a person was in the chat last; `None` for never."""
         try:
-            return self._paths.chat_mark.stat().st_mtime
+            left = self._paths.chat_mark.stat().st_mtime
         except OSError:
             return None
+        return math.floor(left * 1000) / 1000  # logs tell milliseconds, cut off
 
     def _move_mark(self) -> None:
         """Note up to where it has been shown; what is lost of that is shown once more."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import time
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -185,6 +188,9 @@ def test_what_happened_in_the_team_since_the_last_chat_is_told_with_its_time(
     journal.warn("crashed", name="alice", reason="signal 9")
     journal.note("exited", name="alice", code=-9)
     journal.close()
+    crashed = json.loads(conversation.paths.log(TEAMD).read_text().splitlines()[0])["time"]
+    left = datetime.fromisoformat(crashed).timestamp() + 0.0009  # in the same millisecond
+    os.utime(conversation.paths.chat_mark, (left, left))
     listening = conversation.listening()
     listening.catch_up()
     heading, line = conversation.shown
