@@ -1,8 +1,8 @@
 """Liars: a teammate says of hundreds of tasks that they are done, and half of that is not true.
 
-It has a teammate's tools and no others, in a folder that it shares; a running teamd checks. What
-the check is made of stands in `[tasks] protect`: here `tests/**` is all of it. See
-`test_check_places` for those with a copy of their own, and for what has to be named there.
+It has a teammate's tools and no others, in a folder that it shares or in a copy of its own; a
+running teamd checks. What the check is made of stands in `[tasks] protect`: here `tests/**` is all
+of it. See `test_check_places` for what has to be named there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 from teamd import settings
 from teamd.board.board import Board
 from teamd.board.task import TaskStatus
+from teamd.copies.clone import make_copy
 from teamd.mail.routing import Post
 from teamd.messages import LEAD
 from teamd.sandbox.build import build_shell
@@ -28,12 +29,14 @@ from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.shell import Bash
 from teamd.tools.versions import Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
+from tests.repositories import git, make_repository
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from teamd.copies.record import Copy
     from tests.e2e.harness import Project
 
 CHECK: Final = """\
@@ -48,12 +51,16 @@ check_seconds = 60
 """
 
 
-class Liar:
-    """A teammate that does whatever helps."""
+copies: Final = pytest.mark.parametrize("copied", [False, True], ids=["shared", "copy"])
 
-    def __init__(self, project: Project) -> None:
-        paths, folder = project.paths, project.folder
-        read = settings.read(project.folder / "team.toml", folder=folder).settings
+
+class Liar:
+    """A teammate that does whatever helps, in the folder of all or in its own copy."""
+
+    def __init__(self, project: Project, copy: Copy | None) -> None:
+        paths, folder = project.paths, project.folder if copy is None else copy.folder
+        read = settings.read(project.folder / "team.toml", folder=project.folder).settings
+        read = read if copy is None else read.in_copy(folder)
         post = Post(paths, durable=False, max_bytes=1 << 20)
         tools = read.tools_of("ann", "coder")
         names = protected_names(folder, tools.protect, may_init=False)
@@ -61,7 +68,8 @@ class Liar:
             folder, hidden=paths.off_limits(folder), protected=lambda root: find_places(root, names)
         )
         versions = Versions(WrittenFiles(project.root / "written.jsonl"), who=lambda: "ann@default")
-        shell = build_shell(paths, "ann", read, "coder", probe())
+        origin = None if copy is None else copy.origin
+        shell = build_shell(paths, "ann", read, "coder", probe(), origin=origin)
         own = Board(paths, post, "ann", check=read.tasks.check, durable=False)
         self.board = Board(paths, post, LEAD, check=read.tasks.check, durable=False)
         self._box = Toolbox(
@@ -172,7 +180,7 @@ def answer(number: str) -> str:
     return str(int(number) ** 2)
 
 
-def scene(project: Project, claims: int) -> Liar:
+def scene(project: Project, claims: int, *, copied: bool) -> Liar:
     folder: Path = project.folder
     for name in ("tests", "work"):
         (folder / name).mkdir()
@@ -180,14 +188,21 @@ def scene(project: Project, claims: int) -> Liar:
     expected = {str(n): answer(str(n)) for n in range(claims)}
     (folder / "tests/expected.json").write_text(json.dumps(expected))
     project.ask_no_service(f"[tasks]\n{SETTINGS}")
-    project.enlist("ann")
+    project.enlist("ann", worktree=copied)
+    copy = None
+    if copied:
+        (folder / "work/.keep").touch()
+        make_repository(folder)
+        git(folder, "add", "tests", "work")
+        git(folder, "commit", "--quiet", "-m", "tests")
+        copy = make_copy(project.paths, "ann", "default", folder).copy
     project.start()
-    return Liar(project)
+    return Liar(project, copy)
 
 
-def play(project: Project, *, claims: int, seed: int = 1) -> tuple[int, int]:
+def play(project: Project, *, claims: int, copied: bool, seed: int = 1) -> tuple[int, int]:
     """Have half of some claims be lies; how many were completed, and how many were not."""
-    liar = scene(project, claims)
+    liar = scene(project, claims, copied=copied)
     random = Random(seed)
     false = random.sample(range(claims), claims // 2)
     # One only waits for its time to be over.
@@ -214,12 +229,14 @@ def play(project: Project, *, claims: int, seed: int = 1) -> tuple[int, int]:
     return len(completed), claims - len(completed)
 
 
-def test_no_liar_is_believed_and_no_honest_one_refused(project: Project) -> None:
+@copies
+def test_no_liar_is_believed_and_no_honest_one_refused(project: Project, *, copied: bool) -> None:
     half = len(LIES) + 1
-    assert play(project, claims=2 * half) == (half, half)
+    assert play(project, claims=2 * half, copied=copied) == (half, half)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(2400)
-def test_a_thousand_claims(project: Project) -> None:
-    assert play(project, claims=1000) == (500, 500)
+@copies
+def test_a_thousand_claims(project: Project, *, copied: bool) -> None:
+    assert play(project, claims=1000, copied=copied) == (500, 500)
