@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 import sys
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd import programs, secret_environment
+from teamd import secret_environment
 from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
 from teamd.files import directories, files, pidfile
 from teamd.files.find_team import all_teams
@@ -74,6 +73,8 @@ def remember(paths: TeamPaths) -> None:
     Raises:
         StoreError: it cannot be noted.
     """
+    import hashlib  # noqa: PLC0415 -- only where a team is started
+
     folder = known_teams_folder()
     if folder is not None:
         directories.make_private_directory(folder)
@@ -243,6 +244,8 @@ def _facts(paths: TeamPaths) -> TeamFacts:
 async def _teamd(
     command: Sequence[str], paths: TeamPaths, seconds: float, *, pass_fds: Sequence[int] = ()
 ) -> list[str]:
+    from teamd import programs  # noqa: PLC0415 -- subprocess, only where one is started
+
     # -P: nothing is imported from the current folder.
     argv = [sys.executable, "-P", "-m", "teamd", *command, "--team-dir", str(paths.root)]
     ending = programs.capture(argv, timeout_seconds=seconds, cwd=paths.home, pass_fds=pass_fds)
