@@ -198,8 +198,8 @@ class Loop:
         known = about == self.env.conversation.paused_about  # maybe from an earlier process
         notice = "" if known else f"{self.env.name} is paused: {error}"
         self.env.conversation.end_turn(PAUSED, str(error), about=about, notice=notice)
-        self._send_notices()
         self._report(Status.PAUSED, str(error), until=error.until)
+        self._send_notices()
         await self.turn.run(self._rest(error.again_in_seconds, self._end_of_pause(error)))
 
     async def _await_answer(self, pending: PermissionPending) -> None:

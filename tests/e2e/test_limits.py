@@ -351,6 +351,7 @@ def test_an_unknown_price_under_a_limit_on_money_says_what_to_write(project: Pro
         "in team.toml, then `teamctl resume ann`"
     )
     assert sentence in waited.complaint
+    project.wait_for("ann", "paused")  # its supervisor hears of it a moment later
     assert sentence in project.do("teamctl", "team")
     project.wait_for("ann", "paused")
     refused = project.run("teamctl", "resume", "ann")
