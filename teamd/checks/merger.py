@@ -16,7 +16,7 @@ from teamd.checks.commands import NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.endings import Endings
 from teamd.checks.places import CleanClone, NoPlace, empty
 from teamd.checks.shells import CheckShells
-from teamd.copies import landing, onto
+from teamd.copies import landing, mending, onto
 from teamd.copies.confined import GitKilled, remove_scratch
 from teamd.copies.forbidden import Forbidden, Gate
 from teamd.copies.source import Source
@@ -123,6 +123,7 @@ class Merger:
         empty(self._paths.homes / name)
         empty(self._paths.check_place(PLACE))
         remove_scratch(self._paths)
+        mending.clear_ref_locks(self._source, landing.ref_of(self._into))
 
     async def _work(self) -> None:
         """Merge what waits, one after the other, until nothing is left that can be."""

@@ -8,6 +8,7 @@ person's, and then nothing is touched.
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,28 @@ if TYPE_CHECKING:
     from teamd.copies.source import Source
 
 _LOCK: Final = "index.lock"
+_STALE_SECONDS: Final = 10.0  # a git that lives holds the lock of a ref for milliseconds
+
+
+def clear_ref_locks(source: Source, ref: str) -> None:
+    """Remove the locks that a killed git left on a ref, on ours, and on their list.
+
+    Raises:
+        TeamError: git cannot say where they are.
+    """
+    common = source.folder / source.do("rev-parse", "--git-common-dir")
+    locks = (common / f"{ref}.lock", common / "packed-refs.lock")
+    stale = [one for one in (*locks, *common.glob("refs/teamd/**/*.lock")) if _is_stale(one)]
+    if stale and not _git_runs_in(source.folder):
+        for lock in stale:
+            lock.unlink(missing_ok=True)
+
+
+def _is_stale(lock: Path) -> bool:
+    try:
+        return time.time() - lock.stat().st_mtime > _STALE_SECONDS
+    except OSError:
+        return False
 
 
 def mend(tree: Source, tip: str, commit: str) -> None:

@@ -280,6 +280,22 @@ def test_a_branch_that_is_being_rebased_stays(project: Project) -> None:
     yard.wait("1", "merged")
 
 
+@pytest.mark.parametrize("lock", ["refs/heads/team/main.lock", "packed-refs.lock"])
+def test_a_lock_of_a_killed_git_holds_nothing_up(project: Project, lock: str) -> None:
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="work\n")
+    yard.git("branch", "team/main")
+    left = yard.folder / ".git" / lock
+    left.touch()
+    project.start()
+    yard.add("ann")
+    if "heads" in lock:
+        wait_until(lambda: "File exists" in yard.stored()["1"]["why"], what="it may be alive")
+    os.utime(left, (0, 0))
+    yard.wait("1", "merged")
+    wait_until(lambda: not left.exists(), what="it is removed")
+
+
 def test_a_merge_that_was_collected_while_it_waited_is_made_anew(project: Project) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", c="new\n")
