@@ -43,7 +43,8 @@ def play_for_ever(project: Project) -> None:
 
     def towards(other: str) -> Model:
         def answer(asked: Asked) -> Answer:
-            if asked.last_results:
+            # A ball that comes while the last one is thrown is thrown back, too.
+            if asked.last_results and "<inbox>" not in str(asked.messages[-1]):
                 return say("Sent.")
             ball = {"to": other, "content": f"ball {len(asked.messages)}"}
             return say("Back to you. " * 20, calls=[("send_message", ball)])
