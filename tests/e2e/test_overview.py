@@ -77,6 +77,7 @@ def test_nothing_is_done_once_all_are_killed(project: Project) -> None:
     os.kill(supervisor, signal.SIGKILL)
     os.kill(ann["pid"], signal.SIGKILL)
     wait_until(lambda: see(project, "ann")["pid"] is None, what="she is dead")
+    wait_until(lambda: overview(project)["teamd"] is None, what="so is teamd")
     seen = overview(project)
     assert seen["members"][0]["status"] == "working"
     assert (seen["members"][0]["doing"], seen["teamd"]) == (None, None)
