@@ -18,6 +18,7 @@ from teamd import settings
 from teamd.board.board import Board
 from teamd.board.task import TaskStatus
 from teamd.copies.clone import make_copy
+from teamd.files.paths import STATE_VARIABLE
 from teamd.mail.routing import Post
 from teamd.messages import LEAD
 from teamd.sandbox.build import build_shell
@@ -52,6 +53,12 @@ check_seconds = 60
 
 
 copies: Final = pytest.mark.parametrize("copied", [False, True], ids=["shared", "copy"])
+
+
+@pytest.fixture(autouse=True)
+def state(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the liar and the checks know of each other's commands, as in one account they do."""
+    monkeypatch.setenv(STATE_VARIABLE, project.environment[STATE_VARIABLE])
 
 
 class Liar:
