@@ -1,0 +1,1 @@
+"""One team over several machines: the words and files of it, without any network."""
