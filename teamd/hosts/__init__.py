@@ -1,0 +1,1 @@
+"""Teams over several hosts: words and files, and nothing of a network."""

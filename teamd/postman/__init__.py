@@ -1,0 +1,1 @@
+"""The postman: the process that carries mail between this host and others."""
