@@ -196,8 +196,8 @@ class Presence:
         peer = self.peers.get(host)
         return peer is not None and peer.reachable(now)
 
-    def is_late(self, host: str, boot: str, deadline: float, now: float) -> bool:
-        """Return whether a moment by another host's clock may have passed.
+    def left(self, host: str, boot: str, deadline: float, now: float) -> float:
+        """Return the seconds that are surely left until a moment by another host's clock.
 
         Args:
             host: whose clock it is.
@@ -206,10 +206,8 @@ class Presence:
             now: by the own one.
         """
         peer = self.peers.get(host)
-        if peer is None or peer.boot != boot:
-            return True
-        latest = peer.clock.latest(now)
-        return latest is None or latest > deadline
+        latest = peer.clock.latest(now) if peer is not None and peer.boot == boot else None
+        return 0.0 if latest is None else max(0.0, deadline - latest)
 
     def _note_beat(self, host: str, beat: dict[str, Any], now: float, moment: float) -> None:
         peer = self.peers.get(host)
