@@ -119,7 +119,7 @@ def is_held_by(pid: int, path: Path) -> bool:
     What a file says of a process may be wrong, by accident or by intent; this may not.
     """
     holders = _holders(path)
-    return pid in holders if holders else _is_held(path)
+    return pid in holders if holders else is_locked(path)
 
 
 def stands_under(fd: int, path: Path) -> bool:
@@ -204,7 +204,7 @@ def _holders(path: Path) -> set[int]:
     return set()
 
 
-def _is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Return whether somebody has the lock on a file: try it, and give it back at once."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

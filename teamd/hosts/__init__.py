@@ -1,1 +1,1 @@
-"""Teams over several hosts: words and files, and nothing of a network."""
+"""One team over several machines: the words and files of it, without any network."""

@@ -1,4 +1,4 @@
-"""Commands for another host, and their answers: a line in the outbox, and a file that comes back."""
+"""Commands for another host: a line in its outbox each, and a file with the answer."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def ask(
     if (why := far.obstacle(host)) is not None:
         raise DeadlinePassed(f"{host} was not asked: {why}; `teamctl hosts` shows when it is back")
     deadline = clocks.elapsed() + seconds
-    request = FarRequest(
-        command=command, arguments=arguments, deadline=deadline, boot=own_boot()
-    )
+    request = FarRequest(command=command, arguments=arguments, deadline=deadline, boot=own_boot())
     outbox = Outbox(far.paths, host, far.durable, far.max_bytes)
     outbox.append(REQUEST, **request.encode())
     answer = HostPlaces(far.paths).answer(request.id)

@@ -76,8 +76,10 @@ class FarHosts:
             raise UnknownHost(host, known)
         return host.lower()
 
-    def parse(self, text: str, team: str) -> HostAddress:
+    def parse(self, text: str, team: str) -> HostAddress | None:
         """Return the address of somebody on another host, written as that host writes it.
+
+        It is `None` for one on this host.
 
         Args:
             text: with two `@`.
@@ -90,6 +92,8 @@ class FarHosts:
         address = parse_address(text)
         if address is None:
             raise BadName(text, "an address on another host is NAME@TEAM@HOST")
+        if address.host == self.name.lower():
+            return None
         host = self.check(address.host)
         if address.team.lower() != team.lower():
             ours = f"{address.name}@{team}@{host}"
@@ -113,7 +117,9 @@ class FarHosts:
 
     def view(self, host: str) -> HostView:
         """Return how a host is, as far as is known."""
-        return next((one for one in read_views(self.paths) if one.name == host), HostView(name=host))
+        return next(
+            (one for one in read_views(self.paths) if one.name == host), HostView(name=host)
+        )
 
     def obstacle(self, host: str) -> str | None:
         """Return why nothing reaches a host now, in a few words; `None` where something may."""

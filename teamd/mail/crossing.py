@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage, StoreError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from teamd.hosts.lines import OutLine
     from teamd.messages import Message
 
+_SPELT_AS_IT_IS: Final = re.compile(r"[\w.-]+", re.ASCII)
 _LIKELY: Final = b'"kind": "mail"'
 
 
@@ -32,15 +34,15 @@ def crossing(paths: TeamPaths, begun: str) -> Iterator[tuple[HostAddress, Messag
     """
     places = HostPlaces(paths)
     for host in places.known() if places.outboxes.is_dir() else ():
-        for line, arrived in _lines(paths, host, begun.encode()):
+        # As it stands in JSON, if it is spelt there as it is.
+        known = begun.encode() if _SPELT_AS_IT_IS.fullmatch(begun) else b""
+        for line, arrived in _lines(paths, host, known):
             found = _decode(host, line)
             if found is not None and found[1].id.startswith(begun):
                 yield *found, arrived, places.outbox(host)
 
 
-def texts_crossing(
-    paths: TeamPaths, to: HostAddress, sender: str, message_id: str
-) -> list[str]:
+def texts_crossing(paths: TeamPaths, to: HostAddress, sender: str, message_id: str) -> list[str]:
     """Return the texts that a sender sent under an id to somebody there, as far as is known here.
 
     What has arrived there is forgotten here after a while.

@@ -22,8 +22,6 @@ from teamd.states import Status
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from teamd.files.paths import TeamPaths
     from teamd.hosts.address import HostAddress
     from teamd.hosts.far import FarHosts
@@ -91,8 +89,8 @@ class Post:
             StoreError: it could not be written, or too much waits for its machine.
         """
         if (far := self.far(message.to)) is not None:
-            self._hosts().put(far, message, max_bytes=self.max_bytes)
-            return Sent(str(far), self._hosts().warn(far))
+            self.other_hosts().put(far, message, max_bytes=self.max_bytes)
+            return Sent(str(far), self.other_hosts().warn(far))
         there, sent = self._way(message.to)
         message = self._as_read(there, sent, message)
         # The last that can fail: whoever is told of a failure sends it again.
@@ -174,9 +172,7 @@ class Post:
         """
         if "@" not in address.partition("@")[2]:
             return None
-        hosts = self._hosts(address)
-        if address.rpartition("@")[2].lower() == hosts.name.lower() and address.count("@") == 2:  # noqa: PLR2004 -- NAME@TEAM@HOST
-            return None
+        hosts = self.other_hosts(address)
         return hosts.parse(address, self._team().name)
 
     def address(self, address: str) -> str:
@@ -214,26 +210,9 @@ class Post:
             raise StoreError(f"{'; '.join(full)}; the other receivers have the message")
         return [Sent(member.name) for member in receivers]
 
-    def broadcast_far(self, message: Message) -> Iterator[tuple[str, Sent | str]]:
-        """Send to every member of each other host that is not shut down, by its last roster.
-
-        Yields:
-            Each address, and what `send` returned; for a host that nothing reaches now its name,
-            and why. Nothing is sent to such a host.
-
-        Raises:
-            BadName: this machine has no name among hosts.
-            StoreError: it could not be written.
-        """
-        hosts = self._hosts("--all-hosts")
-        for host in hosts.known():
-            if (why := hosts.obstacle(host)) is not None:
-                yield host, why
-                continue
-            for member in hosts.members(host):
-                if member.status is not Status.SHUTDOWN:
-                    address = f"{member.name}@{self._team().name}@{host}"
-                    yield address, self.send(replace(message, to=address))
+    def team_name(self) -> str:
+        """What the team is called."""
+        return self._team().name
 
     def person(self) -> str:
         """The name of the person's inbox: `lead`, or `user` while there is an agent that leads."""
@@ -282,7 +261,7 @@ class Post:
             self._known[name] = self.mailbox(name)
         return self._known[name]
 
-    def _hosts(self, address: str = "") -> FarHosts:
+    def other_hosts(self, address: str = "this") -> FarHosts:
         """The other machines.
 
         Raises:
@@ -294,11 +273,7 @@ class Post:
         return self.hosts
 
     def _check_no_host(self, name: str, place: str) -> None:
-        """Refuse an address that names a machine where a team is to stand, and say how to.
-
-        Raises:
-            BadName: it does.
-        """
+        """Refuse an address that names a machine where a team is to stand, and say how to."""
         if self.hosts is not None and place.lower() in (self.hosts.name, *self.hosts.known()):
             full = f"{name}@{self._team().name}@{place.lower()}"
             raise BadName(f"{name}@{place}", f"{place} is a machine, not a team; write {full}")

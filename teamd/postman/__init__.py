@@ -1,1 +1,1 @@
-"""The postman: the process that carries mail between this host and others."""
+"""The postman: the process that carries mail between the hosts of a team."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES
 from teamd.settings import kinds
+from teamd.settings.hosts import HostSettings
 from teamd.settings.keys import (
     allows,
     always,
@@ -253,6 +254,7 @@ class Settings:
     mail: Mail = field(default_factory=Mail)
     tasks: TaskSettings = field(default_factory=TaskSettings)
     merge: MergeSettings = field(default_factory=MergeSettings)
+    hosts: HostSettings = field(default_factory=HostSettings)
     tools: Tools = field(default_factory=Tools)
     prices: Mapping[str, PriceSettings] = field(default_factory=dict)
     roles: Mapping[str, Reach] = field(default_factory=dict)

@@ -78,8 +78,8 @@ def test_who_holds_a_lock_is_known_by_the_kernel_alone(paths: TeamPaths) -> None
         assert locks.is_held_by(holder.pid, lock)
         assert not locks.is_held_by(stranger.pid, lock)
         assert not locks.is_held_by(os.getpid(), lock)
-        assert locks._is_held(lock), "as far as it can be told without /proc/locks"
-    assert not locks._is_held(lock)
+        assert locks.is_locked(lock), "as far as it can be told without /proc/locks"
+    assert not locks.is_locked(lock)
 
 
 def _waits(pid: int) -> bool:

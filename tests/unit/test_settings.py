@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from teamd.errors import SettingsError
 from teamd.settings import Settings, Teammate, load, parse
+from teamd.settings.hosts import HostSettings
 from teamd.settings.keys import keys_of
 from teamd.settings.reach import Reach, Tools
 from teamd.settings.schema import (
@@ -104,7 +105,8 @@ def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
 def test_every_setting_is_read(file: Path) -> None:
     """None has its default here, so that one which is added must be added here too."""
     (file.parent / "src").mkdir()
-    (file.parent / "turns.json").touch()
+    for name in ("turns.json", "host.crt", "host.key", "ca.crt"):
+        (file.parent / name).touch()
     file.write_text("""
         [team]
         name = "red"
@@ -156,6 +158,15 @@ def test_every_setting_is_read(file: Path) -> None:
         into = "trunk"
         check = "make"
         auto = true
+        [hosts]
+        name = "H1"
+        servers = ["tls://10.0.0.1:4222", "nats://localhost:4222"]
+        cert = "host.crt"
+        key = "host.key"
+        ca = "ca.crt"
+        outbox_bytes = 7
+        [hosts.allow]
+        spawn = ["H2", "h3"]
         [tools]
         sandbox = "off"
         network = true
@@ -248,6 +259,15 @@ def test_every_setting_is_read(file: Path) -> None:
             check_seconds=30.0,
         ),
         merge=MergeSettings(into="trunk", check="make", auto=True),
+        hosts=HostSettings(
+            name="h1",
+            servers=("tls://10.0.0.1:4222", "nats://localhost:4222"),
+            cert=file.parent / "host.crt",
+            key=file.parent / "host.key",
+            ca=file.parent / "ca.crt",
+            outbox_bytes=7,
+            allow={"spawn": ("h2", "h3")},
+        ),
         tools=Tools(
             sandbox="off",
             network=True,

@@ -1,0 +1,35 @@
+"""The address of a teammate on another machine: `bob@team@host`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from teamd.messages import NAME
+
+_PARTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HostAddress:
+    """Somebody's name, its team and the machine. Hosts are written in lower case."""
+
+    name: str
+    team: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.team}@{self.host}"
+
+
+def parse_address(text: str) -> HostAddress | None:
+    """Read `name@team@host`; `None` where it is anything else, such as `name@team`."""
+    parts = text.split("@")
+    if len(parts) != _PARTS or not all(map(NAME.fullmatch, parts)):
+        return None
+    name, team, host = parts
+    return HostAddress(name, team, host.lower())
+
+
+def is_far(sender: str) -> bool:
+    """Return whether somebody's address, as mail and requests have it, names another machine."""
+    return sender.count("@") == _PARTS - 1

@@ -1,0 +1,110 @@
+"""How far one side of a link has come, as a file that no kill and no power cut tears.
+
+The file has two lines of one length, which are written in turn, in place: whatever tears one leaves
+the other. A digest tells a line that is whole, and a count which of two is newer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import translate_os_errors
+from teamd.files import files
+from teamd.files.directories import sync_directory
+from teamd.files.safe_open import safe_open
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SLOT: Final = 256  # bytes of a line
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in an outbox: its epoch, the number of a line, and the digest of all up to there."""
+
+    epoch: str
+    n: int
+    chain: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it stands in files and frames."""
+        return {"epoch": self.epoch, "n": self.n, "chain": self.chain}
+
+    @classmethod
+    def from_json(cls, found: Any) -> Cursor | None:
+        """Read one; `None` for anything else."""
+        match found:
+            case {"epoch": str(epoch), "n": int(n), "chain": str(chain)} if n >= 0:
+                return cls(epoch, n, chain)
+        return None
+
+
+@dataclass(slots=True)
+class CursorFile:
+    """One cursor on disk, with one writer.
+
+    Attributes:
+        durable: whether `write` waits for the disk.
+        damaged: whether a file was there that says nothing; only after `read`.
+    """
+
+    path: Path
+    durable: bool
+    damaged: bool = False
+    _count: int = field(default=0)
+
+    def read(self) -> Cursor | None:
+        """Return what was written last; `None` where nothing is known."""
+        content = files.read(self.path)
+        slots = [] if content is None else [content[:_SLOT], content[_SLOT : 2 * _SLOT]]
+        found = [one for one in map(_decode, slots) if one is not None]
+        self.damaged = content is not None and not found
+        self._count, cursor = max(found, key=lambda one: one[0], default=(0, None))
+        return cursor
+
+    def write(self, cursor: Cursor) -> None:
+        """Write another one; it is safe when this returns.
+
+        Raises:
+            StoreError: it could not be written; the one before it stands.
+        """
+        count = self._count + 1
+        with translate_os_errors(self.path):
+            fd = safe_open(self.path, os.O_WRONLY | os.O_CREAT)
+            try:
+                if self.durable and not os.fstat(fd).st_size:
+                    sync_directory(self.path.parent)
+                os.pwrite(fd, _encode(count, cursor), count % 2 * _SLOT)
+                if self.durable:
+                    files.sync(fd)
+            finally:
+                os.close(fd)
+        self._count = count
+
+
+def _encode(count: int, cursor: Cursor) -> bytes:
+    fields = {"count": count, **cursor.to_json()}
+    text = json.dumps({**fields, "digest": _digest(fields)})
+    return text.ljust(_SLOT - 1).encode() + b"\n"
+
+
+def _decode(slot: bytes) -> tuple[int, Cursor] | None:
+    try:
+        fields = json.loads(slot)
+        digest = fields.pop("digest")
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+        return None
+    cursor = Cursor.from_json(fields)
+    if cursor is None or digest != _digest(fields):
+        return None
+    return int(fields["count"]), cursor
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    text = json.dumps(fields, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

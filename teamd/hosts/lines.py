@@ -1,0 +1,81 @@
+"""The lines of an outbox: numbered, and chained by digests.
+
+The chain tells whether two machines speak of the same lines: each line's digest covers the one
+before it. A line's first two keys are its number and that digest; the digest covers the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.message_json import parse_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAIL: Final = "mail"
+REQUEST: Final = "request"  # what one host asks of another: carried out once at most
+ANSWER: Final = "answer"
+MAX_LINE_BYTES: Final = 1_000_000  # a broker takes 1 MiB at a time
+START: Final = ""  # the chain before the first line of an epoch
+_LINE: Final = re.compile(rb'{"n": (\d{1,18}), "chain": "([0-9a-f]{32})", (.*})\n?', re.DOTALL)
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OutLine:
+    """One line.
+
+    Attributes:
+        body: all but number and chain, as it stands there.
+        raw: the whole line with its newline.
+    """
+
+    n: int
+    chain: str
+    body: bytes
+    raw: bytes
+
+    @classmethod
+    def make(cls, n: int, before: str, body: bytes) -> OutLine:
+        """Return the line with the next number, behind the chain of the one before."""
+        chain = link(before, body)
+        return cls(n, chain, body, b'{"n": %d, "chain": "%s", %s\n' % (n, chain.encode(), body))
+
+    @classmethod
+    def decode(cls, raw: bytes) -> OutLine | None:
+        """Read a line; `None` for what is none. What it holds is not looked at."""
+        found = _LINE.fullmatch(raw)
+        if found is None:
+            return None
+        return cls(int(found[1]), found[2].decode(), found[3], raw)
+
+    def follows(self, n: int, chain: str) -> bool:
+        """Return whether it comes right behind a line."""
+        return self.n == n + 1 and self.chain == link(chain, self.body)
+
+    def fields(self) -> dict[str, Any]:
+        """Return what it holds: `kind` and what that has.
+
+        Raises:
+            NotAMessage: it is no object.
+        """
+        return parse_object(b"{" + self.body)
+
+
+def encode_body(kind: str, fields: Mapping[str, Any]) -> bytes:
+    """Return what stands in a line behind its number and chain.
+
+    Raises:
+        ValueError: a number in it is infinite.
+    """
+    return _ENCODER.encode({"kind": kind, **fields}).encode("utf-8", "replace")[1:]
+
+
+def link(before: str, body: bytes) -> str:
+    """Return the chain of a line: the digest of the one before and of what the line holds."""
+    return hashlib.blake2b(before.encode() + body, digest_size=16).hexdigest()

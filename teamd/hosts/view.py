@@ -1,0 +1,170 @@
+"""What the postman knows of the other hosts, for faces to read: `.team/hosts/state.json`.
+
+It is a view: nobody decides by it whether mail is sent, and nothing is lost with it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import StoreError
+from teamd.files import files, locks
+from teamd.hosts.cursor import CursorFile
+from teamd.hosts.outbox import find_end, whole_size
+from teamd.hosts.places import HostPlaces
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+
+_MOST_REPORTS: Final = 20  # of a host; the log has all
+
+
+class HostState(StrEnum):
+    """How another host is, as seen from here."""
+
+    REACHABLE = "reachable"
+    UNREACHABLE = "unreachable"
+    NEVER = "never"  # heard of yet
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What could not be made good, such as mail that a lost folder took along."""
+
+    time: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostView:
+    """One other host.
+
+    Attributes:
+        since: when it came to be in that state, in seconds since the epoch; `None` for never.
+        why: it is unreachable, in a sentence; empty where nothing is known.
+        round_trip_ms: to its postman and back.
+        reports: the latest last.
+    """
+
+    name: str
+    state: HostState = HostState.NEVER
+    since: float | None = None
+    why: str = ""
+    round_trip_ms: float | None = None
+    reports: tuple[Report, ...] = ()
+
+    @classmethod
+    def from_json(cls, name: str, found: Any) -> HostView:
+        """Read one; what is missing or strange is as if nothing was known."""
+        match found:
+            case {"state": str(state), "since": float() | int() | None as since}:
+                pass
+            case _:
+                return cls(name=name)
+        known = state in set(HostState)
+        trip, why = found.get("round_trip_ms"), found.get("why")
+        reports = found.get("reports")
+        return cls(
+            name=name,
+            state=HostState(state) if known else HostState.NEVER,
+            since=since,
+            why=why if isinstance(why, str) else "",
+            round_trip_ms=trip if isinstance(trip, float | int) else None,
+            reports=tuple(_reports(reports if isinstance(reports, list) else [])),
+        )
+
+
+def _reports(found: list[Any]) -> list[Report]:
+    kept = []
+    for one in found:
+        match one:
+            case {"time": float() | int() as time, "text": str(text)}:
+                kept.append(Report(time, text))
+    return kept
+
+
+def postman_runs(paths: TeamPaths) -> bool:
+    """Return whether this team has a postman now: only then its view is of now."""
+    path = HostPlaces(paths).postman
+    return files.exists(path) and locks.is_locked(path)
+
+
+def read_views(paths: TeamPaths) -> list[HostView]:
+    """Return what the postman knew last, by name; nothing where that cannot be read."""
+    try:
+        found = json.loads(files.read(HostPlaces(paths).state) or b"{}")
+        hosts = found["hosts"]
+        return [HostView.from_json(name, hosts[name]) for name in sorted(hosts)]
+    except (StoreError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+
+
+def waiting(paths: TeamPaths, host: str) -> int:
+    """Count the lines that a host has not confirmed, by the files themselves."""
+    places = HostPlaces(paths)
+    with files.opened(places.outbox(host)) as fd:
+        end = None if fd is None else find_end(fd, whole_size(fd))
+    if end is None:
+        return 0
+    confirmed = CursorFile(places.confirmed(host), durable=False).read()
+    same = confirmed is not None and confirmed.epoch == end.header.epoch
+    done = confirmed.n if confirmed is not None and same else 0
+    return max(0, end.n - max(done, end.header.first - 1))
+
+
+@dataclass(slots=True)
+class Views:
+    """The postman's: kept in memory, written when `write` is called and something changed."""
+
+    paths: TeamPaths
+    _hosts: dict[str, HostView] = field(default_factory=dict)
+    _changed: bool = True
+
+    def __post_init__(self) -> None:
+        self._hosts = {view.name: view for view in read_views(self.paths)}
+
+    def get(self, host: str) -> HostView:
+        """Return what is known of a host."""
+        return self._hosts.get(host) or HostView(name=host)
+
+    def change(self, host: str, **facts: Any) -> None:
+        """Note facts about a host: fields of `HostView`."""
+        before = self.get(host)
+        after = replace(before, **facts)
+        if after != before or host not in self._hosts:
+            self._hosts[host] = after
+            self._changed = True
+
+    def report(self, host: str, report: Report) -> None:
+        """Note what could not be made good."""
+        reports = (*self.get(host).reports, report)
+        self.change(host, reports=reports[-_MOST_REPORTS:])
+
+    def keep(self, hosts: set[str]) -> None:
+        """Forget all others: they are no hosts of this team any more."""
+        gone = self._hosts.keys() - hosts
+        for host in gone:
+            del self._hosts[host]
+        self._changed = self._changed or bool(gone)
+
+    def write(self) -> None:
+        """Write what changed since the last time.
+
+        Raises:
+            StoreError: it could not be written; the next call tries again.
+        """
+        if not self._changed:
+            return
+        hosts = {name: _fields(view) for name, view in sorted(self._hosts.items())}
+        data = json.dumps({"hosts": hosts}, ensure_ascii=False, indent=1).encode() + b"\n"
+        files.replace(HostPlaces(self.paths).state, data, durable=False)
+        self._changed = False
+
+
+def _fields(view: HostView) -> dict[str, Any]:
+    fields = asdict(view)
+    del fields["name"]
+    return fields

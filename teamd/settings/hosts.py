@@ -1,0 +1,100 @@
+"""`[hosts]`: one team over several machines, and what the others may ask of this one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.messages import NAME
+from teamd.settings import keys, kinds
+from teamd.settings.keys import higher, if_set, setting
+from teamd.settings.kinds import ValueKind, Wrong
+from teamd.settings.quoting import bare
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+OUTBOX_BYTES: Final = 67_108_864
+ASKED: Final = ("spawn", "shutdown", "interrupt")  # what one host may ask of another
+_SERVER: Final = re.compile(r"(?:nats|tls)://[^\s/?#@]+")
+_ALLOW_WORDS: Final = 'a table of lists of hosts, such as { spawn = ["h1"] }'
+
+
+def _are_servers(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(one, str) and _SERVER.fullmatch(one) for one in value)
+
+
+def _are_hosts(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(one, str) and NAME.fullmatch(one) for one in value)
+
+
+def _is_allowance(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    for what, hosts in value.items():
+        if what not in ASKED:
+            known = ", ".join(ASKED)
+            raise Wrong(f"must be {_ALLOW_WORDS}; {bare(what)} is none of: {known}")
+        if not _are_hosts(hosts):
+            raise Wrong(f"must be {_ALLOW_WORDS}; {bare(what)} is no list of hosts' names")
+    return True
+
+
+HOST: Final = ValueKind(kinds.TEAM_NAME.words, kinds.TEAM_NAME.fits, lambda name, _: name.lower())
+SERVERS: Final = ValueKind(
+    'a list of addresses, such as ["tls://10.0.0.1:4222"]',
+    _are_servers,
+    lambda value, _: tuple(value),
+)
+ALLOWANCE: Final = ValueKind(
+    _ALLOW_WORDS,
+    _is_allowance,
+    lambda value, _: MappingProxyType(
+        {what: tuple(host.lower() for host in hosts) for what, hosts in value.items()}
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings:
+    """`[hosts]`: nothing of it is used until this machine has a name. Names are in lower case."""
+
+    name: str | None = setting(
+        None, HOST, "this machine's in the team; no two have the same", "h1", loosens=if_set
+    )
+    servers: tuple[str, ...] = setting(
+        (), SERVERS, 'the broker: ["tls://10.0.0.1:4222"], or several', loosens=if_set
+    )
+    cert: Path | None = setting(  # noqa: RUF009 -- it makes a field
+        None, kinds.FILE, "this machine's certificate", ".team/hosts/keys/host.crt", loosens=if_set
+    )
+    key: Path | None = setting(  # noqa: RUF009 -- the same
+        None, kinds.FILE, "its key, which nobody else may read", ".team/hosts/keys/host.key",
+        loosens=if_set,
+    )  # fmt: skip
+    ca: Path | None = setting(  # noqa: RUF009 -- the same
+        None, kinds.FILE, "what the broker's certificate is signed by", ".team/hosts/keys/ca.crt",
+        loosens=if_set,
+    )  # fmt: skip
+    outbox_bytes: int = setting(
+        OUTBOX_BYTES, kinds.WHOLE, "the most mail that waits for one host", loosens=higher
+    )
+    allow: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: MappingProxyType({}),
+        metadata=keys.key(
+            ALLOWANCE,
+            'what others may ask for: { spawn = ["h1"] }',
+            loosens=if_set,
+        ),
+    )
+
+    def allows(self, host: str, what: str) -> bool:
+        """Return whether a host may ask for something here: one of `ASKED`."""
+        return host.lower() in self.allow.get(what, ())
