@@ -48,6 +48,7 @@ COMMANDS: Final = {
     "teams": "List the teams of this project.",
     "create": "Create a team, and start its teamd.",
     "delete": "End a team, and delete its files.",
+    "hosts": "Set up one team over several machines.",
     "prune": "Remove old logs, and the files of names that left the team.",
 }
 

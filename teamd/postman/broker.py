@@ -80,6 +80,26 @@ class Certificates:
         return context
 
 
+async def find_trouble(servers: Sequence[str], certificates: Certificates) -> list[str]:
+    """Connect to the first of these servers that takes this host, and leave it again.
+
+    Returns:
+        Why none does, for each; nothing where one does.
+    """
+    troubles = []
+    for server in servers:
+        link = _Link(server, certificates, lambda _: None)
+        try:
+            await link.open({})
+        except _Lost as lost:
+            troubles.append(explain(lost.error, server, link.name))
+        else:
+            return []
+        finally:
+            await link.close()
+    return troubles
+
+
 class Broker:
     """One connection after the other to a team's broker.
 

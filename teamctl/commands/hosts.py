@@ -1,0 +1,183 @@
+"""A team over several machines: `teamctl hosts init`, `join`, `add` and `remove`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from teamd import commandline, terminal
+from teamd.commandline import team_options
+from teamd.errors import TeamError, WrongUsage
+from teamd.terminal import plain
+
+if TYPE_CHECKING:
+    from teamctl.hosts.broker_folder import BrokerFolder
+    from teamctl.hosts.founding import Founded
+    from teamctl.hosts.record import BrokerRecord
+    from teamd.cli import Choice
+
+_EXTRA = ("cryptography", "nats")
+
+
+@commandline.group()
+@team_options
+def command(_: Choice) -> None:
+    """Set up one team over several machines.
+
+    `teamctl hosts init` makes this machine the one that has the broker, and writes a file for each
+    other machine, where `teamctl hosts join FILE` does the rest. `teamctl help hosts` explains it.
+    """
+
+
+@command.command()
+@commandline.argument("hosts", nargs=-1, metavar="[HOST]...")
+@commandline.option("--name", metavar="NAME", help="What this host is called  [default: its name].")
+@commandline.option(
+    "--listen", metavar="HOST:PORT", help="Where the broker listens  [default: 0.0.0.0:4222]."
+)
+@commandline.option(
+    "--address",
+    "addresses",
+    multiple=True,
+    metavar="NAME",
+    help="A name or number that the others reach this machine under; can be repeated.",
+)
+@commandline.option(
+    "--renew", is_flag=True, help="Only make a new certificate for the broker that is there."
+)
+@team_options
+def init(
+    choice: Choice,
+    *,
+    hosts: tuple[str, ...],
+    name: str | None,
+    listen: str | None,
+    addresses: tuple[str, ...],
+    renew: bool,
+) -> None:
+    """Make this machine the broker's, and write a file for each other HOST to join with.
+
+    It writes keys and certificates, the configuration of nats-server and a unit for it, and [hosts]
+    in team.toml. It starts nothing, and says what is to be done next.
+    """
+    founding = _load("founding")
+    if renew:
+        if hosts or name or listen:
+            raise WrongUsage("--renew goes with --address alone")
+        broker, record = founding.renew(choice, addresses=addresses)
+        names = ", ".join(record.addresses)
+        terminal.echo(plain(f"the broker has a new certificate, for {names}"))
+        _tell_reload(broker, record)
+        return
+    listen = listen or founding.DEFAULT_LISTEN
+    made = founding.found(choice, name=name, listen=listen, addresses=addresses, hosts=hosts)
+    _tell_steps(made)
+
+
+@command.command()
+@commandline.argument("file")
+@team_options
+def join(choice: Choice, file: str) -> None:
+    """Join a team over several machines with the FILE that `hosts init` or `add` wrote.
+
+    It writes this machine's keys, and [hosts] in team.toml. Where there is no team, it begins one.
+    """
+    joined = _load("joining").join(choice, Path(file))
+    terminal.echo(plain(f"this machine is {joined.token.name} of the team {joined.token.team} now"))
+    for line in joined.troubles:
+        terminal.echo(plain(f"warning: {line}"), err=True)
+    if not joined.trusted:
+        terminal.echo("next: `teamctl trust`, since more in team.toml waits for it")
+    terminal.echo("next: `teamd start`, or `teamd restart` where it runs")
+    terminal.echo(plain(f"then delete {file}: who has it can act as {joined.token.name}"))
+
+
+@command.command()
+@commandline.argument("name")
+@team_options
+def add(choice: Choice, name: str) -> None:
+    """Write a file with which one more machine joins, called NAME. Run it on the broker's host."""
+    added = _load("membership").add(choice, name)
+    _tell_reload(added.broker, added.record)
+    _tell_tokens({added.host: added.token})
+
+
+@command.command()
+@commandline.argument("name")
+@team_options
+def remove(choice: Choice, name: str) -> None:
+    """Shut the host NAME out: the broker refuses its certificate from now on, for good.
+
+    Run it on the broker's host. A host of that name that is added again gets another certificate.
+    """
+    removed = _load("membership").remove(choice, name)
+    terminal.echo(plain(f"{removed.host} belongs to the team no more"))
+    _tell_reload(removed.broker, removed.record)
+
+
+def _load(name: str) -> Any:
+    """Load a module of the room that needs the extra.
+
+    Raises:
+        TeamError: the extra is not installed.
+    """
+    from importlib import import_module  # noqa: PLC0415 -- the extra, only for these commands
+
+    try:
+        return import_module(f"teamctl.hosts.{name}")
+    except ImportError as error:
+        if not (error.name or "").startswith(_EXTRA):
+            raise
+        raise TeamError(
+            "`teamctl hosts` needs packages that are not installed; "
+            "`pip install 'teamd[hosts]'` installs them"
+        ) from error
+
+
+def _tell_steps(made: Founded) -> None:
+    unit = shlex.quote(str(made.broker.files.unit(made.team, made.record)))
+    program = _load("broker_folder").find_program()
+    configuration = shlex.quote(str(made.broker.files.configuration))
+    lines = [
+        f"this host is {made.name} of the team {made.team}, and has the broker",
+        f"the others reach it at {', '.join(made.record.servers)}",
+        "next, start the broker, by one of:",
+        f"  systemctl --user enable --now {unit}",
+        f"  {program} -c {configuration}",
+    ]
+    if not made.trusted:
+        lines.append("then `teamctl trust`, since more in team.toml waits for it")
+    lines.append("then `teamd start`, or `teamd reload` where it runs")
+    terminal.echo(plain("\n".join(lines)))
+    _tell_tokens(made.tokens)
+
+
+def _tell_tokens(tokens: dict[str, Path]) -> None:
+    """Say which file goes where."""
+    if not tokens:
+        terminal.echo("`teamctl hosts add NAME` writes the file with which another machine joins")
+        return
+    for host, file in tokens.items():
+        terminal.echo(plain(f"carry {file} to {host}, by scp or so"))
+    terminal.echo("there: `teamctl hosts join FILE`")
+    terminal.echo("delete the file in both places then: who has it can act as that host")
+
+
+def _tell_reload(broker: BrokerFolder, record: BrokerRecord) -> None:
+    """Have the broker take what has changed, and say so.
+
+    Raises:
+        TeamError: it runs, and does not.
+    """
+    reloading = _load("reload")
+    how = reloading.reload(broker, record)
+    if how is reloading.Reload.UNKNOWN:
+        raise TeamError(
+            "the broker runs, and has not taken its new configuration; restart it: "
+            f"{broker.files.configuration}"
+        )
+    runs = how is reloading.Reload.IN_FORCE
+    terminal.echo(
+        "the broker has taken it" if runs else "no broker runs here; it holds once one is started"
+    )

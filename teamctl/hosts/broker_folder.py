@@ -1,0 +1,160 @@
+"""The folder of a broker: its CA, its certificate, its configuration, and what they are made from.
+
+Whoever changes it holds its lock. The record is written before what is made from it, so that
+whatever is cut short is made again by the next change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from teamctl.hosts import authority, server
+from teamctl.hosts.authority import Pair, Validity
+from teamctl.hosts.record import BrokerRecord
+from teamctl.hosts.token import Token
+from teamd import programs
+from teamd.errors import StoreError, TeamError, translate_os_errors
+from teamd.files import directories, files, locks
+from teamd.process_id import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROGRAM: Final = "nats-server"
+_PLACES: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/bin")
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")  # also the near end of a tunnel
+_HOUR: Final = timedelta(hours=1)
+_CHECK_SECONDS: Final = 20.0
+
+
+def find_program() -> str:
+    """Return where nats-server is; Debian has it in a folder that no user's PATH names.
+
+    Raises:
+        TeamError: it is not installed.
+    """
+    found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=":".join(_PLACES))
+    if found is None:
+        raise TeamError(
+            "nats-server, which carries the mail between hosts, is not installed here; "
+            "`apt-get install nats-server` installs it (other systems: nats.io)"
+        )
+    return found
+
+
+class BrokerFolder:
+    """A broker's folder, read and changed by the commands of its host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = server.BrokerFiles(folder)
+
+    def read(self) -> BrokerRecord | None:
+        """Return what the broker is set up for; `None` where there is none.
+
+        Raises:
+            StoreError: the record cannot be read.
+        """
+        data = files.read(self.files.record)
+        try:
+            return None if data is None else BrokerRecord.decode(data)
+        except ValueError as error:
+            raise StoreError(f"{self.files.record}: {error}; put it back from a copy") from error
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Hold off other commands that change the same folder."""
+        directories.make_safe_directory(self.files.folder)
+        with locks.locked(self.files.folder / "broker.lock"):
+            yield
+
+    def found(self, record: BrokerRecord) -> None:
+        """Make a CA. It comes before anything that it signs, and is never made twice."""
+        if not files.exists(self.files.ca_cert):
+            made = authority.new_authority(f"teamd broker {record.id}")
+            files.replace(self.files.ca_key, made.key)
+            files.replace(self.files.ca_cert, made.cert)
+
+    def certify_server(self, record: BrokerRecord) -> None:
+        """Issue the broker's certificate for the addresses it has now."""
+        name = f"teamd broker {record.id}"
+        names = dict.fromkeys((*record.addresses, *_LOCAL))
+        own = authority.issue_server(self._authority(), name, names, Validity.long())
+        files.replace(self.files.key, own.key)
+        files.replace(self.files.cert, own.cert)
+
+    def write(self, record: BrokerRecord) -> None:
+        """Write the record, the configuration and the units that follow from it.
+
+        Raises:
+            TeamError: nats-server does not take the configuration.
+        """
+        program = find_program()
+        files.replace(self.files.record, record.encode())
+        files.replace(self.files.configuration, server.configuration(self.files, record).encode())
+        for team in record.teams:
+            text = server.unit(self.files, record, team, program)
+            files.replace(self.files.unit(team, record), text.encode())
+        _check(program, self.files.configuration)
+
+    def issue(self, record: BrokerRecord, team: str, host: str) -> Token:
+        """Issue a host's certificate, with all else that it needs.
+
+        Raises:
+            StoreError: the CA is gone.
+        """
+        pair = authority.issue_host(
+            self._authority(), host, record.user(team, host), Validity.long()
+        )
+        return Token(
+            team=team,
+            name=host,
+            servers=record.servers,
+            cert=pair.cert.decode(),
+            key=pair.key.decode(),
+            ca=self._authority().cert.decode(),
+        )
+
+    def issue_witness(self, record: BrokerRecord) -> Pair:
+        """Issue the certificate by which a broker shows that it knows this very record."""
+        now = datetime.now(UTC)
+        valid = Validity(now - _HOUR, now + _HOUR)
+        return authority.issue_host(self._authority(), "witness", record.witness, valid)
+
+    def running(self) -> Identity | None:
+        """Return the nats-server that runs with this configuration, if one does."""
+        try:
+            pid = int(files.read(self.files.pid) or b"")
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (ValueError, OSError):
+            return None
+        ours = str(self.files.configuration).encode()
+        return Identity.of(pid) if any(word.endswith(ours) for word in words) else None
+
+    def signal_reload(self) -> bool:
+        """Tell the broker to read its configuration again; returns whether one runs."""
+        process = self.running()
+        return process is not None and process.signal(signal.SIGHUP)
+
+    def _authority(self) -> Pair:
+        cert, key = files.read(self.files.ca_cert), files.read(self.files.ca_key)
+        if cert is None or key is None:
+            where = self.files.folder
+            raise StoreError(f"{where} has lost its CA; put ca.crt and ca.key back from a copy")
+        return Pair(cert, key)
+
+
+def _check(program: str, configuration: Path) -> None:
+    """Have nats-server read the configuration, and no more."""
+    argv = [program, "-t", "-c", str(configuration)]
+    with translate_os_errors(Path(program)):
+        ended = asyncio.run(programs.capture(argv, timeout_seconds=_CHECK_SECONDS))
+    if ended.status != 0:
+        said = (ended.stderr or ended.stdout).decode(errors="replace").strip().splitlines()
+        why = said[-1] if said else f"exit status {ended.status}"
+        raise TeamError(f"{program} does not take {configuration}: {why}")

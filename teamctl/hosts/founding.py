@@ -1,0 +1,201 @@
+"""`teamctl hosts init`: a broker, a CA, and certificates for the first hosts."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from teamctl.hosts.broker_folder import BrokerFolder, find_program
+from teamctl.hosts.own import Keys, OwnChange
+from teamctl.hosts.record import BrokerRecord, is_any, is_loopback
+from teamd.errors import TeamError
+from teamd.files import directories, files
+from teamd.messages import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
+
+DEFAULT_LISTEN: Final = "0.0.0.0:4222"
+_LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:]{2,45}")
+_ID_BYTES: Final = 3
+_LAST_PORT: Final = 65_535
+_ELSEWHERE: Final = "192.0.2.1"  # of the documentation: no packet goes there
+
+
+class NameTaken(TeamError):
+    """A name that another host of the team has."""
+
+    def __init__(self, name: str, hosts: Iterable[str]) -> None:
+        known = ", ".join(hosts)
+        super().__init__(f"there is a host {name} already; the team's hosts are: {known}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Founded:
+    """What `init` has made.
+
+    Attributes:
+        broker: its folder.
+        record: what it is set up for.
+        team: the team's name.
+        name: of this host.
+        tokens: the files to carry, by the hosts they are for.
+        trusted: whether the own settings are in force at the next start or reload.
+    """
+
+    broker: BrokerFolder
+    record: BrokerRecord
+    team: str
+    name: str
+    tokens: dict[str, Path]
+    trusted: bool
+
+
+def found(
+    choice: Choice, *, name: str | None, listen: str, addresses: Sequence[str], hosts: Sequence[str]
+) -> Founded:
+    """Make this host the broker's, with certificates for it and the others.
+
+    Raises:
+        TeamError: nats-server is not installed, it was done before, or a name is taken or wrong.
+    """
+    find_program()
+    paths = choice.existing_or_here()
+    settings = choice.settings(paths)
+    team = paths.own_name or settings.team.name
+    own, hosts = check_host_name(name or _name_of_machine()), list(map(check_host_name, hosts))
+    broker = BrokerFolder(Keys(paths).broker)
+    if broker.read() is not None:
+        raise TeamError(
+            "this host has the broker already; `teamctl hosts add NAME` adds a host, "
+            "`teamctl hosts init --renew` makes a new certificate for the broker"
+        )
+    record = _new_record(listen, addresses)
+    for host in (own, *hosts):
+        record = with_new_host(record, team, host)
+    change = OwnChange.plan(choice, paths, team=team, name=own, servers=[record.nearest])
+    with broker.changing():
+        broker.found(record)
+        broker.certify_server(record)
+        broker.write(record)
+        tokens = {host: write_token(paths, broker, record, team, host) for host in hosts}
+        change.make(broker.issue(record, team, own))
+    return Founded(
+        broker=broker, record=record, team=team, name=own, tokens=tokens, trusted=change.trusted
+    )
+
+
+def renew(choice: Choice, *, addresses: Sequence[str]) -> tuple[BrokerFolder, BrokerRecord]:
+    """Give the broker a new certificate, for more addresses where they are given.
+
+    Raises:
+        TeamError: there is no broker here.
+    """
+    paths = choice.existing()
+    broker, _ = broker_of(paths)
+    with broker.changing():
+        _, record = broker_of(paths)
+        record = record.with_addresses(map(_check_address, addresses))
+        broker.certify_server(record)
+        broker.write(record)
+    return broker, record
+
+
+def broker_of(paths: TeamPaths) -> tuple[BrokerFolder, BrokerRecord]:
+    """Return the broker of this host, which must have it.
+
+    Raises:
+        TeamError: it has none.
+    """
+    broker = BrokerFolder(Keys(paths).broker)
+    record = broker.read()
+    if record is None:
+        raise TeamError(
+            "this host does not have the team's broker; run this where `teamctl hosts init` was, "
+            "or run that here to begin"
+        )
+    return broker, record
+
+
+def with_new_host(record: BrokerRecord, team: str, host: str) -> BrokerRecord:
+    """Return the record with one host more.
+
+    Raises:
+        NameTaken: there is one of that name.
+    """
+    host = check_host_name(host)
+    if record.find(team, host) is not None:
+        raise NameTaken(host, record.teams[team])
+    return record.with_host(team, host)
+
+
+def write_token(
+    paths: TeamPaths, broker: BrokerFolder, record: BrokerRecord, team: str, host: str
+) -> Path:
+    """Issue a host's certificate, and write the file that is carried there."""
+    place = Keys(paths).token(host)
+    directories.make_safe_directory(place.parent)
+    files.replace(place, broker.issue(record, team, host).encode())
+    return place
+
+
+def check_host_name(name: str) -> str:
+    """Return `name` if a host can have it.
+
+    Raises:
+        TeamError: it is not 1 to 64 of `A-Z a-z 0-9 _ -` with a letter or digit first.
+    """
+    if not NAME.fullmatch(name):
+        raise TeamError(
+            f"{name!r} cannot be a host's name; "
+            "take up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
+        )
+    return name.lower()
+
+
+def _new_record(listen: str, addresses: Sequence[str]) -> BrokerRecord:
+    found = _LISTEN.fullmatch(listen)
+    if found is None or not 0 < int(found[2]) <= _LAST_PORT:
+        raise TeamError(f"{listen!r} is no place to listen at; give HOST:PORT, as {DEFAULT_LISTEN}")
+    host = found[1].strip("[]")
+    reached = tuple(map(_check_address, addresses)) or _reached_under(host)
+    identity = secrets.token_hex(_ID_BYTES)
+    return BrokerRecord(id=identity, listen=listen, addresses=reached, teams={})
+
+
+def _check_address(address: str) -> str:
+    if not _ADDRESS.fullmatch(address):
+        raise TeamError(f"{address!r} is no name or number of a machine; leave out the port")
+    return address
+
+
+def _reached_under(host: str) -> tuple[str, ...]:
+    """Return what other machines may call this one: where it listens, or its name and number."""
+    if not is_any(host):
+        return ("localhost",) if is_loopback(host) else (host,)
+    names = [one for one in (socket.gethostname(), _outward_number()) if _ADDRESS.fullmatch(one)]
+    return tuple(dict.fromkeys(names)) or ("localhost",)
+
+
+def _outward_number() -> str:
+    """Return the number from which this machine talks to others; empty where it has no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect((_ELSEWHERE, 9))
+        except OSError:
+            return ""
+        return str(asked.getsockname()[0])
+
+
+def _name_of_machine() -> str:
+    """Return a name for this host that people know it by."""
+    first = socket.gethostname().partition(".")[0]
+    return first if NAME.fullmatch(first) else "h1"

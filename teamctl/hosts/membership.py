@@ -1,0 +1,77 @@
+"""Hosts that come and go once there is a broker: `teamctl hosts add` and `remove`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from teamctl.hosts.founding import broker_of, with_new_host, write_token
+from teamctl.hosts.own import Keys
+from teamd.errors import TeamError
+from teamd.files import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamctl.hosts.broker_folder import BrokerFolder
+    from teamctl.hosts.record import BrokerRecord
+    from teamd.cli import Choice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """A host that was added or removed.
+
+    Attributes:
+        broker: the broker's folder.
+        record: what it is set up for now.
+        host: the host's name.
+        token: the file to carry there; `None` for one that was removed.
+    """
+
+    broker: BrokerFolder
+    record: BrokerRecord
+    host: str
+    token: Path | None = None
+
+
+def add(choice: Choice, host: str) -> Changed:
+    """Admit one more host.
+
+    Raises:
+        TeamError: there is no broker here, or the name is taken.
+    """
+    paths = choice.existing()
+    broker, _ = broker_of(paths)
+    team = paths.own_name or choice.settings(paths).team.name
+    with broker.changing():
+        _, record = broker_of(paths)
+        host = host.lower()
+        record = with_new_host(record, team, host)
+        broker.write(record)
+        token = write_token(paths, broker, record, team, host)
+    return Changed(broker=broker, record=record, host=host, token=token)
+
+
+def remove(choice: Choice, host: str) -> Changed:
+    """Admit a host no more.
+
+    Raises:
+        TeamError: there is no broker here, no such host, or it is this one.
+    """
+    paths = choice.existing()
+    broker, _ = broker_of(paths)
+    settings = choice.settings(paths)
+    team = paths.own_name or settings.team.name
+    with broker.changing():
+        _, record = broker_of(paths)
+        found = record.find(team, host)
+        if found is None:
+            known = ", ".join(record.teams.get(team, {})) or "none"
+            raise TeamError(f"no host named {host!r}; the team's hosts are: {known}")
+        if found == settings.hosts.name:
+            raise TeamError(f"{found} is this host, which has the broker; it cannot be removed")
+        record = record.without_host(team, found)
+        broker.write(record)
+        files.remove(Keys(paths).token(found))
+    return Changed(broker=broker, record=record, host=found)

@@ -1,0 +1,163 @@
+"""This host's own part of a team over several hosts: its keys and its section of `team.toml`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Self
+
+from teamctl.hosts import authority
+from teamctl.hosts.authority import Pair
+from teamctl.hosts.token import NotAToken
+from teamd.errors import TeamError
+from teamd.files import directories, files
+from teamd.settings.edit import with_keys
+from teamd.settings.load import read_file
+from teamd.settings.trust import TrustStore
+from teamd.settings.write import init_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from teamctl.hosts.token import Token
+    from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
+
+SECTION: Final = "hosts"
+_READABLE_FILE: Final = 0o644
+_MODE_BITS: Final = 0o777
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Where a host keeps what it proves itself with: a folder that nobody else can read."""
+
+    paths: TeamPaths
+
+    @property
+    def folder(self) -> Path:
+        """The folder of all of it."""
+        return self.paths.root / "hosts" / "keys"
+
+    @property
+    def cert(self) -> Path:
+        """The host's certificate."""
+        return self.folder / "host.crt"
+
+    @property
+    def key(self) -> Path:
+        """The host's key."""
+        return self.folder / "host.key"
+
+    @property
+    def ca(self) -> Path:
+        """The certificate of the team's CA."""
+        return self.folder / "ca.crt"
+
+    @property
+    def broker(self) -> Path:
+        """The folder of the broker, on the host that has it."""
+        return self.folder / "broker"
+
+    def token(self, host: str) -> Path:
+        """The file that is carried to a host."""
+        return self.folder / "tokens" / f"{host}.token"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnChange:
+    """A settings file as it will be, found out before anything is written.
+
+    Attributes:
+        paths: of the team.
+        file: the settings file.
+        old: its bytes; `None` where there is none.
+        new: what they will be.
+        trusted: whether nothing else in the file waits for the person's trust.
+    """
+
+    paths: TeamPaths
+    file: Path
+    old: bytes | None
+    new: bytes
+    trusted: bool
+
+    @classmethod
+    def plan(
+        cls, choice: Choice, paths: TeamPaths, *, team: str, name: str, servers: Sequence[str]
+    ) -> Self:
+        """Work out what the settings of the host `name` become.
+
+        Raises:
+            TeamError: this is another team, or another host of it.
+        """
+        file = paths.own_settings if choice.config is None else choice.settings_file(paths)
+        old = read_file(file)
+        reading = choice.read_settings(paths)
+        begun = b"" if paths.own_name else init_text().encode()
+        new = begun if old is None else old
+        if old is None and not paths.own_name and team != reading.settings.team.name:
+            new = with_keys(new, "team", {"name": team}, path=file)
+        else:
+            _check_team(paths.own_name or reading.settings.team.name, team)
+        keys = Keys(paths)
+        places = {"cert": keys.cert, "key": keys.key, "ca": keys.ca}
+        relative = {name: os.path.relpath(place, file.parent) for name, place in places.items()}
+        told = {"name": name, "servers": list(servers), **relative}
+        new = with_keys(new, SECTION, told, path=file)
+        return cls(paths=paths, file=file, old=old, new=new, trusted=not reading.waiting)
+
+    def make(self, token: Token) -> None:
+        """Write the keys, then the settings; all of it is on disk when this returns."""
+        keys = Keys(self.paths)
+        self.paths.create()
+        directories.make_safe_directory(keys.folder.parent)
+        directories.make_safe_directory(keys.folder)
+        for place, text in ((keys.key, token.key), (keys.cert, token.cert), (keys.ca, token.ca)):
+            files.replace(place, text.encode())
+        if self.new == self.old:
+            return
+        if self.trusted:  # the person has just asked for what is new
+            TrustStore().confirm(self.file, self.new, earlier=self.old or b"")
+        directories.remove_placeholder(self.file)
+        mode = _READABLE_FILE if self.old is None else self.file.stat().st_mode & _MODE_BITS
+        files.replace(self.file, self.new, mode=mode)
+
+
+def _check_team(name: str, wanted: str) -> None:
+    if name.lower() != wanted.lower():
+        raise TeamError(
+            f"the token is for the team {wanted}, and this one is called {name}; "
+            f"join in the folder of {wanted}, or in an empty one"
+        )
+
+
+def check_token(token: Token, place: str) -> None:
+    """Refuse a token whose certificate is of no use.
+
+    Raises:
+        TeamError: it has expired, or its parts do not belong together.
+    """
+    pair = Pair(token.cert.encode(), token.key.encode())
+    try:
+        valid = authority.validity(pair.cert)
+        fits = authority.belong_together(pair, token.ca.encode())
+    except (ValueError, TypeError) as error:
+        raise _mixed(place) from error
+    if not fits:
+        raise _mixed(place)
+    if not valid.covers(datetime.now(UTC)):
+        raise TeamError(
+            f"the certificate in {place} holds from {valid.begin:%Y-%m-%d} to "
+            f"{valid.end:%Y-%m-%d}, and not now; look at this machine's clock, or "
+            f"`teamctl hosts remove {token.name}` and `hosts add {token.name}` on the broker's host make a new one"
+        )
+
+
+def _mixed(place: str) -> NotAToken:
+    return NotAToken(
+        f"{place} holds a certificate and a key that do not belong together; "
+        "`teamctl hosts add NAME` on the broker's host writes a new token"
+    )
