@@ -251,7 +251,7 @@ def delivery(post: Post, tmp_path: Path) -> Iterator[FarDelivery]:
         yield FarDelivery(post, "default", journal)
 
 
-def line(to: str = "bob", team: str = "default", **message: Any) -> dict[str, Any]:
+def line(*, to: str = "bob", team: str = "default", **message: Any) -> dict[str, Any]:
     facts = {"id": "m-1", "type": "message", "from": "carol", "content": "hello", "timestamp": 1.5}
     return {"kind": "mail", "to": to, "team": team, "message": {**facts, **message}}
 
@@ -275,7 +275,13 @@ def test_a_sender_that_claims_to_be_elsewhere_is_refused(
 
 def test_only_words_cross(delivery: FarDelivery, post: Post) -> None:
     """An interrupt ends a turn, a prompt begins a task, an approval opens one: here none of it."""
-    power = {"prompt": True, "fresh": True, "request_id": "1", "approve": True, "task_id": "1"}
+    power: dict[str, Any] = {
+        "prompt": True,
+        "fresh": True,
+        "request_id": "1",
+        "approve": True,
+        "task_id": "1",
+    }
     delivery.deliver("h2", [line(type=INTERRUPT_TYPE, **power), line(id="m-2", type="broadcast")])
     first, second = post.inbox("bob").peek()
     assert (first.type, dict(first.extra)) == ("message", {})
@@ -363,9 +369,9 @@ def test_no_line_of_another_machine_does_harm(
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
     post = Post(paths, durable=False, max_bytes=1000, hosts=hosts)
     keys = st.sampled_from(["id", "type", "from", "content", "timestamp", "summary"])
-    odd = line(**data.draw(st.dictionaries(keys, ANYTHING)))
+    odd: dict[str, Any] = data.draw(st.dictionaries(keys, ANYTHING))
     with closing(Journal(paths.log("postman"), "postman")) as journal:
-        FarDelivery(post, "default", journal).deliver("h2", [found, odd, line(id="last")])
+        FarDelivery(post, "default", journal).deliver("h2", [found, line(**odd), line(id="last")])
     mail = post.inbox("bob").peek()
     assert mail[-1].id == "last"
     assert all(one.sender.endswith("@default@h2") for one in mail)
