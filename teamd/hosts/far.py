@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import BadName, NotAMessage, UnknownHost
@@ -28,6 +28,7 @@ _ASLEEP: Final = {
     Status.FAILED: "has failed; the message waits there until it is spawned again",
     Status.PAUSED: "is paused; the message waits there until it goes on",
 }
+NO_POSTMAN: Final = "no postman runs here"
 _CONTENT: Final = ("id", "type", "from", "content", "timestamp", "summary")
 
 
@@ -121,10 +122,16 @@ class FarHosts:
             (one for one in read_views(self.paths) if one.name == host), HostView(name=host)
         )
 
+    def views(self) -> list[HostView]:
+        """Return how all others are. Where no postman runs, none is known to be reachable."""
+        seen, runs = {one.name: one for one in read_views(self.paths)}, postman_runs(self.paths)
+        found = [seen.get(host, HostView(name=host)) for host in self.known()]
+        return found if runs else [_unwatched(one) for one in found]
+
     def obstacle(self, host: str) -> str | None:
         """Return why nothing reaches a host now, in a few words; `None` where something may."""
         if not postman_runs(self.paths):
-            return "no postman runs here; `teamd start` starts it, `teamctl doctor` says more"
+            return f"{NO_POSTMAN}; `teamd start` starts it, `teamctl doctor` says more"
         return describe_absence(self.view(host))
 
     def warn(self, address: HostAddress) -> str | None:
@@ -157,6 +164,15 @@ class FarHosts:
         content = {key: said[key] for key in _CONTENT if key in said}
         outbox = Outbox(self.paths, address.host, self.durable, self.max_bytes)
         outbox.append(MAIL, to=address.name, team=address.team, message=content)
+
+
+def _unwatched(view: HostView) -> HostView:
+    if view.state is HostState.NEVER:
+        return replace(view, why=NO_POSTMAN)
+    since = None if view.state is HostState.REACHABLE else view.since
+    return replace(
+        view, state=HostState.UNREACHABLE, since=since, why=NO_POSTMAN, round_trip_ms=None
+    )
 
 
 def describe_absence(view: HostView) -> str | None:
