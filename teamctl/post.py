@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from teamd.approvals.approval import Approval
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
+    from teamd.hosts.far import FarHosts
     from teamd.merges.queue import Queue
+    from teamd.settings import Settings
 
 
 def team_post(choice: Choice) -> Post:
@@ -19,13 +21,32 @@ def team_post(choice: Choice) -> Post:
     paths = choice.existing()
     if choice.without_settings(paths):  # to load them takes longer than to send mail
         return Post(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES)
-    mail = choice.settings(paths).mail
+    settings = choice.settings(paths)
+    mail, durable = settings.mail, settings.mail.durability == "disk"
     return Post(
         paths,
-        durable=mail.durability == "disk",
+        durable=durable,
         max_bytes=mail.max_message_bytes,
         max_inbox_bytes=mail.max_inbox_bytes,
+        hosts=_far_hosts(paths, settings, durable=durable),
     )
+
+
+def other_hosts(choice: Choice) -> FarHosts:
+    """Return the other machines of the team that is meant.
+
+    Raises:
+        TeamError: this one has no name among them.
+    """
+    return team_post(choice).other_hosts()
+
+
+def _far_hosts(paths: TeamPaths, settings: Settings, *, durable: bool) -> FarHosts | None:
+    if settings.hosts.name is None:
+        return None
+    from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other machines
+
+    return FarHosts.of(paths, settings.hosts, durable=durable)
 
 
 def team_queue(choice: Choice) -> Queue:

@@ -37,9 +37,16 @@ SHAPE: Final = Shape(
 _NOTICE_COLOURS: Final = {"waiting": "bright_yellow", "failed": "red", "mail": "cyan"}
 
 
-def show(seen: Overview) -> None:
-    """Print the roster as it was seen: above it who needs a person, below it the rest."""
+def show(seen: Overview, more: Sequence[list[Cell]] = (), also: Sequence[Cell] = ()) -> None:
+    """Print the roster as it was seen: above it who needs a person, below it the rest.
+
+    Args:
+        seen: the team.
+        more: rows of others, which come last.
+        also: lines about those.
+    """
     rows, above, below = _lay_out(seen)
+    rows, below = [*rows, *more], [*below, *also]
     if not output.print_plainly(HEADINGS if rows else (), rows, NUMBERS, below, above=above):
         output.console().print(_draw(rows, above, below))
 

@@ -63,6 +63,15 @@ class UnknownTeam(TeamError):
         super().__init__(f"no team named {name!r}; {known}; `teamctl create {name}` makes it")
 
 
+class UnknownHost(TeamError):
+    """A name that no other machine of the team has, as far as is known here."""
+
+    def __init__(self, name: str, hosts: Iterable[str]) -> None:
+        names = ", ".join(hosts)
+        known = f"the others are: {names}" if names else "no other was heard of yet"
+        super().__init__(f"no host named {name!r}; {known}; `teamctl hosts` shows them")
+
+
 class UnknownTeammate(TeamError):
     """A name that is in no roster."""
 

@@ -6,9 +6,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from teamctl import host_table, output
+from teamctl.post import other_hosts
 from teamd import commandline, terminal
 from teamd.commandline import team_options
 from teamd.errors import TeamError, WrongUsage
+from teamd.hosts.view import postman_runs
+from teamd.team.roster import Roster
 from teamd.terminal import plain
 
 if TYPE_CHECKING:
@@ -20,14 +24,22 @@ if TYPE_CHECKING:
 _EXTRA = ("cryptography", "nats")
 
 
-@commandline.group()
+@commandline.group(invoke_without_command=True)
+@output.json_option
 @team_options
-def command(_: Choice) -> None:
-    """Set up one team over several machines.
+def command(choice: Choice, *, as_json: bool) -> None:
+    """Show the other machines of the team, or set a team up over several.
+
+    SINCE is how long a machine has been in that state, WAITING how many lines it has not confirmed,
+    ROUND TRIP the time to its postman and back. `teamctl team --hosts` shows who is there.
 
     `teamctl hosts init` makes this machine the one that has the broker, and writes a file for each
     other machine, where `teamctl hosts join FILE` does the rest. `teamctl help hosts` explains it.
     """
+    import click  # noqa: PLC0415 -- loaded by now
+
+    if click.get_current_context().invoked_subcommand is None:
+        _list(choice, as_json=as_json)
 
 
 @command.command()
@@ -114,6 +126,23 @@ def remove(choice: Choice, name: str) -> None:
     removed = _load("membership").remove(choice, name)
     terminal.echo(plain(f"{removed.host} belongs to the team no more"))
     _tell_reload(removed.broker, removed.record)
+
+
+def _list(choice: Choice, *, as_json: bool) -> None:
+    hosts = other_hosts(choice)
+    rows = host_table.read_hosts(hosts, Roster(hosts.paths).read().name)
+    if as_json:
+        runs = postman_runs(hosts.paths)
+        listed = [row.to_json() for row in rows]
+        output.print_json({"hosts": listed, "name": hosts.name, "postman": runs})
+        return
+    if rows:
+        headings, shape = host_table.HEADINGS, host_table.SHAPE
+        output.print_table(headings, map(host_table.cells, rows), host_table.NUMBERS, shape)
+    else:
+        terminal.echo(f"this machine is {hosts.name}; no other was heard of yet")
+    for text, colour in host_table.notes(hosts, rows):
+        terminal.echo(terminal.style(plain(text), fg=colour or None))
 
 
 def _load(name: str) -> Any:

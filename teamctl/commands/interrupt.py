@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from teamctl import arguments, output, texts
+from teamctl.far import ask_host, print_answer, split_host
 from teamd import commandline, control
 from teamd.commandline import team_options
 
@@ -22,9 +23,16 @@ def command(choice: Choice, name: str, text: str | None, *, as_json: bool) -> No
 
     The model's reply, a command or a wait ends within a second, and the teammate knows that it was
     interrupted. Without TEXT it is idle then, and reads mail as it comes. Its background jobs go
-    on. If TEXT is -, the command reads it from standard input.
+    on. If TEXT is -, the command reads it from standard input. NAME@HOST is on another machine,
+    whose settings must let this one interrupt.
     """
     said = "" if text is None else texts.text_or_stdin(text)
+    name, host = split_host(choice, name)
+    if host is not None:
+        asked, seconds = {"name": name, "text": said}, arguments.REQUEST_SECONDS
+        answer = ask_host(choice, host, "interrupt", asked, seconds=seconds)
+        print_answer(host, answer, as_json=as_json)
+        return
     _ask(choice, "interrupt", {"name": name, "text": said}, as_json=as_json)
 
 

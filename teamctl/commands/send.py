@@ -11,7 +11,7 @@ from teamctl.post import team_post
 from teamctl.texts import not_empty, text_or_stdin
 from teamd import commandline, terminal
 from teamd.commandline import team_options
-from teamd.errors import DeadlinePassed, TeamError
+from teamd.errors import DeadlinePassed, TeamError, WrongUsage
 from teamd.files import pidfile
 from teamd.messages import Message, new_id
 
@@ -42,9 +42,11 @@ def command(
 
     The message is safely on disk when the command returns. NAME gets it when it next reads its
     inbox; --wait waits for that. --json prints the message's id, and `teamctl trace ID` shows
-    where it is.
+    where it is. NAME@TEAM@HOST is on another machine: the message is on its way there when the
+    command returns, and arrives once.
     """
     post = team_post(choice)
+    _check_wait(post, name, wait=wait)
     retry = facts["id"] is not None
     facts = {**facts, "id": facts["id"] or new_id(), "sender": facts["sender"] or post.person()}
     summary = facts.pop("summary")
@@ -69,6 +71,17 @@ def command(
         terminal.echo(output.plain(f"delivered to {sent.to}"))
 
 
+def _check_wait(post: Post, name: str, *, wait: bool) -> None:
+    """Check that it can be seen from here when a message is read, where somebody waits for that.
+
+    Raises:
+        WrongUsage: its receiver is on another machine.
+    """
+    if wait and post.far(name) is not None:
+        why = "only the machine of its receiver knows when it is read"
+        raise WrongUsage(f"--wait cannot be said of {name}: {why}")
+
+
 def _await_delivery(post: Post, sent: Sent, message: Message, seconds: float) -> None:
     """Return once a message is in its receiver's conversation.
 
@@ -89,21 +102,38 @@ def _await_delivery(post: Post, sent: Sent, message: Message, seconds: float) ->
 @commandline.command()
 @commandline.argument("text")
 @_sender_option
+@commandline.option("--all-hosts", is_flag=True, help="Send it to those on other machines as well.")
 @team_options
-def broadcast(choice: Choice, text: str, sender: str | None) -> None:
+def broadcast(choice: Choice, text: str, sender: str | None, *, all_hosts: bool) -> None:
     """Send TEXT to every teammate except the sender and those that are shut down.
 
-    If TEXT is -, the command reads it from standard input.
+    If TEXT is -, the command reads it from standard input. With --all-hosts, it names the machines
+    that it cannot reach now; nothing waits for those.
     """
     post = team_post(choice)
     sender = sender or post.person()
     content = not_empty(text_or_stdin(text))
-    sent = post.broadcast(Message(type="broadcast", sender=sender, to="all", content=content))
+    message = Message(type="broadcast", sender=sender, to="all", content=content)
+    if all_hosts:
+        post.other_hosts()  # before anybody has it
+    sent = post.broadcast(message)
+    if all_hosts:
+        sent = [*sent, *_broadcast_far(post, message)]
     choice.done = "the message is sent"
     if not sent:
         raise TeamError("there is nobody to send to; `teamctl team` shows who is in the team")
     terminal.echo(f"sent to {', '.join(one.to for one in sent)}")
     _warn_of_rest(post, *(one.to for one in sent))
+
+
+def _broadcast_far(post: Post, message: Message) -> tuple[Sent, ...]:
+    """Send to those on other machines, and say on standard error who was missed."""
+    from teamd.mail.everywhere import broadcast_far  # noqa: PLC0415 -- only for --all-hosts
+
+    found = broadcast_far(post, message)
+    for whom, why in found.missed.items():
+        output.warn(f"{whom} was missed: {why}")
+    return found.sent
 
 
 def _warn_of_rest(post: Post, *receivers: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import arguments, output, texts
+from teamctl.far import ask_host, print_answer, refuse_options, split_host
 from teamctl.running import ensure_running, no_start_option
 from teamd import commandline, control, terminal
 from teamd.cli import INTERRUPTED, Choice
@@ -56,12 +57,19 @@ def command(
     """Start or wake NAME as ROLE, with PROMPT as its next task.
 
     If PROMPT is -, the command reads it from standard input. A teammate that is idle or shut down
-    remembers its conversation. Where no teamd runs, the command starts it.
+    remembers its conversation. Where no teamd runs, the command starts it. NAME@HOST is spawned on
+    another machine: its settings must let this one, and decide all but name, role and prompt.
     """
+    facts["name"], host = split_host(choice, facts["name"])
     check_name(facts["name"])
+    if host is not None:
+        refuse_options(host, {"--wait": wait, "--save": save, **_given(facts)})
     facts["prompt"] = texts.text_or_stdin(facts["prompt"])
     if not facts["prompt"].strip():
         raise TeamError("a prompt is needed, as a text that is not empty")
+    if host is not None:
+        _spawn_far(choice, host, facts, as_json=as_json)
+        return
     paths = ensure_running(choice, no_start=no_start)
     saved = _saved(choice, paths, facts) if save else None
     seconds = arguments.COPY_SECONDS if facts["worktree"] else arguments.REQUEST_SECONDS
@@ -127,13 +135,20 @@ def shutdown(
 
     A working teammate approves, or rejects with a reason and goes on. An idle one approves. The
     exit status is 0 if it approved, 1 if it rejected, and 4 if the deadline or force ended it.
-    With --all, one rejection makes it 1; otherwise one deadline makes it 4.
+    With --all, one rejection makes it 1; otherwise one deadline makes it 4. NAME@HOST is on another
+    machine, whose settings must let this one shut down; --all asks those of this machine only.
     """
     if (name is None) == (not everybody):
         raise WrongUsage("name a teammate, or give --all")
+    limit = (0.0 if force else timeout) + _MARGIN_SECONDS
+    name, host = split_host(choice, name or "")
+    if host is not None:
+        asked = {"name": name, "seconds": timeout, "force": force}
+        answer = ask_host(choice, host, "shutdown", asked, seconds=limit)
+        print_answer(host, answer, as_json=False)
+        return ExitCode.DONE
     whom = {"all": True} if everybody else {"name": name}
     asked = {**whom, "seconds": timeout, "force": force}
-    limit = (0.0 if force else timeout) + _MARGIN_SECONDS
     try:
         reply = control.ask(choice.existing(), "shutdown", asked, timeout_seconds=limit)
     except KeyboardInterrupt:
@@ -144,6 +159,18 @@ def shutdown(
     choice.done = "the shutdown is done" if reply.exit_code == ExitCode.DONE else ""
     _show_ends(reply)
     return reply.exit_code
+
+
+def _given(facts: dict[str, Any]) -> dict[str, bool]:
+    """Return which options say something of a teammate besides its name, role and prompt."""
+    said = {f"--{name}": facts[name] is not None for name in ("model", "plan", "worktree")}
+    return {**said, "--fresh": facts["fresh"]}
+
+
+def _spawn_far(choice: Choice, host: str, facts: dict[str, Any], *, as_json: bool) -> None:
+    asked = {key: facts[key] for key in ("name", "role", "prompt")}
+    answer = ask_host(choice, host, "spawn", asked, seconds=arguments.REQUEST_SECONDS)
+    print_answer(host, answer, as_json=as_json)
 
 
 def _saved(choice: Choice, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Path, bytes]:

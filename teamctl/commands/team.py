@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamctl import output, roster_table
+from teamctl import host_table, output, roster_table
+from teamctl.post import other_hosts
 from teamd import commandline
 from teamd.commandline import team_options
 from teamd.errors import WrongUsage
@@ -18,28 +19,39 @@ if TYPE_CHECKING:
 @commandline.option(
     "--watch", "watched", is_flag=True, help="Keep showing it as it changes; q ends."
 )
+@commandline.option(
+    "--hosts", "everywhere", is_flag=True, help="Also show other machines' members."
+)
 @output.json_option
 @team_options
-def command(choice: Choice, *, watched: bool, as_json: bool) -> None:
+def command(choice: Choice, *, watched: bool, everywhere: bool, as_json: bool) -> None:
     """Show who needs you, the members of the team and what they do.
 
     FOR is how long that has lasted, CONTEXT the used share of the model's window, UP how long the
     process has run, CPU its computing time, MEM its memory, MAIL the number of messages in the
     inbox. IN and OUT are tokens, COST is in USD; `teamctl usage` shows more. RESTARTS is how often
-    a crashed process was started again. A narrow terminal shows fewer columns.
+    a crashed process was started again. A narrow terminal shows fewer columns. With --hosts, those
+    of other machines come last: as each machine told, or as unreachable since it was heard last.
     """
     if watched and as_json:
         raise WrongUsage("--watch never ends and --json is one document: take one of them")
+    if watched and everywhere:
+        raise WrongUsage("--watch shows this machine; `teamctl team --hosts` shows all of them")
     paths = choice.existing()
     if watched:
         from teamctl.watch import watch_team  # noqa: PLC0415 -- only where somebody watches
 
         watch_team(choice, paths)
         return
+    hosts = other_hosts(choice) if everywhere else None
     seen = OverviewReader(paths).read(choice.waiting(paths))
+    far = host_table.read_hosts(hosts, seen.team.name) if hosts is not None else []
     if not as_json:
-        roster_table.show(seen)
+        more = [] if hosts is None else list(host_table.notes(hosts, far))
+        rows = [row for host in far for row in host_table.member_cells(host, roster_table.HEADINGS)]
+        roster_table.show(seen, rows, more)
         return
     if seen.trouble:
         output.warn(seen.trouble)
-    output.print_json(seen.to_json())
+    listed = {} if hosts is None else {"hosts": [host.with_members() for host in far]}
+    output.print_json({**seen.to_json(), **listed})

@@ -111,6 +111,10 @@ def _steps(way: tracing.Way) -> list[str]:
     match way.stage:
         case tracing.DeliveryStage.QUEUED:
             steps.append(f"queued at position {way.position} in {way.file}")
+        case tracing.DeliveryStage.CROSSING:
+            steps.append(f"on its way to another machine in {way.file}")
+        case tracing.DeliveryStage.ARRIVED:
+            steps.append(f"arrived; `teamctl trace {way.id}` there shows the rest")
         case tracing.DeliveryStage.TAKEN:
             steps.append(f"under way in {way.file}")
         case tracing.DeliveryStage.REJECTED:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from teamd.agent.throttle import CallSlots
     from teamd.agent.wakeup import Wakeup
     from teamd.files.paths import TeamPaths
+    from teamd.hosts.far import FarHosts
     from teamd.journal import Journal
     from teamd.sandbox.policy import Origin
     from teamd.sandbox.probe import Probe
@@ -91,6 +92,15 @@ class Environment:
     def post(self) -> Post:
         """The way of mail in this team."""
         return self.post_in(self.paths)
+
+    @cached_property
+    def hosts(self) -> FarHosts | None:
+        """The other machines of the team; `None` where this one has no name among them."""
+        if self.settings.hosts.name is None:
+            return None
+        from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other machines
+
+        return FarHosts.of(self.paths, self.settings.hosts, durable=self.durable)
 
     @cached_property
     def conversation(self) -> Conversation:
@@ -176,4 +186,5 @@ class Environment:
             durable=self.durable,
             max_bytes=self.settings.mail.max_message_bytes,
             max_inbox_bytes=self.settings.mail.max_inbox_bytes,
+            hosts=self.hosts if paths == self.paths else None,
         )

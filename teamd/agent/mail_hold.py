@@ -74,4 +74,6 @@ def _is_idle_talk(message: Message, team: Team) -> bool:
     name, _, elsewhere = message.sender.partition("@")
     if name.lower() in (LEAD, USER) or message.type not in _TALK or "task_id" in message.extra:
         return False
-    return team.find(name) is not None if not elsewhere else NAME.fullmatch(elsewhere) is not None
+    if not elsewhere:
+        return team.find(name) is not None
+    return all(map(NAME.fullmatch, elsewhere.split("@")))  # a team, and it may be a machine

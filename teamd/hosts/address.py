@@ -28,3 +28,8 @@ def parse_address(text: str) -> HostAddress | None:
         return None
     name, team, host = parts
     return HostAddress(name, team, host.lower())
+
+
+def is_far(sender: str) -> bool:
+    """Return whether somebody's address, as mail and requests have it, names another machine."""
+    return sender.count("@") == _PARTS - 1

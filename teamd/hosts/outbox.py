@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import NotAMessage, StoreError, Unsynced, translate_os_errors
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_OUTBOX_BYTES: Final = 67_108_864
 _TAIL: Final = 1 << 16
 _CHUNK: Final = 1 << 18
+_DAMAGED: Final = "an outbox is damaged ({}); teamd sets it aside"
 
 
 class OutboxFull(StoreError):
@@ -61,11 +62,13 @@ class Header:
         """Begin an epoch."""
         return cls(os.urandom(8).hex(), former=former, copied=copied)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it stands in files and frames."""
+        return asdict(self)
+
     def encode(self) -> bytes:
         """Return the line."""
-        fields = {"epoch": self.epoch, "first": self.first, "chain": self.chain}
-        more = {"former": self.former, "copied": self.copied}
-        return json.dumps({**fields, **more}).encode() + b"\n"
+        return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def decode(cls, raw: bytes) -> Header | None:
@@ -168,57 +171,61 @@ class Outbox:
             os.ftruncate(fd, size)
         return find_end(fd, size) or End(Header.new(), 0, START, 0)
 
-    def rewrite(self, rewritten: Callable[[End, Iterator[OutLine]], list[bytes]]) -> None:
-        """Write the file anew under its lock; only the postman does.
+    def compact(self, fd: int, cut: End) -> None:
+        """Take away all lines up to one, which the far side has confirmed; the postman's.
 
         Args:
-            rewritten: gets what stands there, and returns the parts of what is to.
+            fd: the file that the postman knows; if another one stands there, nothing is done.
+            cut: where that line ends.
 
         Raises:
             StoreError: the file is as it was.
         """
-        with locks.locked(self.path, timeout_seconds=self.patience_seconds) as fd:
-            with translate_os_errors(self.path):
-                end = self._end(fd)
-                parts = rewritten(end, read_lines(fd, len(end.header.encode()), end.size))
-            files.replace_by_parts(self.path, parts, durable=self.durable)
+        header = replace(cut.header, first=cut.n + 1, chain=cut.chain)
 
-    def compact(self, n: int) -> None:
-        """Take away the lines up to a number, which the far side has confirmed."""
+        def parts(locked: int, size: int) -> Iterator[bytes]:
+            yield header.encode()
+            yield from read_raw(locked, cut.size, size)
 
-        def behind(end: End, lines: Iterator[OutLine]) -> list[bytes]:
-            header, kept = end.header, []
-            for line in lines:
-                if line.n <= n:
-                    header = replace(header, first=line.n + 1, chain=line.chain)
-                else:
-                    kept.append(line.raw)
-            return [header.encode(), *kept]
+        self._rewrite(fd, parts)
 
-        self.rewrite(behind)
-
-    def begin_anew(self, n: int, keep: Callable[[OutLine], bool]) -> int:
-        """Begin another epoch with the lines behind a number; return how many that are.
+    def begin_anew(self, fd: int, n: int, keep: Callable[[OutLine], bool]) -> None:
+        """Begin another epoch with the lines behind a number; the postman's.
 
         Args:
-            n: the last one that the far side has confirmed.
-            keep: asked of each whether it is to be sent at all.
+            fd: as for `compact`.
+            n: of the last line that the far side has confirmed.
+            keep: asked of each line whether it is to be sent at all.
+
+        Raises:
+            StoreError: the file is as it was, or is damaged.
         """
-        count = 0
 
-        def renumbered(end: End, lines: Iterator[OutLine]) -> list[bytes]:
-            nonlocal count
-            bodies = [line.body for line in lines if line.n > n and keep(line)]
-            count, before, kept = len(bodies), START, []
-            for number, body in enumerate(bodies, start=1):
-                line = OutLine.make(number, before, body)
-                before = line.chain
-                kept.append(line.raw)
-            header = Header.new(former=end.header.epoch, copied=count)
-            return [header.encode(), *kept]
+        def parts(locked: int, size: int) -> Iterator[bytes]:
+            former = read_header(locked)
+            start = 0 if former is None else len(former.encode())
 
-        self.rewrite(renumbered)
-        return count
+            def kept() -> Iterator[OutLine]:
+                lines = read_lines(locked, start, size)
+                return (line for line in lines if line.n > n and keep(line))
+
+            copied = sum(1 for _ in kept())
+            yield Header.new(former.epoch if former else None, copied).encode()
+            before = START
+            for number, line in enumerate(kept(), start=1):
+                renumbered = OutLine.make(number, before, line.body)
+                before = renumbered.chain
+                yield renumbered.raw
+
+        self._rewrite(fd, parts)
+
+    def _rewrite(self, fd: int, parts: Callable[[int, int], Iterator[bytes]]) -> None:
+        with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
+            with translate_os_errors(self.path):
+                if not os.path.samestat(os.fstat(fd), os.fstat(locked)):
+                    return
+                size = whole_size(locked)
+            files.replace_by_parts(self.path, parts(locked, size), durable=self.durable)
 
 
 def whole_size(fd: int) -> int:
@@ -256,12 +263,16 @@ def find_end(fd: int, size: int) -> End | None:
     return End(header, line.n, line.chain, size)
 
 
-_DAMAGED: Final = "an outbox is damaged ({}); `teamd restart` sets it aside"
-
-
 def read_header(fd: int) -> Header | None:
     """Return the first line of an outbox; `None` where there is none."""
     return Header.decode(os.pread(fd, 1024, 0).partition(b"\n")[0])
+
+
+def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes between two places, a part at a time."""
+    while start < end and (part := os.pread(fd, min(_CHUNK, end - start), start)):
+        yield part
+        start += len(part)
 
 
 def read_lines(fd: int, start: int, end: int) -> Iterator[OutLine]:
@@ -271,8 +282,7 @@ def read_lines(fd: int, start: int, end: int) -> Iterator[OutLine]:
         StoreError: there is something else between them.
     """
     rest = b""
-    while start < end and (part := os.pread(fd, min(_CHUNK, end - start), start)):
-        start += len(part)
+    for part in read_raw(fd, start, end):
         *whole, rest = (rest + part).split(b"\n")
         for raw in whole:
             line = OutLine.decode(raw + b"\n")

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import BadName, InboxFull, StoreError, TeamError, UnknownTeam, UnknownTeammate
+from teamd.errors import (
+    BadName,
+    InboxFull,
+    StoreError,
+    TeamError,
+    UnknownHost,
+    UnknownTeam,
+    UnknownTeammate,
+)
 from teamd.files import locks
 from teamd.files.find_team import all_teams, finish
 from teamd.mail.mailbox import Mailbox
@@ -15,6 +23,8 @@ from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
+    from teamd.hosts.address import HostAddress
+    from teamd.hosts.far import FarHosts
     from teamd.team.roster import Team
 
 _NOTICE_SECONDS: Final = 0.5
@@ -32,7 +42,7 @@ class Sent:
     """One message on its way.
 
     Attributes:
-        to: the receiver; `name@team` for one of another team.
+        to: the receiver; `name@team` for one of another team, `name@team@host` on another machine.
         warning: what its sender should know.
     """
 
@@ -42,7 +52,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Sends mail from the members of one team to others, of this and of other teams.
+    """Sends mail from the members of one team to others, of this and other teams and machines.
 
     Attributes:
         paths: the senders' team.
@@ -50,6 +60,7 @@ class Post:
         max_bytes: of one message.
         max_inbox_bytes: of all that waits for one receiver.
         patience_seconds: how long to wait for the lock of an inbox.
+        hosts: the other machines; `None` where this one has no name among them.
     """
 
     paths: TeamPaths
@@ -58,6 +69,7 @@ class Post:
     max_bytes: int
     max_inbox_bytes: int = MAX_INBOX_BYTES
     patience_seconds: float = locks.TIMEOUT_SECONDS
+    hosts: FarHosts | None = None
     _roster: Roster = field(init=False, repr=False, compare=False)
     _known: dict[str, Mailbox] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -72,9 +84,13 @@ class Post:
             UnknownTeam: no team here has the name behind the `@`.
             BadName: the supervisor's own inbox takes no mail.
             NotAMessage: too long, or with a NUL.
+            UnknownHost: no machine of this team has the name behind the second `@`.
             InboxFull: too much waits for the receiver already.
-            StoreError: it could not be written.
+            StoreError: it could not be written, or too much waits for its machine.
         """
+        if (far := self.far(message.to)) is not None:
+            self.other_hosts().put(far, message, max_bytes=self.max_bytes)
+            return Sent(str(far), self.other_hosts().warn(far))
         there, sent = self._way(message.to)
         message = self._as_read(there, sent, message)
         # The last that can fail: whoever is told of a failure sends it again.
@@ -87,13 +103,18 @@ class Post:
         Raises:
             TeamError: it did; or as for `send`.
         """
+        from teamd.mail.crossing import texts_crossing  # noqa: PLC0415 -- the same
         from teamd.mail.trace import texts_sent  # noqa: PLC0415 -- only for ids of the sender's own
         from teamd.masking import may_be_masked  # noqa: PLC0415 -- the same
 
-        there, sent = self._way(message.to)
-        message = self._as_read(there, sent, message)
-        read = Message.decode(message.encode(), to=message.to)
-        before = texts_sent(there.paths, read.to, read.sender, read.id)
+        if (far := self.far(message.to)) is not None:
+            sent, read = Sent(str(far)), Message.decode(message.encode(), to=str(far))
+            before = texts_crossing(self.paths, far, read.sender, read.id)
+        else:
+            there, sent = self._way(message.to)
+            message = self._as_read(there, sent, message)
+            read = Message.decode(message.encode(), to=message.to)
+            before = texts_sent(there.paths, read.to, read.sender, read.id)
         if not all(may_be_masked(read.content, text) for text in before):
             what = f"{sent.to} was sent another text with the id {read.id!r}"
             raise TeamError(f"{what}; repeat that text, or take another --id for this one")
@@ -129,27 +150,42 @@ class Post:
             UnknownTeam: no team here has the name behind the `@`.
             BadName: it names another machine.
         """
+        if self.far(address) is not None:
+            raise BadName(address, "it is on another machine; only mail and commands go there")
         name, at, place = address.partition("@")
+        place = place.partition("@")[0]  # behind that stands the name of this machine
         if not at or place.lower() == self._team().name.lower():
             return self, name
-        if "@" in place:
-            raise BadName(address, "mail to other machines is not built yet; name a team of this")
         teams = {_name(paths): paths for paths in all_teams(self.paths.home)}
         there = next((team for own, team in teams.items() if own.lower() == place.lower()), None)
         if there is None:
+            self._check_no_host(name, place)
             raise UnknownTeam(place, teams)
-        return replace(self, paths=finish(there)), name
+        return replace(self, paths=finish(there), hosts=None), name
+
+    def far(self, address: str) -> HostAddress | None:
+        """The address of somebody on another machine; `None` for one on this.
+
+        Raises:
+            BadName: it is no address, of another team, or this machine has no name among hosts.
+            UnknownHost: no machine of this team has that name.
+        """
+        if "@" not in address.partition("@")[2]:
+            return None
+        hosts = self.other_hosts(address)
+        return hosts.parse(address, self._team().name)
 
     def address(self, address: str) -> str:
-        """The name as it is written in the roster; with its team, where that is another one."""
-        return self._way(address)[1].to
+        """The name as the roster has it; with its team and machine, where those are others."""
+        far = self.far(address)
+        return self._way(address)[1].to if far is None else str(far)
 
     def above(self, name: str) -> str:
         """The address to which a member of this team reports, see `Team.above`."""
         address = self._team().above(name)
         try:
             return self.address(address) if "@" in address else address
-        except (BadName, UnknownTeam, UnknownTeammate):
+        except (BadName, UnknownHost, UnknownTeam, UnknownTeammate):
             return LEAD  # the other team is gone
 
     def broadcast(self, message: Message) -> list[Sent]:
@@ -173,6 +209,10 @@ class Post:
         if full:
             raise StoreError(f"{'; '.join(full)}; the other receivers have the message")
         return [Sent(member.name) for member in receivers]
+
+    def team_name(self) -> str:
+        """What the team is called."""
+        return self._team().name
 
     def person(self) -> str:
         """The name of the person's inbox: `lead`, or `user` while there is an agent that leads."""
@@ -220,6 +260,23 @@ class Post:
                 del self._known[next(iter(self._known))]
             self._known[name] = self.mailbox(name)
         return self._known[name]
+
+    def other_hosts(self, address: str = "this") -> FarHosts:
+        """The other machines.
+
+        Raises:
+            BadName: this one has no name among them.
+        """
+        if self.hosts is None:
+            why = "this machine has no name in [hosts]; `teamctl help hosts` tells how to give one"
+            raise BadName(address, why)
+        return self.hosts
+
+    def _check_no_host(self, name: str, place: str) -> None:
+        """Refuse an address that names a machine where a team is to stand, and say how to."""
+        if self.hosts is not None and place.lower() in (self.hosts.name, *self.hosts.known()):
+            full = f"{name}@{self._team().name}@{place.lower()}"
+            raise BadName(f"{name}@{place}", f"{place} is a machine, not a team; write {full}")
 
     def _team(self) -> Team:
         return self._roster.read()

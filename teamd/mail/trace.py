@@ -40,6 +40,8 @@ class DeliveryStage(StrEnum):
     TAKEN = "taken"
     REJECTED = "rejected"
     DELIVERED = "delivered"
+    CROSSING = "crossing"  # on its way to another machine
+    ARRIVED = "arrived"  # in its receiver's inbox there; that machine knows the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,7 @@ def trace(paths: TeamPaths, wanted: str) -> list[Way]:
         TeamError: there is none, or several ids begin so.
     """
     found = [way for name in receivers(paths) for way in _ways(paths, name, wanted).values()]
+    found += _crossing(paths, wanted)
     if exact := [way for way in found if way.id == wanted]:
         return exact
     ids = sorted({way.id for way in found}) if len(wanted) >= SHORTEST_BEGINNING else []
@@ -153,6 +156,21 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> dict[_Identity, Way]:
         rejected = {key for key, way in here.items() if way.stage is DeliveryStage.REJECTED}
         ways |= {key: way for key, way in here.items() if key not in rejected & ways.keys()}
     return ways
+
+
+def _crossing(paths: TeamPaths, begun: str) -> Iterator[Way]:
+    """Yield the ways to other machines, as far as they are known here."""
+    if not paths.hosts.is_dir():
+        return
+    from teamd.mail.crossing import crossing  # noqa: PLC0415 -- only where there are some
+
+    known: set[_Identity] = set()
+    for address, mail, arrived, path in crossing(paths, begun):
+        to, key = str(address), (mail.id, mail.sender, f"{address} {mail.content}")
+        if key not in known:  # a repeated send comes behind
+            known.add(key)
+            stage = DeliveryStage.ARRIVED if arrived else DeliveryStage.CROSSING
+            yield _way(mail, to, {"file": str(path), "stage": stage})
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -26,6 +26,7 @@ from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.mergers import Mergers
+from teamd.supervisor.postmen import Postmen
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
@@ -60,9 +61,7 @@ def build_supervisor(
     ledger = Ledger(paths.ledger)
     ledger.agree(Terms.of(settings.now))
     inboxes, board = watch(paths.inboxes), watch(paths.tasks)
-    limits = settings.now.mail
-    max_bytes, room = limits.max_message_bytes, RESERVE * limits.max_inbox_bytes
-    post = Post(paths, durable=settings.durable, max_bytes=max_bytes, max_inbox_bytes=room)
+    post = _build_post(settings)
     roster = _start_roster(settings, post, journal)
     if repaired:
         roster.tell_lead(repaired)
@@ -80,9 +79,26 @@ def build_supervisor(
     processes = orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home))
     checkers = Checkers(store, children, lambda: settings.now.tasks.check_seconds, journal)
     mergers = Mergers(paths, children, lambda: settings.now.tasks.check_seconds, journal)
-    workers = Workers((checkers, mergers))
+    postmen = Postmen(children, lambda: settings.now.hosts, journal)
+    workers = Workers((checkers, mergers, postmen))
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
     return Supervisor(context, claim, inbox, tasks, processes, workers, signals, inboxes, rounds)
+
+
+def _build_post(settings: LiveSettings) -> Post:
+    """Build what sends the mail of teamd itself, which may fill more of an inbox than others'."""
+    paths, mail, hosts = settings.paths, settings.now.mail, None
+    if settings.now.hosts.name is not None:
+        from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other machines
+
+        hosts = FarHosts.of(paths, settings.now.hosts, durable=settings.durable)
+    return Post(
+        paths,
+        durable=settings.durable,
+        max_bytes=mail.max_message_bytes,
+        max_inbox_bytes=RESERVE * mail.max_inbox_bytes,
+        hosts=hosts,
+    )
 
 
 def _call_limit(settings: LiveSettings) -> ConcurrencyLimit:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from teamd.control import ControlReply
 from teamd.errors import NotAMessage, TeamError, Unsynced
+from teamd.hosts.address import is_far
 from teamd.messages import INTERRUPT_TYPE, USER, Message, again
 from teamd.states import Status
 
@@ -104,7 +105,8 @@ def _find(context: TeamContext, request: ControlRequest, what: str) -> Member:
     member = context.roster.team.get(request.text("name"))
     if request.sender == member.name:
         raise TeamError(f"you cannot {what} yourself; end your turn instead")
-    if "@" in request.sender and request.sender != member.spawned_by:
+    led = request.sender == member.spawned_by or is_far(request.sender)  # which `allow` decides
+    if "@" in request.sender and not led:
         raise TeamError(f"{member.name} is led by another; only who leads it can {what} it")
     if not member.status.wants_process:
         hint = f"{again(member.name)} starts it again"

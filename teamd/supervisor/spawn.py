@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from teamd.approvals.approval import Approval, Kind, find_waiting
 from teamd.approvals.store import Approvals
 from teamd.errors import TeamError, Unsynced
+from teamd.hosts.address import is_far
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.states import Status
 from teamd.supervisor.pricing import at_price_of_now
@@ -234,7 +235,8 @@ def _admit(context: TeamContext, wanted: SpawnRequest, prompt: Message | None = 
     name, roster = wanted.name, context.roster
     before = roster.team.find(name)
     sender = prompt.sender if prompt else LEAD
-    spawned_by = sender if "@" in sender else None  # an agent of another team
+    # An agent of another team. Plans never go to another machine: whoever leads here judges them.
+    spawned_by = sender if "@" in sender and not is_far(sender) else None
     said = {"plan": wanted.plan, "worktree": wanted.worktree}
     told = {key: value for key, value in said.items() if value is not None}  # others as before
     roster.admit(name, wanted.role, model=wanted.model, spawned_by=spawned_by, **told)

@@ -1,0 +1,89 @@
+"""Commands for another machine of the team: `NAME@HOST` where a teammate's name stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from teamctl import output
+from teamctl.post import other_hosts
+from teamd.errors import BadName, ExitCode, TeamError, WrongUsage
+from teamd.messages import check_name
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from teamd.cli import Choice
+    from teamd.hosts.far import FarHosts
+
+
+class FarRefusal(TeamError):
+    """Another machine's refusal, in its words and with its exit code."""
+
+    def __init__(self, host: str, text: str, code: ExitCode) -> None:
+        super().__init__(f"{host} says: {text}")
+        self.exit_code = code
+
+
+def split_host(choice: Choice, name: str) -> tuple[str, str | None]:
+    """Return a teammate's name, and the other machine it is on; `None` for one of this machine.
+
+    Raises:
+        BadName: that is no name, of another team, or this machine has no name among hosts.
+        UnknownHost: no machine has that name.
+    """
+    if "@" not in name:
+        return name, None
+    hosts = other_hosts(choice)
+    own, _, place = name.partition("@")
+    team, at, host = place.rpartition("@")
+    ours = Roster(hosts.paths).read().name
+    if at and team.lower() != ours.lower():
+        raise BadName(name, f"commands reach the team {ours!r} only: write {own}@{host}")
+    check_name(own)
+    return own, None if host.lower() == hosts.name.lower() else hosts.check(host)
+
+
+def refuse_options(host: str, given: Mapping[str, bool]) -> None:
+    """Refuse options whose values do not cross, before anything is asked.
+
+    Args:
+        host: the other machine.
+        given: whether each was given, by its name.
+
+    Raises:
+        WrongUsage: one is set.
+    """
+    if found := [name for name, said in given.items() if said]:
+        why = f"the settings of {host} decide there"
+        raise WrongUsage(f"{', '.join(found)} cannot be said of a teammate on {host}: {why}")
+
+
+def ask_host(
+    choice: Choice, host: str, command: str, arguments: Mapping[str, Any], *, seconds: float
+) -> str:
+    """Have another machine do something; return what it says.
+
+    Raises:
+        DeadlinePassed: it is not there, or did not answer in time.
+        FarRefusal: it refuses, or failed.
+    """
+    from teamd.hosts.asking import ask  # noqa: PLC0415 -- only for other machines
+
+    answer = ask(other_hosts(choice), host, command, arguments, seconds=seconds)
+    if answer.exit_code is not ExitCode.DONE:
+        raise FarRefusal(host, answer.text, answer.exit_code)
+    choice.done = f"{host} has done it"
+    return answer.text
+
+
+def print_answer(host: str, text: str, *, as_json: bool) -> None:
+    """Print what another machine says."""
+    output.print_either(f"{host}: {text}", {"host": host, "text": text}, as_json=as_json)
+
+
+def all_hosts(choice: Choice) -> FarHosts | None:
+    """Return the other machines; `None` where this one has no name among them."""
+    from teamctl.post import team_post  # noqa: PLC0415 -- the settings, only where they count
+
+    return team_post(choice).hosts

@@ -1,0 +1,94 @@
+"""Commands for another host: a line in its outbox each, and a file with the answer."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd import clocks
+from teamd.errors import DeadlinePassed, NotAMessage, StoreError
+from teamd.files import directories, files
+from teamd.files.watch import wait_for
+from teamd.hosts.lines import REQUEST
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.requests import FarAnswer, FarRequest
+from teamd.message_json import parse_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from teamd.files.paths import TeamPaths
+    from teamd.hosts.far import FarHosts
+
+_KEPT_SECONDS: Final = 3600.0  # an answer that nobody collects
+_UNKNOWN_BOOT: Final = "unknown"
+
+
+def ask(
+    far: FarHosts, host: str, command: str, arguments: Mapping[str, Any], *, seconds: float
+) -> FarAnswer:
+    """Have another host do something, and wait for its answer.
+
+    Args:
+        far: the other hosts.
+        host: which.
+        command: one of `CROSSING`.
+        arguments: of the command.
+        seconds: within which it must begin, and be answered.
+
+    Raises:
+        DeadlinePassed: the host is not there, and nothing was asked; or no answer came in time,
+            and it will not begin any more.
+        StoreError: too much waits for the host, or it could not be written.
+    """
+    if (why := far.obstacle(host)) is not None:
+        raise DeadlinePassed(f"{host} was not asked: {why}; `teamctl hosts` shows when it is back")
+    deadline = clocks.elapsed() + seconds
+    request = FarRequest(command=command, arguments=arguments, deadline=deadline, boot=own_boot())
+    outbox = Outbox(far.paths, host, far.durable, far.max_bytes)
+    outbox.append(REQUEST, **request.encode())
+    answer = HostPlaces(far.paths).answer(request.id)
+    found = wait_for(
+        answer.parent, lambda: _collect(far.paths, request.id), timeout_seconds=seconds
+    )
+    if found is None:
+        hint = "`teamctl team --hosts` shows whether it was done"
+        raise DeadlinePassed(f"{host} did not answer within {seconds:g} s; {hint}")
+    return found
+
+
+def own_boot() -> str:
+    """Return what identifies the boot of this machine to other hosts."""
+    return clocks.boot() or _UNKNOWN_BOOT
+
+
+def keep_answer(paths: TeamPaths, line: Mapping[str, Any]) -> None:
+    """Write the answer of another host where the command waits for it.
+
+    Raises:
+        NotAMessage: it is no answer.
+        StoreError: it cannot be written.
+    """
+    answer = FarAnswer.decode(line)
+    content = json.dumps(answer.encode(), ensure_ascii=False).encode("utf-8", "replace")
+    files.replace(HostPlaces(paths).answer(answer.id), content + b"\n", durable=False)
+
+
+def sweep_answers(paths: TeamPaths) -> None:
+    """Remove old answers that nobody has collected."""
+    answers = directories.list_files(HostPlaces(paths).answer("").parent, "*.json")
+    for file in directories.older(answers, seconds=_KEPT_SECONDS):
+        files.remove(file)
+
+
+def _collect(paths: TeamPaths, request: str) -> FarAnswer | None:
+    file = HostPlaces(paths).answer(request)
+    content = files.read(file)
+    if content is None:
+        return None
+    files.remove(file)
+    try:
+        return FarAnswer.decode(parse_object(content))
+    except NotAMessage as error:
+        raise StoreError(f"{file} is no answer ({error})") from error

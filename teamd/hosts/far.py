@@ -1,0 +1,193 @@
+"""The other hosts as senders of this one see them: who is known, and mail on its way to them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import BadName, NotAMessage, UnknownHost
+from teamd.hosts import rosters
+from teamd.hosts.address import HostAddress, parse_address
+from teamd.hosts.lines import MAIL
+from teamd.hosts.outbox import MAX_OUTBOX_BYTES, Outbox
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.view import HostState, HostView, postman_runs, read_views
+from teamd.states import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.files.paths import TeamPaths
+    from teamd.hosts.rosters import FarMember, FarRoster
+    from teamd.messages import Message
+    from teamd.settings.hosts import HostSettings
+
+_ASLEEP: Final = {
+    Status.SHUTDOWN: "is shut down; the message waits there until it is spawned again",
+    Status.FAILED: "has failed; the message waits there until it is spawned again",
+    Status.PAUSED: "is paused; the message waits there until it goes on",
+}
+NO_POSTMAN: Final = "no postman runs here"
+_CONTENT: Final = ("id", "type", "from", "content", "timestamp", "summary")
+
+
+@dataclass(frozen=True, slots=True)
+class FarHosts:
+    """The other hosts of a team.
+
+    Attributes:
+        name: of this host.
+        max_bytes: how much may wait for one of the others.
+        durable: whether what waits is on disk when a call returns.
+        named: hosts that the settings name, heard of or not.
+    """
+
+    paths: TeamPaths
+    name: str
+    _: KW_ONLY
+    max_bytes: int = MAX_OUTBOX_BYTES
+    durable: bool = True
+    named: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, paths: TeamPaths, settings: HostSettings, *, durable: bool) -> FarHosts | None:
+        """Return those of a team by its settings; `None` where this machine has no name in them."""
+        if settings.name is None:
+            return None
+        named = frozenset(host for hosts in settings.allow.values() for host in hosts)
+        return cls(
+            paths, settings.name, max_bytes=settings.outbox_bytes, durable=durable, named=named
+        )
+
+    def known(self) -> list[str]:
+        """Return the names of the other hosts, as far as any was ever heard of."""
+        seen = (view.name for view in read_views(self.paths))
+        found = {*HostPlaces(self.paths).known(), *seen, *self.named}
+        return sorted(found - {self.name.lower()})
+
+    def check(self, host: str) -> str:
+        """Return the name of another host as it is written.
+
+        Raises:
+            UnknownHost: none has it.
+        """
+        known = self.known()
+        if host.lower() not in known:
+            raise UnknownHost(host, known)
+        return host.lower()
+
+    def parse(self, text: str, team: str) -> HostAddress | None:
+        """Return the address of somebody on another host, written as that host writes it.
+
+        It is `None` for one on this host.
+
+        Args:
+            text: with two `@`.
+            team: what this team is called.
+
+        Raises:
+            BadName: it is no such address, or of another team.
+            UnknownHost: no host has that name.
+        """
+        address = parse_address(text)
+        if address is None:
+            raise BadName(text, "an address on another host is NAME@TEAM@HOST")
+        if address.host == self.name.lower():
+            return None
+        host = self.check(address.host)
+        if address.team.lower() != team.lower():
+            ours = f"{address.name}@{team}@{host}"
+            raise BadName(text, f"mail crosses within the team {team!r} only: write {ours}")
+        member = self.member(host, address.name)
+        return HostAddress(address.name if member is None else member.name, team, host)
+
+    def roster(self, host: str) -> FarRoster | None:
+        """Return what a host told of its members last."""
+        return rosters.read(HostPlaces(self.paths).roster(host))
+
+    def member(self, host: str, name: str) -> FarMember | None:
+        """Return what a host told of a member last."""
+        roster = self.roster(host)
+        return None if roster is None else roster.find(name)
+
+    def members(self, host: str) -> Iterator[FarMember]:
+        """Yield the members that a host told of last."""
+        roster = self.roster(host)
+        yield from () if roster is None else roster.members
+
+    def view(self, host: str) -> HostView:
+        """Return how a host is, as far as is known."""
+        return next(
+            (one for one in read_views(self.paths) if one.name == host), HostView(name=host)
+        )
+
+    def views(self) -> list[HostView]:
+        """Return how all others are. Where no postman runs, none is known to be reachable."""
+        seen, runs = {one.name: one for one in read_views(self.paths)}, postman_runs(self.paths)
+        found = [seen.get(host, HostView(name=host)) for host in self.known()]
+        return found if runs else [_unwatched(one) for one in found]
+
+    def obstacle(self, host: str) -> str | None:
+        """Return why nothing reaches a host now, in a few words; `None` where something may."""
+        if not postman_runs(self.paths):
+            return f"{NO_POSTMAN}; `teamd start` starts it, `teamctl doctor` says more"
+        return describe_absence(self.view(host))
+
+    def warn(self, address: HostAddress) -> str | None:
+        """Return what the sender of a message should know, in a sentence."""
+        if (why := self.obstacle(address.host)) is not None:
+            return f"queued for {address.host}: {why}"
+        member = self.member(address.host, address.name)
+        words = None if member is None else _ASLEEP.get(member.status)
+        return f"{address} {words}" if words else None
+
+    def put(self, address: HostAddress, message: Message, *, max_bytes: int) -> None:
+        """Have a message sent to another host; it is safe when this returns, and arrives once.
+
+        Args:
+            address: whose it is.
+            message: as it was sent; what it asks for besides being read does not cross.
+            max_bytes: of the message.
+
+        Raises:
+            NotAMessage: it is too long, or holds a NUL.
+            StoreError: too much waits for the host, or it could not be written.
+        """
+        size = len(message.encode())
+        if size > max_bytes:
+            raise NotAMessage(
+                f"a message of {size} bytes is over the limit of {max_bytes}; "
+                "commit the text with git, and send branch and commit"
+            )
+        said = message.to_json()
+        content = {key: said[key] for key in _CONTENT if key in said}
+        outbox = Outbox(self.paths, address.host, self.durable, self.max_bytes)
+        outbox.append(MAIL, to=address.name, team=address.team, message=content)
+
+
+def _unwatched(view: HostView) -> HostView:
+    if view.state is HostState.NEVER:
+        return replace(view, why=NO_POSTMAN)
+    since = None if view.state is HostState.REACHABLE else view.since
+    return replace(
+        view, state=HostState.UNREACHABLE, since=since, why=NO_POSTMAN, round_trip_ms=None
+    )
+
+
+def describe_absence(view: HostView) -> str | None:
+    """Return why a host is not there, in a few words; `None` where it is."""
+    match view.state:
+        case HostState.REACHABLE:
+            return None
+        case HostState.NEVER:
+            return "it was never heard of yet" + (f" ({view.why})" if view.why else "")
+    since = "" if view.since is None else f" since {clock(view.since)}"
+    return f"unreachable{since}" + (f" ({view.why})" if view.why else "")
+
+
+def clock(moment: float) -> str:
+    """Return hour and minute of a moment where the reader is, with the day if that is another."""
+    then = time.localtime(moment)
+    today = time.localtime()[:3] == then[:3]
+    return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)

@@ -1,0 +1,118 @@
+"""What one host asks of another, and the answer: all JSON of both, and what may cross at all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import ExitCode, NotAMessage
+from teamd.message_json import is_moment
+from teamd.messages import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# The arguments that cross, by command. Model, tools, sandbox, limits and working copies are those
+# that the other host's own settings say.
+CROSSING: Final[Mapping[str, Mapping[str, type]]] = {
+    "spawn": {"name": str, "role": str, "prompt": str},
+    "shutdown": {"name": str, "seconds": float, "force": bool},
+    "interrupt": {"name": str, "text": str},
+}
+_ID: Final = re.compile(r"[0-9a-f]{14}-[0-9a-f]{16}")
+_LONGEST_TEXT: Final = 100_000  # characters of an answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FarRequest:
+    """A request to another host. It is carried out at most once, and not after its deadline.
+
+    Attributes:
+        command: one of `CROSSING`.
+        deadline: by the asker's clock `elapsed`.
+        boot: identifies the boot of the asker's machine.
+    """
+
+    command: str
+    arguments: Mapping[str, Any]
+    deadline: float
+    boot: str
+    id: str = field(default_factory=new_id)
+
+    def encode(self) -> dict[str, Any]:
+        """Return what crosses."""
+        return {
+            "id": self.id,
+            "command": self.command,
+            "arguments": dict(self.arguments),
+            "deadline": self.deadline,
+            "boot": self.boot,
+        }
+
+    @classmethod
+    def decode(cls, found: Mapping[str, Any]) -> FarRequest:
+        """Read what came, which may be anything; other arguments than those that cross are none.
+
+        Raises:
+            NotAMessage: it is no request.
+        """
+        made, command = found.get("id"), found.get("command")
+        given, deadline = found.get("arguments"), found.get("deadline")
+        if not isinstance(made, str) or not _ID.fullmatch(made):
+            raise NotAMessage("a request of another host needs an id")
+        if not isinstance(command, str) or command not in CROSSING:
+            raise NotAMessage(f"no host can ask another for {command!r}")
+        if not is_moment(deadline) or not isinstance(boot := found.get("boot"), str):
+            raise NotAMessage("a request of another host needs a deadline, and says by which clock")
+        arguments = _crossing(CROSSING[command], given if isinstance(given, dict) else {})
+        return cls(
+            id=made, command=command, arguments=arguments, deadline=float(deadline), boot=boot
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FarAnswer:
+    """The answer of another host: a sentence and an exit code.
+
+    Attributes:
+        id: of the request.
+    """
+
+    id: str
+    text: str
+    exit_code: ExitCode = ExitCode.DONE
+
+    def encode(self) -> dict[str, Any]:
+        """Return what crosses."""
+        return {"id": self.id, "text": self.text, "exit_code": int(self.exit_code)}
+
+    @classmethod
+    def decode(cls, found: Mapping[str, Any]) -> FarAnswer:
+        """Read what came, which may be anything.
+
+        Raises:
+            NotAMessage: it is no answer.
+        """
+        made, text, code = found.get("id"), found.get("text"), found.get("exit_code")
+        if not isinstance(made, str) or not _ID.fullmatch(made) or not isinstance(text, str):
+            raise NotAMessage("an answer of another host needs the request's id, and a text")
+        if isinstance(code, bool) or not isinstance(code, int) or code not in list(ExitCode):
+            raise NotAMessage("an answer of another host needs an exit code")
+        return cls(id=made, text=text[:_LONGEST_TEXT], exit_code=ExitCode(code))
+
+
+def _crossing(wanted: Mapping[str, type], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the arguments that cross.
+
+    Raises:
+        NotAMessage: one is missing or of another kind.
+    """
+    found: dict[str, Any] = {}
+    for name, kind in wanted.items():
+        value = given.get(name)
+        number = kind is float and isinstance(value, int) and not isinstance(value, bool)
+        if not (isinstance(value, kind) or number):
+            raise NotAMessage(f"the request of another host lacks its {name}")
+        found[name] = value
+    return found

@@ -1,0 +1,147 @@
+"""The members of other hosts, as those hosts tell of them: a view, and all JSON of it.
+
+Each host owns its members. What it says of them is shown here and rests on nothing else: nobody is
+restarted, and nobody has failed, because another host is silent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import NotAMessage, StoreError
+from teamd.files import files
+from teamd.message_json import is_moment, parse_object
+from teamd.messages import NAME
+from teamd.states import Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.team.roster import Team
+
+MOST: Final = 1000  # members of one host that are told of
+_LONGEST_ROLE: Final = 200  # characters
+_DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FarMember:
+    """A member of another host, or of this one as the others are told.
+
+    Attributes:
+        since: when its status became what it is, by the clock of whoever reads this; `None` where
+            that is not known.
+    """
+
+    name: str
+    role: str
+    status: Status
+    since: float | None = None
+
+    def encode(self, now: float) -> dict[str, Any]:
+        """Return the member with an age, which means the same by every clock."""
+        age = None if self.since is None else round(max(0.0, now - self.since), 1)
+        return {"name": self.name, "role": self.role, "status": str(self.status), "age": age}
+
+    @classmethod
+    def decode(cls, found: dict[str, Any], now: float) -> FarMember:
+        """Read a member; what is told of it may be anything.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is none.
+        """
+        name, role, age = found["name"], found["role"], found.get("age")
+        if not NAME.fullmatch(name) or not isinstance(role, str):
+            raise ValueError(name)
+        since = now - age if is_moment(age) and age <= now else None
+        status = Status(found["status"])
+        return cls(name=name, role=role[:_LONGEST_ROLE], status=status, since=since)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FarRoster:
+    """The members of one host.
+
+    Attributes:
+        team: what the team is called there.
+        left_out: how many members there are besides.
+    """
+
+    team: str
+    members: tuple[FarMember, ...] = ()
+    left_out: int = 0
+
+    @classmethod
+    def of(cls, team: Team) -> FarRoster:
+        """Return what others are told of a team."""
+        members = tuple(
+            FarMember(
+                name=one.name,
+                role=one.role[:_LONGEST_ROLE],
+                status=one.status,
+                since=one.status_since,
+            )
+            for one in team.members[:MOST]
+        )
+        left_out = max(0, len(team.members) - MOST)
+        return cls(team=team.name, members=members, left_out=left_out)
+
+    @cached_property
+    def version(self) -> str:
+        """Names what the roster says: the same for the same members, after a restart as well."""
+        return hashlib.sha256(repr(self).encode("utf-8", "replace")).hexdigest()[:16]
+
+    def find(self, name: str) -> FarMember | None:
+        """Return the member of that name, compared without case."""
+        return next((one for one in self.members if one.name.lower() == name.lower()), None)
+
+    def encode(self, now: float) -> dict[str, Any]:
+        """Return the roster as other hosts read it, with ages instead of times."""
+        members = [member.encode(now) for member in self.members]
+        return {"team": self.team, "members": members, "left_out": self.left_out}
+
+    @classmethod
+    def decode(cls, found: dict[str, Any], now: float) -> FarRoster:
+        """Read what another host says.
+
+        Args:
+            found: its JSON.
+            now: seconds since the epoch by the own clock; that of the other host counts nowhere.
+
+        Raises:
+            NotAMessage: it is no roster.
+        """
+        try:
+            team, left_out = found["team"], found.get("left_out", 0)
+            members = tuple(FarMember.decode(one, now) for one in found["members"][:MOST])
+            if not NAME.fullmatch(team) or not isinstance(left_out, int):
+                raise NotAMessage("a roster names its team, and counts its members")
+        except _DAMAGED as error:
+            raise NotAMessage("it is no roster") from error
+        return cls(team=team, members=members, left_out=max(0, left_out))
+
+
+def keep(path: Path, roster: FarRoster) -> None:
+    """Write a roster for whoever looks; the one before is replaced."""
+    now = time.time()
+    document = {"heard": now, **roster.encode(now)}
+    content = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    files.replace(path, content, durable=False)
+
+
+def read(path: Path) -> FarRoster | None:
+    """Return a roster that was kept; `None` where there is none that can be understood."""
+    try:
+        content = files.read(path)
+        if content is None:
+            return None
+        found = parse_object(content)
+        heard = found.get("heard")
+        return FarRoster.decode(found, heard if is_moment(heard) else time.time())
+    except (NotAMessage, StoreError):  # a view, and the next one comes within seconds
+        return None

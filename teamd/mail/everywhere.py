@@ -1,0 +1,52 @@
+"""A broadcast to the members of all machines, as far as they can be reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from teamd.errors import TeamError
+from teamd.states import Status
+
+if TYPE_CHECKING:
+    from teamd.mail.routing import Post, Sent
+    from teamd.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class FarBroadcast:
+    """What became of it.
+
+    Attributes:
+        sent: to whom on other machines.
+        missed: what was not reached and why, by the name of a machine or an address.
+    """
+
+    sent: tuple[Sent, ...]
+    missed: dict[str, str]
+
+
+def broadcast_far(post: Post, message: Message) -> FarBroadcast:
+    """Send to every member of each other machine that is not shut down, by its last roster.
+
+    Nothing is sent to a machine that nothing reaches now: who is there by then is not known.
+
+    Raises:
+        BadName: this machine has no name among hosts.
+    """
+    hosts, team = post.other_hosts(), post.team_name()
+    sent: list[Sent] = []
+    missed: dict[str, str] = {}
+    for host in hosts.known():
+        if (why := hosts.obstacle(host)) is not None:
+            missed[host] = why
+            continue
+        for member in hosts.members(host):
+            if member.status is Status.SHUTDOWN:
+                continue
+            to = f"{member.name}@{team}@{host}"
+            try:
+                sent.append(post.send(replace(message, to=to)))
+            except TeamError as error:  # its outbox is full, say: the others get it
+                missed[to] = str(error)
+    return FarBroadcast(tuple(sent), missed)

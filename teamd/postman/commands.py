@@ -1,0 +1,84 @@
+"""What other hosts ask of this one: carried out by its own teamd, as its settings allow.
+
+A request has been noted as received before it comes here, so a kill in between loses it and never
+repeats it. How late it is the far clock tells, see `presence`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
+from teamd.hosts.requests import FarAnswer, FarRequest
+from teamd.messages import LEAD
+from teamd.tools.asking import Asking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from teamd.files.paths import TeamPaths
+    from teamd.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Carries out what other hosts ask for.
+
+    Attributes:
+        paths: the team of this host.
+        team: its name.
+        name: of this host.
+        allows: says whether a host may ask for a command here.
+        left: returns the seconds until a moment by the clock of another host, in a boot of it; 0
+            where that has passed, or may have.
+    """
+
+    paths: TeamPaths
+    team: str
+    name: str
+    allows: Callable[[str, str], bool]
+    left: Callable[[str, str, float], float]
+    journal: Journal
+
+    async def carry_out(self, host: str, line: Mapping[str, Any]) -> FarAnswer | None:
+        """Do what a host asks for; return the answer, or `None` where it asks for nothing.
+
+        Args:
+            host: who asks, by the subject, which the broker binds to a certificate.
+            line: as it came; read here, and never believed.
+        """
+        try:
+            request = FarRequest.decode(line)
+        except NotAMessage as error:
+            self.journal.warn("no request", host=host, reason=str(error))
+            return None
+        try:
+            answer = await self._ask(host, request)
+        except TeamError as error:
+            code = ExitCode(error.exit_code)
+            answer = FarAnswer(id=request.id, text=error.for_person(), exit_code=code)
+        facts = {"command": request.command, "id": request.id, "exit_code": int(answer.exit_code)}
+        self.journal.note("asked by another host", host=host, text=answer.text, **facts)
+        return answer
+
+    async def _ask(self, host: str, request: FarRequest) -> FarAnswer:
+        """Have it done by teamd.
+
+        Raises:
+            TeamError: it is not allowed, too late or failed.
+        """
+        what = request.command
+        if not self.allows(host, what):
+            here = f'its team.toml has no "{host}" in [hosts] allow {what}'
+            raise TeamError(f"{self.name} does not let {host} {what} teammates: {here}")
+        left = self.left(host, request.boot, request.deadline)
+        if left <= 0:
+            raise DeadlinePassed(f"the {what} came too late to {self.name}, and was not done")
+        asking = Asking(self.paths, f"{LEAD}@{self.team}@{host}")
+        # With the host's name: no other host, and nobody here, has made that id.
+        key = f"{host}-{request.id}"
+        reply = await asking.ask(
+            what, request.arguments, key=key, timeout_seconds=left, enough=tuple(ExitCode)
+        )
+        return FarAnswer(id=request.id, text=reply.text, exit_code=reply.exit_code)

@@ -1,0 +1,144 @@
+"""Mail of other hosts, put into the inboxes of this one.
+
+It goes the way of local mail: the same locks, the same sync, and its reader knows an id that comes
+twice. Who sent it is a name of that host; the host is the one that the broker let publish it.
+
+What cannot be delivered holds nothing up: the sender reads by mail why, from `teamd`, and can act
+on it. That is so for a name that nobody has, for another team, for a message too long for this
+host's settings, and for an inbox that is full. To wait for room there would stop the mail of that
+host to everybody else, and a teammate that is shut down may never make any. Trouble of the disk is
+another matter: it passes, nothing is confirmed to the sender's host, and all comes again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.errors import (
+    BadName,
+    InboxFull,
+    NotAMessage,
+    TeamError,
+    UnknownTeammate,
+)
+from teamd.message_json import is_moment
+from teamd.messages import HELD_TYPE, TEAMD, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from teamd.journal import Journal
+    from teamd.mail.routing import Post
+
+# Other types mean something to teammates: an interrupt ends a turn, a task needs no approval. They
+# come as plain messages.
+_TALK: Final = frozenset({"message", "broadcast", HELD_TYPE})
+_LONGEST_SENDER: Final = 200  # characters
+_QUOTED: Final = 100  # characters of a message that could not be delivered
+_REFUSED: Final = (BadName, InboxFull, NotAMessage, UnknownTeammate)
+
+
+@dataclass(frozen=True, slots=True)
+class FarDelivery:
+    """Delivers what other hosts send.
+
+    Attributes:
+        post: of this host's team; it knows the way back as well.
+        team: the team's name.
+    """
+
+    post: Post
+    team: str
+    journal: Journal
+
+    def deliver(self, host: str, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Put mail of a host into inboxes; it is safe when this returns.
+
+        Messages to one receiver are written together, in their order.
+
+        Args:
+            host: where they come from, by the subject.
+            lines: as they came.
+
+        Raises:
+            StoreError: the disk failed. All are to be delivered again: a reader knows its ids.
+        """
+        boxes: dict[str, list[Message]] = {}
+        for line in lines:
+            try:
+                message = self._read(host, line)
+            except NotAMessage as error:
+                self.journal.warn("no mail", host=host, reason=str(error))
+                continue
+            if (to := self._find(line, message)) is not None:
+                boxes.setdefault(to, []).append(replace(message, to=to))
+        for to, messages in boxes.items():
+            self._put(to, messages)
+
+    def _put(self, to: str, messages: Sequence[Message]) -> None:
+        """Put messages into one inbox; one that does not fit is answered alone."""
+        box = self.post.mailbox(to)
+        try:
+            box.put(*messages)
+        except _REFUSED as error:
+            if len(messages) == 1:
+                self._answer(messages[0], "was not delivered", str(error))
+                return
+            for message in messages:
+                self._put(to, [message])
+
+    def _find(self, line: Mapping[str, Any], message: Message) -> str | None:
+        """Return the receiver's name as the roster has it; `None` where its sender is told why."""
+        team = line.get("team")
+        if not isinstance(team, str) or team.lower() != self.team.lower():
+            why = f"the team there is {self.team!r}; address it as {message.to}@{self.team}@HOST"
+            self._answer(message, "was not delivered", why)
+            return None
+        try:
+            to, warning = self.post.receiver(message.to)
+        except _REFUSED as error:
+            self._answer(message, "was not delivered", str(error))
+            return None
+        if warning is not None:
+            self._answer(message, "is there", warning)
+        return to
+
+    def _read(self, host: str, line: Mapping[str, Any]) -> Message:
+        """Return a message as it is read here.
+
+        Raises:
+            NotAMessage: it is none, or claims to be from elsewhere.
+        """
+        to, found = line.get("to"), line.get("message")
+        if not isinstance(to, str) or not isinstance(found, dict):
+            raise NotAMessage("it has no receiver, or no message")
+        sender, content, made = (found.get(key) for key in ("from", "content", "id"))
+        if not (isinstance(content, str) and isinstance(made, str) and made):
+            raise NotAMessage("it has no text, or no id")
+        if not isinstance(sender, str) or not sender or "@" in sender:
+            raise NotAMessage(f"it claims to be from {sender!r}, and comes from {host}")
+        kind, summary, sent = (found.get(key) for key in ("type", "summary", "timestamp"))
+        decoded = Message(
+            id=made,
+            type=kind if isinstance(kind, str) and kind in _TALK else "message",
+            sender=f"{sender[:_LONGEST_SENDER]}@{self.team}@{host}",
+            to=to,
+            content=content,
+            extra={"summary": summary} if isinstance(summary, str) else {},
+        )
+        if is_moment(sent):
+            decoded = replace(decoded, timestamp=float(sent))
+        return Message.decode(decoded.encode(), to=to)  # as any line is read: no half characters
+
+    def _answer(self, message: Message, how: str, why: str) -> None:
+        """Tell a sender what became of its message; nobody answers what `teamd` says."""
+        if message.sender.partition("@")[0].lower() == TEAMD:
+            return
+        gist = " ".join(message.content.split())[:_QUOTED]
+        text = f"your message to {message.to} {how}: {why}\nIt began: {gist}"
+        answer = Message(id=f"{message.id}-told", sender=TEAMD, to=message.sender, content=text)
+        try:
+            self.post.notify(answer)
+        except TeamError as error:  # its outbox is full, say, and it would hold up all others
+            self.journal.error("a sender was not told", error, to=message.sender, id=message.id)

@@ -1,0 +1,127 @@
+"""What two postmen say to each other about mail: three kinds of frames, and all JSON of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from teamd.hosts.cursor import Cursor
+from teamd.hosts.outbox import Header
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An outbox, as its owner tells of it.
+
+    Attributes:
+        header: its first line; what is before that is gone.
+        confirmed: the last line that the other side has confirmed.
+        last: the number of its last line.
+    """
+
+    header: Header
+    confirmed: Cursor
+    last: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what crosses."""
+        confirmed = self.confirmed.to_json()
+        return {**self.header.to_json(), "confirmed": confirmed, "last": self.last}
+
+    @classmethod
+    def from_json(cls, found: Any) -> Offer | None:
+        """Read one; `None` for anything else."""
+        header = Header.from_json(found)
+        if header is None:
+            return None
+        confirmed, last = Cursor.from_json(found.get("confirmed")), found.get("last")
+        if confirmed is None or not isinstance(last, int):
+            return None
+        return cls(header, confirmed, last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Says where one side stands, and asks the other one.
+
+    What it says may be old by the time it comes, unless it answers a question that was just asked.
+
+    Attributes:
+        session: this run of the postman; random.
+        ask: names a question; empty where nothing is asked.
+        answers: the question of the other side that this answers, or nothing.
+        offer: the outbox for the other side, if there is one.
+        received: how much of the other side's outbox has arrived.
+    """
+
+    session: str
+    ask: str = ""
+    answers: str = ""
+    offer: Offer | None = None
+    received: Cursor | None = None
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        fields = {"session": self.session, "ask": self.ask, "answers": self.answers}
+        offer = None if self.offer is None else self.offer.to_json()
+        received = None if self.received is None else self.received.to_json()
+        return _encode({"kind": "hello", **fields, "offer": offer, "received": received})
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Confirms all lines up to a place."""
+
+    session: str
+    cursor: Cursor
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return _encode({"kind": "receipt", "session": self.session, **self.cursor.to_json()})
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of an outbox as they stand there: behind the frame's first line, one a line."""
+
+    epoch: str
+    raw: Sequence[bytes]
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return b"".join([_encode({"kind": "lines", "epoch": self.epoch}), b"\n", *self.raw])
+
+
+Frame: TypeAlias = Hello | Receipt | Lines
+
+
+def decode(payload: bytes) -> Frame | None:
+    """Read a frame; `None` for anything else."""
+    first, _, rest = payload.partition(b"\n")
+    try:
+        found = json.loads(first)
+    except (ValueError, RecursionError):
+        return None
+    match found:
+        case {"kind": "lines", "epoch": str(epoch)}:
+            return Lines(epoch, _split(rest))
+        case {"kind": "receipt", "session": str(session)}:
+            cursor = Cursor.from_json(found)
+            return None if cursor is None else Receipt(session, cursor)
+        case {"kind": "hello", "session": str(session), "ask": str(ask), "answers": str(answers)}:
+            offer = Offer.from_json(found.get("offer"))
+            received = Cursor.from_json(found.get("received"))
+            return Hello(session=session, ask=ask, answers=answers, offer=offer, received=received)
+    return None
+
+
+def _split(content: bytes) -> list[bytes]:
+    return [line + b"\n" for line in content.split(b"\n")[:-1]]
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()

@@ -1,0 +1,167 @@
+"""The receiving half of a link: lines in their order, each once, noted before it is confirmed."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol
+
+from teamd.errors import NotAMessage
+from teamd.hosts.cursor import Cursor, CursorFile
+from teamd.hosts.lines import MAIL, OutLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from teamd.postman.frames import Lines, Offer
+
+
+class Receiver(Protocol):
+    """Does what lines say."""
+
+    def deliver(self, host: str, lines: Sequence[dict[str, Any]], *, suspected: bool) -> None:
+        """Put mail where it belongs; it is safe when this returns.
+
+        Args:
+            host: where it comes from.
+            lines: each with `kind` and what that has.
+            suspected: whether some may have been delivered before.
+
+        Raises:
+            StoreError: all of them come again.
+        """
+
+    def act(self, host: str, line: dict[str, Any]) -> None:
+        """Do what a request asks for, or take an answer; it never comes again."""
+
+
+@dataclass(slots=True)
+class Incoming:
+    """What arrives of another host's outbox.
+
+    Attributes:
+        host: whose it is.
+        file: says how much of it has arrived.
+        receiver: gets what arrives.
+        window: so many lines of it may have been delivered, and not been noted.
+        report: hears what could not be made good.
+    """
+
+    host: str
+    file: CursorFile
+    receiver: Receiver
+    _: KW_ONLY
+    window: int
+    report: Callable[[str], None]
+    cursor: Cursor | None = None
+    stranger: bool = False  # lines of another epoch came: the other side is to be asked
+    owes: bool = False  # a receipt
+    _suspected: int = 0  # lines up to this number may have been delivered
+    _pending: list[OutLine] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.cursor = self.file.read()
+        if self.file.damaged:
+            self.report("what was received from it is not known any more: its cursor was damaged")
+        if self.cursor is not None:  # killed between inbox and cursor, maybe
+            self._suspected = self.cursor.n + self.window
+
+    def gather(self, frame: Lines) -> None:
+        """Keep the lines of a frame that come next; `take` deals with them."""
+        cursor = self.cursor
+        if cursor is None or frame.epoch != cursor.epoch:
+            self.stranger = True
+            return
+        self.owes = True
+        n, chain = cursor.n, cursor.chain
+        if self._pending:
+            n, chain = self._pending[-1].n, self._pending[-1].chain
+        for raw in frame.raw:
+            line = OutLine.decode(raw)
+            if line is not None and line.follows(n, chain):
+                n, chain = line.n, line.chain
+                self._pending.append(line)
+
+    def take(self) -> None:
+        """Deliver what was gathered, and note it.
+
+        Raises:
+            StoreError: what is not noted by then comes again.
+        """
+        pending, self._pending = self._pending, []
+        decoded = [(line, _fields(line)) for line in pending]
+        for is_mail, run in groupby(decoded, key=lambda one: one[1].get("kind") == MAIL):
+            lines = list(run)
+            if is_mail:
+                self._deliver(lines)
+            else:
+                for line, fields in lines:
+                    self._note(line)  # first: what is asked for is done once at most
+                    self.receiver.act(self.host, fields)
+
+    def settle(self, offer: Offer | None) -> bool:
+        """Go on with the outbox that the other side has just told of; return whether it is another.
+
+        Raises:
+            StoreError: that could not be noted.
+        """
+        self.stranger = False
+        self._pending.clear()
+        if offer is None:
+            return False
+        header, cursor = offer.header, self.cursor
+        before = Cursor(header.epoch, header.first - 1, header.chain)
+        if cursor is not None and cursor.epoch == header.epoch:
+            if cursor.n >= before.n:
+                return False
+            gap = before.n - cursor.n
+            self.report(f"this team's folder is an old copy: {gap} messages from it are gone")
+            return self._adopt(before, suspected=offer.last)
+        self._report_change(offer)
+        if offer.confirmed.n >= before.n:  # the rest was confirmed by a folder that is gone
+            before = offer.confirmed
+        suspected = header.copied if self._follows_on(offer) else offer.last
+        return self._adopt(before, suspected=suspected)
+
+    def _follows_on(self, offer: Offer) -> bool:
+        return self.cursor is not None and self.cursor.epoch == offer.header.former
+
+    def _report_change(self, offer: Offer) -> None:
+        """Say what became of the outbox that was known here, if one was."""
+        if self.cursor is None:
+            if offer.confirmed.n:
+                self.report(
+                    f"this team's folder is a new one: {offer.confirmed.n} messages from it came "
+                    "to an earlier one"
+                )
+        elif self._follows_on(offer):
+            self.report("it came back with an old copy of its folder, and begins anew")
+        else:
+            self.report(
+                "it has lost its folder: what waited there to be sent, and had not arrived, is gone"
+            )
+
+    def _adopt(self, cursor: Cursor, *, suspected: int) -> bool:
+        self.file.write(cursor)
+        self.cursor, self._suspected, self.owes = cursor, suspected, True
+        return True
+
+    def _deliver(self, lines: list[tuple[OutLine, dict[str, Any]]]) -> None:
+        suspected = lines[0][0].n <= self._suspected
+        fields = [fields for _, fields in lines]
+        self.receiver.deliver(self.host, fields, suspected=suspected)
+        self._note(lines[-1][0])
+
+    def _note(self, line: OutLine) -> None:
+        assert self.cursor is not None  # noqa: S101 -- for the type checker
+        cursor = Cursor(self.cursor.epoch, line.n, line.chain)
+        self.file.write(cursor)
+        self.cursor = cursor
+
+
+def _fields(line: OutLine) -> dict[str, Any]:
+    """Return what a line holds; what is no object is of no kind."""
+    try:
+        return line.fields()
+    except NotAMessage:
+        return {}

@@ -1,0 +1,180 @@
+"""The link with one other host: both halves, and the questions that tell what holds now.
+
+Frames may be lost, come twice, late or in another order. Lines and receipts are safe all the same:
+each names its epoch and number, and a chain that fits one history only. Whatever else is decided (a
+new epoch, an old copy, where to go on) is decided by an answer to a question that was just asked,
+so no frame from yesterday decides anything.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from teamd.postman import frames
+from teamd.postman.frames import Hello, Lines, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.postman.incoming import Incoming
+    from teamd.postman.outgoing import Outgoing
+
+_FIRST_PAUSE_SECONDS: Final = 3.0
+_LONGEST_PAUSE_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class Link:
+    """One other host.
+
+    Attributes:
+        send: gets each frame; it may be lost.
+    """
+
+    outgoing: Outgoing
+    incoming: Incoming
+    send: Callable[[bytes], None]
+    session: str = field(default_factory=lambda: os.urandom(8).hex())
+    _up: bool = False
+    _question: str = ""  # that is open
+    _far: str = ""  # the other side's session that both halves were settled with
+    _pause_seconds: float = _FIRST_PAUSE_SECONDS
+    _due: float = math.inf
+
+    def connected(self, now: float) -> None:
+        """Begin anew: nobody knows what was lost."""
+        self._up = True
+        self.outgoing.look()
+        self._ask(now)
+
+    def disconnected(self) -> None:
+        """Wait for a connection."""
+        self._up, self._question, self._due = False, "", math.inf
+
+    def woken(self, now: float) -> None:
+        """Take note that the other side is there again: what is open is asked at once."""
+        if self._up and self._due < math.inf:
+            self._ask(now)
+
+    def look(self, now: float) -> None:
+        """Send what was appended.
+
+        Raises:
+            StoreError: the outbox cannot be read.
+        """
+        changed = self.outgoing.look()
+        if not self._up:
+            return
+        if changed:
+            self._ask(now)
+        self._fill(now)
+
+    def heard(self, payload: bytes, now: float) -> None:
+        """Take note of a frame; `finish` deals with the lines of all that came.
+
+        Raises:
+            StoreError: files could not be read or written.
+        """
+        match frames.decode(payload):
+            case Lines() as lines:
+                self.incoming.gather(lines)
+            case Receipt(session=session, cursor=cursor) if session == self._far:
+                if self.outgoing.confirm(cursor):
+                    self._progress(now)
+                self._fill(now)
+            case Hello() as hello:
+                self._greet(hello, now)
+
+    def finish(self, now: float) -> None:
+        """Deliver the lines that came, and confirm them.
+
+        Raises:
+            StoreError: some were not; they come again.
+        """
+        try:
+            self.incoming.take()
+        finally:
+            if self.incoming.stranger and not self._question:
+                self._ask(now)
+            self._confirm()
+
+    def due_seconds(self, now: float) -> float:
+        """Return the seconds until `due` has something to do."""
+        return max(0.0, self._due - now)
+
+    def due(self, now: float) -> None:
+        """Ask where the other side stands, if nothing has moved for long."""
+        if now < self._due:
+            return
+        pause = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+        self._ask(now, self._pause_seconds)
+        self._pause_seconds = pause
+
+    def close(self) -> None:
+        """Give descriptors back."""
+        self.outgoing.close()
+
+    def _greet(self, hello: Hello, now: float) -> None:
+        fresh = bool(self._question) and hello.answers == self._question
+        if fresh:
+            self._question, self._far = "", hello.session
+            self._progress(now)
+            if self.outgoing.settle(hello.received):
+                self._open_question(now)
+            self.incoming.settle(hello.offer)
+        elif self._is_news(hello) and not self._question:
+            self._open_question(now)
+        if hello.ask:
+            self._say(answers=hello.ask)
+        elif self._question:
+            self._say()
+        self._confirm()
+        self._fill(now)
+
+    def _is_news(self, hello: Hello) -> bool:
+        """Return whether what a hello says would change something here, if it holds now."""
+        cursor, offer = self.incoming.cursor, hello.offer
+        unknown = offer is not None and (cursor is None or cursor.epoch != offer.header.epoch)
+        return hello.session != self._far or unknown
+
+    def _ask(self, now: float, pause: float = _FIRST_PAUSE_SECONDS) -> None:
+        if pause == _FIRST_PAUSE_SECONDS:
+            self._pause_seconds = pause
+        self._open_question(now, pause)
+        self._say()
+
+    def _open_question(self, now: float, pause: float = _FIRST_PAUSE_SECONDS) -> None:
+        self._question = self._question or os.urandom(8).hex()
+        self._due = now + pause
+
+    def _say(self, answers: str = "") -> None:
+        hello = Hello(
+            session=self.session,
+            ask=self._question,
+            answers=answers,
+            offer=self.outgoing.offer(),
+            received=self.incoming.cursor,
+        )
+        self.send(hello.encode())
+
+    def _confirm(self) -> None:
+        if self.incoming.owes and self.incoming.cursor is not None:
+            self.incoming.owes = False
+            self.send(Receipt(self.session, self.incoming.cursor).encode())
+
+    def _fill(self, now: float) -> None:
+        if not self._up or self._question:
+            return
+        for lines in self.outgoing.take():
+            self.send(lines.encode())
+        if self.outgoing.waiting:
+            self._due = min(self._due, now + self._pause_seconds)
+        else:
+            self._due = math.inf
+
+    def _progress(self, now: float) -> None:
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
+        self._due = now + _FIRST_PAUSE_SECONDS

@@ -1,0 +1,268 @@
+"""The sending half of a link: which lines of an outbox go out next, and which are done with."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import StoreError, translate_os_errors
+from teamd.files import files
+from teamd.files.safe_open import safe_open
+from teamd.hosts.cursor import Cursor, CursorFile
+from teamd.hosts.lines import REQUEST, OutLine
+from teamd.hosts.outbox import End, Header, find_end, read_header, read_lines, whole_size
+from teamd.postman.frames import Lines, Offer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from teamd.hosts.outbox import Outbox
+
+WINDOW_LINES: Final = 256
+_WINDOW_BYTES: Final = 1 << 20
+FRAME_BYTES: Final = 1 << 18
+_COMPACT_BYTES: Final = 1 << 20  # that are confirmed, before the file is written anew
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a line ends: its number and chain, and the file's size up to there."""
+
+    n: int
+    chain: str
+    end: int
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """One outbox on its way to another host.
+
+    Attributes:
+        outbox: that others append to meanwhile.
+        file: says how much of it is confirmed.
+        report: hears what could not be made good.
+        ready: whether the other side knows this outbox, and takes lines of it.
+    """
+
+    outbox: Outbox
+    file: CursorFile
+    _: KW_ONLY
+    report: Callable[[str], None]
+    ready: bool = False
+    header: Header | None = None
+    _fd: int = -1
+    _synced: int = 0  # bytes of the file that are on disk for sure
+    _confirmed: Place = Place(0, "", 0)
+    _flying: deque[Place] = field(default_factory=deque)
+
+    def look(self) -> bool:
+        """Look at the file; return whether another epoch stands there than before.
+
+        Raises:
+            StoreError: it cannot be read, or is damaged.
+        """
+        if self._fd >= 0 and self._stands():
+            return False
+        before = self.header
+        self._open()
+        changed = self.header != before
+        self.ready = self.ready and not changed
+        return changed
+
+    def offer(self) -> Offer | None:
+        """Return what the other side is told of it; `None` where there is no outbox."""
+        if self.header is None:
+            return None
+        end = find_end(self._fd, whole_size(self._fd))
+        confirmed = Cursor(self.header.epoch, self._confirmed.n, self._confirmed.chain)
+        return Offer(self.header, confirmed, 0 if end is None else end.n)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are lines that are not confirmed."""
+        return self.header is not None and self._confirmed.end < os.fstat(self._fd).st_size
+
+    def take(self) -> Iterator[Lines]:
+        """Yield the frames that may go out now: what they hold is on disk.
+
+        Raises:
+            StoreError: the file cannot be read, or the disk failed.
+        """
+        while self.ready and self.header is not None and (raw := self._next()):
+            yield Lines(self.header.epoch, raw)
+
+    def confirm(self, cursor: Cursor) -> bool:
+        """Take note of a receipt; return whether it confirms anything new.
+
+        Raises:
+            StoreError: what is confirmed could not be noted, or taken away.
+        """
+        if self.header is None or cursor.epoch != self.header.epoch:
+            return False
+        place = self._find(cursor.n, self._confirmed)
+        if place is None or place.chain != cursor.chain:
+            return False
+        self.ready = True
+        if place == self._confirmed:
+            return False
+        while self._flying and self._flying[0].n <= place.n:
+            self._flying.popleft()
+        self._confirmed = place
+        self._note()
+        return True
+
+    def settle(self, received: Cursor | None) -> bool:
+        """Go on where the other side stands, as it has just said.
+
+        Returns:
+            Whether another epoch was begun.
+
+        Raises:
+            StoreError: the outbox cannot be read or written.
+        """
+        self._flying.clear()
+        self.ready = False
+        if self.header is None:
+            return False
+        if received is None or received.epoch != self.header.epoch:
+            self._report_unknown(received)
+            return False
+        if received.n < self.header.first - 1:
+            gap = self.header.first - 1 - received.n
+            self.report(f"it is an old copy of its folder: {gap} messages that it had are gone")
+            return False  # it goes on with what is left once it has heard of that
+        place = self._find(received.n)
+        if place is None or place.chain != received.chain:
+            self._begin_anew()
+            return True
+        if received.n < self._confirmed.n:
+            lost = self._confirmed.n - received.n
+            self.report(f"it is an old copy of its folder: {lost} messages are sent again")
+        self.ready = True
+        self._confirmed = place
+        self._note()
+        return False
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _report_unknown(self, received: Cursor | None) -> None:
+        """Say why the other side knows nothing of this epoch, if it should."""
+        done, former = self._confirmed.n, self.header and self.header.former
+        if received is None and done:
+            self.report(f"it has lost its folder: {done} messages that it had are gone with it")
+        elif received is not None and received.epoch != former:
+            self.report("it knows an earlier folder of this team: what waited there is gone")
+
+    def _begin_anew(self) -> None:
+        """Begin another epoch: this file is an old copy, and the far side knows later lines."""
+        done = self._confirmed.n
+        self.outbox.begin_anew(self._fd, done, lambda line: not _is_request(line))
+        self._open()
+        again = self.header.copied if self.header is not None else 0
+        self.report(
+            f"this team's folder is an old copy: {again} messages to it are sent again, and those "
+            "that it has already are known by their ids"
+        )
+
+    def _next(self) -> list[bytes]:
+        """Return the lines of the next frame, as far as the window is open."""
+        start = self._flying[-1] if self._flying else self._confirmed
+        room = WINDOW_LINES - len(self._flying)
+        most = self._confirmed.end + _WINDOW_BYTES - start.end
+        if room <= 0 or (self._flying and most <= 0):
+            return []
+        end = whole_size(self._fd) if self._synced < self._size() else self._synced
+        if start.end >= end:
+            return []
+        if end > self._synced and self.outbox.durable:
+            with translate_os_errors(self.outbox.path):
+                files.sync(self._fd)  # whoever wrote it may have been killed before it did
+        self._synced = max(end, self._synced)
+        found: list[bytes] = []
+        size = 0
+        for line in read_lines(self._fd, start.end, end):
+            size += len(line.raw)
+            if len(found) == room or (found and size > FRAME_BYTES):
+                break
+            found.append(line.raw)
+            start = Place(line.n, line.chain, start.end + len(line.raw))
+            self._flying.append(start)
+        return found
+
+    def _size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def _note(self) -> None:
+        """Write down what is confirmed, and take it out of the outbox once that is much."""
+        assert self.header is not None  # noqa: S101 -- for the type checker
+        self.file.write(Cursor(self.header.epoch, self._confirmed.n, self._confirmed.chain))
+        most = min(_COMPACT_BYTES, self.outbox.max_bytes // 4)
+        if self._confirmed.end > max(most, self._size() // 2):
+            self._compact()
+
+    def _compact(self) -> None:
+        """Take away what is confirmed: all places behind it move by as much."""
+        assert self.header is not None  # noqa: S101 -- for the type checker
+        place, before, flying = self._confirmed, self._confirmed.end, list(self._flying)
+        self.outbox.compact(self._fd, End(self.header, place.n, place.chain, place.end))
+        self._open()
+        gone = before - self._confirmed.end
+        self._flying = deque(Place(one.n, one.chain, one.end - gone) for one in flying)
+
+    def _stands(self) -> bool:
+        own = os.fstat(self._fd)
+        with suppress(FileNotFoundError):
+            same = os.path.samestat(own, self.outbox.path.lstat())
+            return same and own.st_size >= self._confirmed.end
+        return False
+
+    def _open(self) -> None:
+        """Open what stands there now, and find what is confirmed of it."""
+        self.close()
+        self.header, self._synced = None, 0
+        self._flying.clear()
+        with translate_os_errors(self.outbox.path):
+            try:
+                self._fd = safe_open(self.outbox.path, os.O_RDONLY)
+            except FileNotFoundError:
+                return
+        if not whole_size(self._fd):
+            self.close()
+            return
+        self.header = read_header(self._fd)
+        if self.header is None:
+            self.close()
+            raise StoreError(f"{self.outbox.path} is damaged: its first line is none of ours")
+        known = self.file.read()
+        place = None
+        if known is not None and known.epoch == self.header.epoch:
+            place = self._find(known.n)
+        self._confirmed = place or self._start
+
+    @property
+    def _start(self) -> Place:
+        assert self.header is not None  # noqa: S101 -- for the type checker
+        return Place(self.header.first - 1, self.header.chain, len(self.header.encode()))
+
+    def _find(self, n: int, after: Place | None = None) -> Place | None:
+        """Return where the line with a number ends, that one or one behind it; or `None`."""
+        place = after or self._start
+        if place.n >= n:
+            return place if place.n == n else None
+        for line in read_lines(self._fd, place.end, whole_size(self._fd)):
+            place = Place(line.n, line.chain, place.end + len(line.raw))
+            if place.n == n:
+                return place
+        return None
+
+
+def _is_request(line: OutLine) -> bool:
+    """Return whether a line asks for something to be done, which is never asked for twice."""
+    return line.fields().get("kind") == REQUEST

@@ -1,0 +1,378 @@
+"""Mail to other machines and from them: addresses, the outbox, and what is told to whom."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from teamd.errors import BadName, NotAMessage, TeamError, UnknownHost, UnknownTeam
+from teamd.files import files, locks
+from teamd.files.paths import TeamPaths
+from teamd.hosts import rosters
+from teamd.hosts.address import HostAddress, parse_address
+from teamd.hosts.cursor import Cursor, CursorFile
+from teamd.hosts.far import FarHosts, describe_absence
+from teamd.hosts.outbox import OutboxFull, find_end, read_lines, whole_size
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.rosters import FarMember, FarRoster
+from teamd.hosts.view import HostState, HostView, Views
+from teamd.journal import Journal
+from teamd.mail.everywhere import broadcast_far
+from teamd.mail.routing import Post, Sent
+from teamd.mail.trace import DeliveryStage, trace
+from teamd.messages import INTERRUPT_TYPE, Message
+from teamd.postman.delivery import FarDelivery
+from teamd.states import Status
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    enrol(made, alice=Status.WORKING, bob=Status.IDLE, gone=Status.SHUTDOWN)
+    HostPlaces(made).create()
+    return made
+
+
+@pytest.fixture
+def post(paths: TeamPaths) -> Post:
+    hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h3"}))
+    return Post(paths, durable=False, max_bytes=1000, hosts=hosts)
+
+
+@pytest.fixture
+def postman(paths: TeamPaths) -> Iterator[None]:
+    """A postman that runs, by the lock that it holds."""
+    lock = HostPlaces(paths).postman
+    files.append(lock, b"", durable=False)
+    with locks.locked(lock):
+        yield
+
+
+def see(paths: TeamPaths, host: str, state: HostState = HostState.REACHABLE, **facts: Any) -> None:
+    views = Views(paths)
+    views.change(host, state=state, since=time.time(), **facts)
+    views.write()
+
+
+def told(paths: TeamPaths, host: str, **members: Status) -> None:
+    listed = [FarMember(name=name, role="coder", status=how) for name, how in members.items()]
+    roster = FarRoster(team="default", members=tuple(listed))
+    rosters.keep(HostPlaces(paths).roster(host), roster)
+
+
+def queued(paths: TeamPaths, host: str) -> list[dict[str, Any]]:
+    with files.opened(HostPlaces(paths).outbox(host)) as fd:
+        if fd is None:
+            return []
+        end = find_end(fd, whole_size(fd))
+        assert end is not None
+        return [line.fields() for line in read_lines(fd, len(end.header.encode()), end.size)]
+
+
+def to(address: str, **facts: Any) -> Message:
+    return Message(**{"sender": "alice", "to": address, "content": "x", **facts})
+
+
+def test_mail_to_another_machine_is_a_line_in_its_outbox(
+    post: Post, paths: TeamPaths, postman: None
+) -> None:
+    see(paths, "h2")
+    told(paths, "h2", Bob=Status.IDLE)
+    message = to("bob@DEFAULT@H2", extra={"summary": "s", "request_id": "7", "approve": True})
+    assert post.send(message) == Sent("Bob@default@h2")
+    (line,) = queued(paths, "h2")
+    assert (line["kind"], line["to"], line["team"]) == ("mail", "Bob", "default")
+    assert line["message"].keys() == {"id", "type", "from", "content", "timestamp", "summary"}
+    assert not post.inbox("bob").peek()
+
+
+@pytest.mark.parametrize("address", ["bob@default@h1", "BOB@Default@H1"])
+def test_the_own_machine_in_an_address_is_here(post: Post, paths: TeamPaths, address: str) -> None:
+    assert post.send(to(address)) == Sent("bob")
+    assert post.address(address) == "bob"
+    assert [mail.content for mail in post.inbox("bob").peek()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "sentence"),
+    [
+        (
+            "bob@default@h9",
+            UnknownHost,
+            "no host named 'h9'; the others are: h2, h3; `teamctl hosts`",
+        ),
+        ("bob@other@h2", BadName, "within the team 'default' only: write bob@default@h2"),
+        ("bob@h2", BadName, "h2 is a machine, not a team; write bob@default@h2"),
+        ("bob@H1", BadName, "H1 is a machine, not a team; write bob@default@h1"),
+        ("bob@nowhere", UnknownTeam, "no team named 'nowhere'"),
+        ("bob@a@b@c", BadName, "an address on another host is NAME@TEAM@HOST"),
+        ("@default@h2", BadName, "an address on another host is NAME@TEAM@HOST"),
+        ("../x@default@h2", BadName, "an address on another host is NAME@TEAM@HOST"),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_told_what_would(
+    post: Post, paths: TeamPaths, address: str, error: type[TeamError], sentence: str
+) -> None:
+    see(paths, "h2")
+    with pytest.raises(error, match=sentence.replace("(", r"\(")):
+        post.send(to(address))
+    assert queued(paths, "h2") == []
+
+
+def test_without_hosts_nothing_of_them_is_made(tmp_path: Path) -> None:
+    paths = TeamPaths(tmp_path / ".team")
+    enrol(paths, bob=Status.IDLE)
+    plain = Post(paths, durable=False, max_bytes=1000)
+    with pytest.raises(
+        BadName, match=r"this machine has no name in \[hosts\]; `teamctl help hosts`"
+    ):
+        plain.send(to("bob@default@h2"))
+    with pytest.raises(UnknownTeam):
+        plain.send(to("bob@h2"))
+    assert not paths.hosts.exists()
+
+
+def test_a_sender_hears_that_its_mail_waits_and_since_when(
+    post: Post, paths: TeamPaths, postman: None
+) -> None:
+    see(paths, "h2", HostState.UNREACHABLE, why="no sign of life")
+    at = time.strftime("%H:%M")
+    warning = post.send(to("bob@default@h2")).warning
+    assert warning == f"queued for h2: unreachable since {at} (no sign of life)"
+    assert post.send(to("bob@default@h3")).warning == "queued for h3: it was never heard of yet"
+    assert len(queued(paths, "h2")) == 1
+
+
+def test_a_sender_hears_that_no_postman_runs_and_that_a_receiver_sleeps(
+    post: Post, paths: TeamPaths
+) -> None:
+    see(paths, "h2")
+    assert "queued for h2: no postman runs here" in str(post.send(to("bob@default@h2")).warning)
+
+
+def test_a_receiver_that_is_shut_down_is_known_by_its_roster(
+    post: Post, paths: TeamPaths, postman: None
+) -> None:
+    see(paths, "h2")
+    told(paths, "h2", dora=Status.SHUTDOWN)
+    assert "dora@default@h2 is shut down; the message waits there" in str(
+        post.send(to("dora@default@h2")).warning
+    )
+
+
+def test_an_outbox_that_is_full_is_an_error_and_nobody_waits(post: Post, paths: TeamPaths) -> None:
+    assert post.hosts is not None
+    full = replace(post, hosts=replace(post.hosts, max_bytes=300))
+    full.send(to("bob@default@h3"))
+    with pytest.raises(
+        OutboxFull, match=r"too much mail waits for h3: \[hosts\] outbox_bytes, 300"
+    ):
+        full.send(to("bob@default@h3"))
+    with pytest.raises(NotAMessage, match="over the limit of 1000"):
+        post.send(to("bob@default@h3", content="x" * 1000))
+
+
+def test_another_text_under_an_id_that_is_on_its_way_is_refused(post: Post) -> None:
+    first = to("bob@default@h3", id="order-66")
+    post.check_id(first)
+    post.send(first)
+    post.check_id(first)
+    with pytest.raises(TeamError, match="was sent another text with the id 'order-66'"):
+        post.check_id(replace(first, content="y"))
+
+
+def test_a_broadcast_names_whom_it_missed(post: Post, paths: TeamPaths, postman: None) -> None:
+    see(paths, "h2")
+    told(paths, "h2", bob=Status.IDLE, dora=Status.SHUTDOWN)
+    found = broadcast_far(post, to("all", type="broadcast"))
+    assert [one.to for one in found.sent] == ["bob@default@h2"]
+    assert found.missed == {"h3": "it was never heard of yet"}
+    assert [line["message"]["type"] for line in queued(paths, "h2")] == ["broadcast"]
+
+
+def test_a_message_is_traced_to_the_other_machine(post: Post, paths: TeamPaths) -> None:
+    post.send(to("bob@default@h3", id="m-1"))
+    (way,) = trace(paths, "m-1")
+    assert (way.to, way.sender, way.stage) == ("bob@default@h3", "alice", DeliveryStage.CROSSING)
+    assert way.file == str(HostPlaces(paths).outbox("h3"))
+    with files.opened(HostPlaces(paths).outbox("h3")) as fd:
+        assert fd is not None
+        end = find_end(fd, whole_size(fd))
+    assert end is not None
+    confirmed = CursorFile(HostPlaces(paths).confirmed("h3"), durable=False)
+    confirmed.write(Cursor(end.header.epoch, end.n, end.chain))
+    (way,) = trace(paths, "m-1")
+    assert way.stage is DeliveryStage.ARRIVED
+
+
+def test_how_a_host_is_told_of_names_a_day_that_is_not_today() -> None:
+    view = HostView(name="h2", state=HostState.UNREACHABLE, since=1000.0)
+    assert str(describe_absence(view)).startswith("unreachable since 1970-01-01 ")
+    assert describe_absence(replace(view, state=HostState.REACHABLE)) is None
+
+
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", fullmatch=True)
+
+
+@given(NAMES, NAMES, NAMES)
+def test_every_address_reads_as_it_was_written(name: str, team: str, host: str) -> None:
+    found = parse_address(f"{name}@{team}@{host}")
+    assert found == HostAddress(name, team, host.lower())
+    assert parse_address(str(found)) == found
+
+
+@given(st.text(alphabet="aZ0_-@./ \n\0é", max_size=12))
+def test_what_is_no_address_is_none(text: str) -> None:
+    """Nothing but names, which are parts of paths."""
+    found = parse_address(text)
+    if found is not None:
+        assert text.count("@") == 2
+        assert not set("./ \n\0é") & set(text)
+
+
+# What comes from other machines.
+
+
+@pytest.fixture
+def delivery(post: Post, tmp_path: Path) -> Iterator[FarDelivery]:
+    with closing(Journal(tmp_path / "log", "postman")) as journal:
+        yield FarDelivery(post, "default", journal)
+
+
+def line(*, to: str = "bob", team: str = "default", **message: Any) -> dict[str, Any]:
+    facts = {"id": "m-1", "type": "message", "from": "carol", "content": "hello", "timestamp": 1.5}
+    return {"kind": "mail", "to": to, "team": team, "message": {**facts, **message}}
+
+
+def test_mail_of_another_machine_says_which_by_the_subject(
+    delivery: FarDelivery, post: Post
+) -> None:
+    delivery.deliver("h2", [line(to="BOB", summary="s")])
+    (mail,) = post.inbox("bob").peek()
+    assert (mail.sender, mail.to, mail.content) == ("carol@default@h2", "bob", "hello")
+    assert (mail.timestamp, mail.summary, mail.id) == (1.5, "s", "m-1")
+
+
+@pytest.mark.parametrize("claimed", ["lead@default@h3", "lead@default", "@", "", None, 7])
+def test_a_sender_that_claims_to_be_elsewhere_is_refused(
+    delivery: FarDelivery, post: Post, claimed: Any
+) -> None:
+    delivery.deliver("h2", [line(**{"from": claimed}), line(id="m-2")])
+    assert [mail.id for mail in post.inbox("bob").peek()] == ["m-2"]
+
+
+def test_only_words_cross(delivery: FarDelivery, post: Post) -> None:
+    """An interrupt ends a turn, a prompt begins a task, an approval opens one: here none of it."""
+    power: dict[str, Any] = {
+        "prompt": True,
+        "fresh": True,
+        "request_id": "1",
+        "approve": True,
+        "task_id": "1",
+    }
+    delivery.deliver("h2", [line(type=INTERRUPT_TYPE, **power), line(id="m-2", type="broadcast")])
+    first, second = post.inbox("bob").peek()
+    assert (first.type, dict(first.extra)) == ("message", {})
+    assert second.type == "broadcast"
+
+
+def test_messages_to_one_receiver_keep_their_order(delivery: FarDelivery, post: Post) -> None:
+    names = ["bob", "alice"] * 20
+    delivery.deliver("h2", [line(to=name, id=f"m-{n}") for n, name in enumerate(names)])
+    for box, first in (("bob", 0), ("alice", 1)):
+        ids = [mail.id for mail in post.inbox(box).peek()]
+        assert ids == [f"m-{n}" for n in range(first, 40, 2)]
+
+
+@pytest.mark.parametrize(
+    ("to", "team", "sentence"),
+    [
+        ("bbo", "default", "no teammate named 'bbo'; the team is: alice, bob, gone"),
+        ("teamd", "default", "it takes no mail"),
+        ("bob", "other", "the team there is 'default'; address it as bob@default@HOST"),
+        ("gone", "default", "gone is shut down; the message waits"),
+    ],
+)
+def test_a_sender_is_told_by_mail_what_became_of_its_message(
+    delivery: FarDelivery, paths: TeamPaths, to: str, team: str, sentence: str
+) -> None:
+    see(paths, "h2")
+    delivery.deliver("h2", [line(to=to, team=team), line(id="m-2")])
+    (answer,) = queued(paths, "h2")
+    assert (answer["to"], answer["team"]) == ("carol", "default")
+    assert sentence in answer["message"]["content"]
+    assert answer["message"]["from"] == "teamd"
+    box = delivery.post.inbox
+    assert [mail.id for mail in box("bob").peek()] == ["m-2"], "the others get theirs"
+    assert len(box("gone").peek()) == (1 if to == "gone" else 0)
+
+
+def test_what_teamd_says_is_never_answered(
+    delivery: FarDelivery, post: Post, paths: TeamPaths
+) -> None:
+    """Two machines would tell each other so for ever."""
+    see(paths, "h2")
+    delivery.deliver("h2", [line(to="nobody", **{"from": "teamd"})])
+    assert queued(paths, "h2") == []
+
+
+def test_a_full_inbox_is_answered_and_holds_up_nobody(
+    delivery: FarDelivery, post: Post, paths: TeamPaths
+) -> None:
+    see(paths, "h2")
+    tight = replace(delivery, post=replace(post, max_inbox_bytes=400))
+    post.send(to("bob"))
+    sent = [line(id=f"m-{n}", content="x" * 90) for n in range(5)]
+    tight.deliver("h2", [*sent, line(to="alice", id="m-9")])
+    assert [mail.id for mail in post.inbox("bob").peek()][1:] == ["m-0"]
+    assert [mail.id for mail in post.inbox("alice").peek()] == ["m-9"]
+    answers = queued(paths, "h2")
+    assert [one["message"]["id"] for one in answers] == [f"m-{n}-told" for n in range(1, 5)]
+    assert "the inbox of bob is full" in answers[0]["message"]["content"]
+
+
+def test_a_message_too_long_for_this_machine_is_answered(
+    delivery: FarDelivery, post: Post, paths: TeamPaths
+) -> None:
+    see(paths, "h2")
+    delivery.deliver("h2", [line(content="x" * 2000), line(id="m-2")])
+    assert [mail.id for mail in post.inbox("bob").peek()] == ["m-2"]
+    assert "over the limit of 1000" in queued(paths, "h2")[0]["message"]["content"]
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.sampled_from(["to", "team", "message"]), ANYTHING), st.data())
+def test_no_line_of_another_machine_does_harm(
+    tmp_path_factory: pytest.TempPathFactory, found: dict[str, Any], data: st.DataObject
+) -> None:
+    paths = TeamPaths(tmp_path_factory.mktemp("team") / ".team")
+    enrol(paths, bob=Status.IDLE)
+    hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
+    post = Post(paths, durable=False, max_bytes=1000, hosts=hosts)
+    keys = st.sampled_from(["id", "type", "from", "content", "timestamp", "summary"])
+    odd: dict[str, Any] = data.draw(st.dictionaries(keys, ANYTHING))
+    with closing(Journal(paths.log("postman"), "postman")) as journal:
+        FarDelivery(post, "default", journal).deliver("h2", [found, line(**odd), line(id="last")])
+    mail = post.inbox("bob").peek()
+    assert mail[-1].id == "last"
+    assert all(one.sender.endswith("@default@h2") for one in mail)
+    assert json.dumps([one.to_json() for one in mail])

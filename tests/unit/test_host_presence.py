@@ -1,0 +1,222 @@
+"""Who is there, by what comes over a wire that may lose, hold back and repeat it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from teamd.errors import NotAMessage
+from teamd.hosts.rosters import MOST, FarMember, FarRoster
+from teamd.postman.presence import BEAT_SECONDS, SILENT_SECONDS, Presence
+from teamd.states import Status
+from teamd.team.member import Member
+from teamd.team.roster import Team
+
+MOMENT = 1_700_000_000.0
+
+
+def roster(*names: str, status: Status = Status.IDLE) -> FarRoster:
+    members = [FarMember(name=name, role="coder", status=status, since=MOMENT) for name in names]
+    return FarRoster(team="default", members=tuple(members))
+
+
+@dataclass
+class Host:
+    """A host, with a clock of its own that runs a little wrong."""
+
+    name: str
+    ahead: float = 0.0
+    rate: float = 1.0
+    presence: Presence = field(init=False)
+    learnt: dict[str, FarRoster] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.presence = Presence(self.name, f"boot of {self.name}", roster(f"{self.name}-bob"))
+
+    def clock(self, true: float) -> float:
+        """What it shows at a moment."""
+        return self.ahead + true * self.rate
+
+    def says(self, true: float) -> list[bytes]:
+        """Return what it publishes."""
+        return list(self.presence.due(self.clock(true), MOMENT + true))
+
+    def hears(self, other: Host, payload: bytes, true: float) -> None:
+        """Let it hear what another host has published."""
+        moment = MOMENT + true
+        found = self.presence.heard(other.name, payload, self.clock(true), moment)
+        if found is not None:
+            self.learnt[other.name] = found
+
+
+def exchange(one: Host, other: Host, *, start: float, seconds: float, there: bool = True) -> float:
+    """Let time go by with a wire that works, or with one that carries nothing."""
+    true = start
+    while true < start + seconds:
+        for sender, receiver in ((one, other), (other, one)):
+            for payload in sender.says(true):
+                if there:
+                    receiver.hears(sender, payload, true)
+        true += 0.25
+    return true
+
+
+def test_two_hosts_know_each_others_members_within_two_beats() -> None:
+    one, other = Host("h1"), Host("h2", ahead=90_000.0)
+    exchange(one, other, start=10.0, seconds=2 * BEAT_SECONDS)
+    assert one.learnt["h2"].version == other.presence.roster.version
+    assert other.learnt["h1"].find("H1-BOB") is not None
+
+
+def test_a_change_is_told_at_once_and_only_once() -> None:
+    one, other = Host("h1"), Host("h2")
+    true = exchange(one, other, start=10.0, seconds=6 * BEAT_SECONDS)
+    assert [json.loads(said)["kind"] for said in one.says(true + 0.1)] in ([], ["beat"])
+    one.presence.roster = roster("h1-bob", "carol")
+    assert one.presence.due_seconds(one.clock(true)) == 0.0
+    assert "roster" in [json.loads(said)["kind"] for said in one.says(true + 0.2)]
+    assert "roster" not in [json.loads(said)["kind"] for said in one.says(true + 0.3)]
+
+
+def test_six_silent_seconds_make_a_host_unreachable_and_a_beat_brings_it_back() -> None:
+    one, other = Host("h1"), Host("h2", ahead=-5.0)
+    true = exchange(one, other, start=10.0, seconds=10.0)
+    assert one.presence.reachable("h2", one.clock(true))
+    last = one.presence.peers["h2"].moment
+    true = exchange(one, other, start=true, seconds=SILENT_SECONDS + 1.0, there=False)
+    assert not one.presence.reachable("h2", one.clock(true))
+    assert one.presence.peers["h2"].moment == last, "since when it is silent"
+    exchange(one, other, start=true, seconds=BEAT_SECONDS + 0.5)
+    assert one.presence.reachable("h2", one.clock(true + BEAT_SECONDS))
+
+
+def test_a_roster_that_was_lost_comes_with_a_later_beat() -> None:
+    """The broker stores nothing: whoever was away when it was published has not got it."""
+    one, other = Host("h1"), Host("h2")
+    true = exchange(one, other, start=10.0, seconds=10.0)
+    other.presence.roster = roster("dora")
+    true = exchange(one, other, start=true, seconds=1.0, there=False)
+    exchange(one, other, start=true, seconds=3 * BEAT_SECONDS)
+    assert one.learnt["h2"] == other.presence.roster
+
+
+def test_how_long_somebody_is_idle_is_told_by_age_so_that_no_far_clock_counts() -> None:
+    told = roster("bob").encode(MOMENT + 60.0)
+    found = FarRoster.decode(told, 5_000.0)
+    assert found.members[0].since == 5_000.0 - 60.0
+
+
+def test_the_round_trip_does_not_count_how_long_an_answer_was_thought_over() -> None:
+    one, other = Host("h1"), Host("h2", ahead=777.0)
+    (beat, *_) = one.says(10.0)
+    other.hears(one, beat, 10.1)
+    other.presence._next_beat = other.clock(11.5)
+    (answer, *_) = other.says(11.5)
+    one.hears(other, answer, 11.7)
+    found = one.presence.peers["h2"].round_trip
+    assert found == pytest.approx(0.3)
+
+
+MOMENTS = st.floats(min_value=0.0, max_value=600.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    ahead=st.floats(min_value=-1e5, max_value=1e5),
+    rate=st.floats(min_value=0.9996, max_value=1.0004),
+    delays=st.lists(st.one_of(st.none(), MOMENTS), min_size=1, max_size=20),
+    asked=st.lists(MOMENTS, min_size=1, max_size=10),
+)
+def test_what_may_be_late_is_never_taken_for_early(
+    ahead: float, rate: float, delays: list[float | None], asked: list[float]
+) -> None:
+    """Whatever is lost or held back, for however long, and however wrong the clocks are."""
+    one, other = Host("h1", ahead=2e5), Host("h2", ahead=2e5 + ahead, rate=rate)
+    wire: list[tuple[float, Host, Host, bytes]] = []
+    true, sent = 0.0, 0
+    while true < 60.0 or wire:
+        for sender, receiver in ((one, other), (other, one)) if true < 60.0 else ():
+            for payload in sender.says(true):
+                delay = delays[sent % len(delays)]
+                sent += 1
+                if delay is not None:
+                    wire.append((true + delay, sender, receiver, payload))
+        arrived = sorted((frame for frame in wire if frame[0] <= true), key=lambda one: one[0])
+        wire = [frame for frame in wire if frame[0] > true]
+        for _, sender, receiver, payload in arrived:
+            receiver.hears(sender, payload, true)
+        peer = one.presence.peers.get("h2")
+        for deadline in asked:
+            left = one.presence.left("h2", "boot of h2", other.clock(deadline), one.clock(true))
+            assert left <= max(0.0, deadline - true) + 1e-6, "it would be carried out too late"
+        if peer is not None and (latest := peer.clock.latest(one.clock(true))) is not None:
+            assert latest >= other.clock(true) - 1e-6
+        true += 1.0 if true < 60.0 else 50.0
+
+
+def test_a_request_in_time_is_in_time_though_the_clocks_differ_by_hours() -> None:
+    one, other = Host("h1"), Host("h2", ahead=7200.0)
+    true = exchange(one, other, start=10.0, seconds=10.0)
+    now = one.clock(true)
+    left = one.presence.left("h2", "boot of h2", other.clock(true + 5.0), now)
+    assert left == pytest.approx(5.0, abs=0.01)
+    assert one.presence.left("h2", "boot of h2", other.clock(true - 1.0), now) == 0.0
+    assert one.presence.left("h2", "another boot", other.clock(true + 5.0), now) == 0.0
+    assert one.presence.left("h9", "boot of h9", 1e9, now) == 0.0, "its clock is not known"
+
+
+SAID = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    kind=st.sampled_from(["beat", "roster", "x"]),
+    facts=st.dictionaries(
+        st.sampled_from(
+            ["session", "boot", "clock", "heard", "version", "team", "members", "left_out"]
+        ),
+        SAID,
+    ),
+    echo=SAID,
+)
+def test_nothing_that_a_host_says_does_harm(kind: str, facts: dict[str, Any], echo: Any) -> None:
+    one, other = Host("h1"), Host("h2")
+    exchange(one, other, start=10.0, seconds=5.0)
+    if isinstance(facts.get("heard"), dict):
+        facts["heard"]["h1"] = echo
+    with suppress(NotAMessage):
+        one.hears(other, json.dumps({"kind": kind, **facts}).encode(), 15.0)
+    assert list(one.presence.due(one.clock(30.0), MOMENT))
+
+
+def test_its_own_beats_and_names_that_no_host_has_count_for_nothing() -> None:
+    one, other = Host("h1"), Host("h2")
+    (beat, *_) = other.says(10.0)
+    for name in ("H1", "../x", "h2.evil"):
+        one.presence.heard(name, beat, 10.0, MOMENT)
+    assert one.presence.peers == {}
+
+
+def test_what_is_told_of_a_team_are_names_roles_and_states() -> None:
+    """No model, no path, no reason and no process crosses."""
+    member = Member(
+        name="bob", agent_id="bob@default", role="r" * 500, status=Status.PAUSED, pid=7,
+        reason="/home/me/secret", model="m", status_since=MOMENT,
+    )  # fmt: skip
+    team = Team(members=(member,) * (MOST + 2))
+    told = FarRoster.of(team)
+    (first, *rest) = told.encode(MOMENT + 3.0)["members"]
+    assert first == {"name": "bob", "role": "r" * 200, "status": "paused", "age": 3.0}
+    assert (len(rest) + 1, told.left_out) == (MOST, 2)
+    assert len(json.dumps(told.encode(MOMENT))) < 512 * 1024
+    assert FarRoster.of(team).version == told.version
