@@ -7,6 +7,7 @@ whatever is cut short is made again by the next change.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from teamd.files import directories, files, locks
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 PROGRAM: Final = "nats-server"
 _PLACES: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/bin")
@@ -33,17 +34,17 @@ _HOUR: Final = timedelta(hours=1)
 _CHECK_SECONDS: Final = 20.0
 
 
-def find_program() -> str:
-    """Return where nats-server is; Debian has it in a folder that no user's PATH names.
+def find_program(others: Sequence[str] = _PLACES) -> str:
+    """Return where nats-server is, on the PATH or elsewhere: Debian has it in none of a user's.
 
     Raises:
         TeamError: it is not installed.
     """
-    found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=":".join(_PLACES))
+    found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=os.pathsep.join(others))
     if found is None:
         raise TeamError(
             "nats-server, which carries the mail between hosts, is not installed here; "
-            "`apt-get install nats-server` installs it (other systems: nats.io)"
+            "`apt-get install nats-server` installs it (others: nats.io)"
         )
     return found
 
