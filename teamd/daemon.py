@@ -75,6 +75,11 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         probe, now = teammate.probe_sandbox(), settings.now
         return Merger.of(settings.paths, now, probe, mask).run()
 
+    def post() -> int:
+        from teamd.postman.build import live  # noqa: PLC0415 -- loads nats, which no other may need
+
+        return live(settings.paths, settings.now, mask)
+
     return ChildProgram(
         run=run,
         load=load,
@@ -84,6 +89,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         clear=teammate.clear,
         check=check,
         merge=merge,
+        post=post,
     )
 
 
@@ -176,7 +182,11 @@ def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -
         leave()
         return program.merge()
 
-    return replace(program, run=run, check=check, merge=merge)
+    def post() -> int:
+        leave()
+        return program.post()
+
+    return replace(program, run=run, check=check, merge=merge, post=post)
 
 
 def _remember(paths: TeamPaths, journal: Journal) -> None:

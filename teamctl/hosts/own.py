@@ -12,6 +12,7 @@ from teamctl.hosts.authority import Pair
 from teamctl.hosts.token import NotAToken
 from teamd.errors import TeamError
 from teamd.files import directories, files
+from teamd.hosts.places import HostPlaces
 from teamd.settings.edit import with_keys
 from teamd.settings.load import read_file
 from teamd.settings.trust import TrustStore
@@ -39,7 +40,7 @@ class Keys:
     @property
     def folder(self) -> Path:
         """The folder of all of it."""
-        return self.paths.root / "hosts" / "keys"
+        return HostPlaces(self.paths).keys
 
     @property
     def cert(self) -> Path:
@@ -152,7 +153,8 @@ def check_token(token: Token, place: str) -> None:
         raise TeamError(
             f"the certificate in {place} holds from {valid.begin:%Y-%m-%d} to "
             f"{valid.end:%Y-%m-%d}, and not now; look at this machine's clock, or "
-            f"`teamctl hosts remove {token.name}` and `hosts add {token.name}` on the broker's host make a new one"
+            f"`teamctl hosts remove {token.name}` and `hosts add {token.name}` on the broker's "
+            "host make a new one"
         )
 
 

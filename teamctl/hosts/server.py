@@ -25,6 +25,7 @@ write_deadline: "5s"
 ping_interval: "2s"
 ping_max: 2
 """
+_WITNESS: Final = "teamd:witness"  # no team can be called that
 _UNIT: Final = """\
 # A user unit:
 #   systemctl --user enable --now {unit}
@@ -130,7 +131,7 @@ def _witness(record: BrokerRecord) -> str:
     """Return an account that nobody shares, with a user that may nothing in it."""
     nothing = 'publish: { deny: [">"] }, subscribe: { deny: [">"] }'
     user = f"{{ user: {_quoted(record.witness)}, permissions: {{ {nothing} }} }}"
-    return f"  {_quoted(f'teamd witness {record.id}')} {{\n    users: [ {user} ]\n  }}\n"
+    return f"  {_quoted(_WITNESS)} {{\n    users: [ {user} ]\n  }}\n"
 
 
 def _account(record: BrokerRecord, team: str) -> str:

@@ -40,6 +40,8 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.5  # what waits moves soon after a heal
 _REFUSED_PAUSE_SECONDS: Final = 15.0  # where only a person can mend it
 _MOST_WAITING_BYTES: Final = 8 << 20  # that were received and not yet dealt with
+_FULL_BYTES: Final = 1 << 20  # that wait to be written: a publisher waits, too
+_MOST_PENDING_BYTES: Final = 1 << 30  # where nats-py would wait, even for a wire that is dead
 _NEVER_SECONDS: Final = 86_400 * 365
 
 
@@ -214,6 +216,7 @@ class _Link:
             asyncio.get_running_loop().create_future()
         )
         self._failure: BaseException | None = None
+        self._begun = False
 
     async def open(self, subjects: Mapping[str, Callable[[str, bytes], Awaitable[None]]]) -> None:
         """Connect and subscribe.
@@ -236,6 +239,7 @@ class _Link:
         options: dict[str, Any] = {}
         if self._certificates is not None:
             options["tls"] = self._certificates.context()
+        self._begun = True
         await self._client.connect(
             [self._url],
             error_cb=self._note,
@@ -245,7 +249,7 @@ class _Link:
             reconnect_time_wait=0,
             connect_timeout=_STEP_SECONDS,
             ping_interval=_NEVER_SECONDS,  # `wait` does that: theirs may wait forever as it closes
-            flush_timeout=_SILENCE_SECONDS,
+            pending_size=_MOST_PENDING_BYTES,
             no_echo=True,
             **options,
         )
@@ -258,7 +262,16 @@ class _Link:
             await self._client.publish(subject, payload)
         except (OSError, Error) as error:
             self._end(error)
+        if self._client.pending_data_size > _FULL_BYTES:
+            await self._drain()
         return not self._lost.done()
+
+    async def _drain(self) -> None:
+        """Wait until the broker has taken what was published, or the connection is lost."""
+        taken = asyncio.ensure_future(self._client.flush(_NEVER_SECONDS))
+        either: list[asyncio.Future[Any]] = [taken, self._lost]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        taken.cancel()
 
     async def wait(self) -> NoReturn:
         """Wait until the connection is lost.
@@ -268,16 +281,19 @@ class _Link:
         """
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.wait([self._lost], timeout=_PING_SECONDS)
+            left = self._wire.heard + _SILENCE_SECONDS - loop.time()
+            await asyncio.wait([self._lost], timeout=min(left, _PING_SECONDS))
             if self._lost.done():
                 raise _Lost(self._lost.result())
-            if loop.time() - self._wire.heard > _SILENCE_SECONDS:
+            if loop.time() >= self._wire.heard + _SILENCE_SECONDS:
                 self._end(Silence())
             else:
                 self._wire.write(b"PING\r\n")
 
     async def close(self) -> None:
         """Hand over what was published last, if that is quick, and close."""
+        if not self._begun:
+            return
         if self._lost.done():
             self._wire.abort()  # before it is closed, or that may wait for a dead wire
         with suppress(OSError, Error):

@@ -47,7 +47,7 @@ def with_keys(old: bytes, section: str, keys: Mapping[str, Any], *, path: Path) 
 
 def _inserted(old: bytes, section: str, keys: Mapping[str, Any]) -> bytes:
     end = b"\r\n" if b"\r\n" in old else b"\n"
-    lines = tomli_w.dumps(keys, multiline_strings=False).encode().replace(b"\n", end)
+    lines = b"".join(_line(key, value).encode() + end for key, value in keys.items())
     heading = re.compile(
         rb"^[ \t]*\[[ \t]*%s[ \t]*\][^\r\n]*\r?\n" % section.encode(), re.MULTILINE
     )
@@ -55,6 +55,17 @@ def _inserted(old: bytes, section: str, keys: Mapping[str, Any]) -> bytes:
         return old[: found.end()] + lines + old[found.end() :]
     gap = b"" if not old else end if old.endswith(b"\n") else 2 * end
     return old + gap + b"[%s]" % section.encode() + end + lines
+
+
+def _line(key: str, value: Any) -> str:
+    """Return a key with its value on one line."""
+    if isinstance(value, list):
+        return f"{key} = [{', '.join(map(_spelled, value))}]"
+    return f"{key} = {_spelled(value)}"
+
+
+def _spelled(value: Any) -> str:
+    return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")
 
 
 def _document(data: bytes) -> dict[str, Any] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +17,6 @@ from teamd.settings.quoting import bare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 OUTBOX_BYTES: Final = 67_108_864
 ASKED: Final = ("spawn", "shutdown", "interrupt")  # what one host may ask of another
@@ -61,6 +62,13 @@ ALLOWANCE: Final = ValueKind(
     ),
 )
 
+# It need not be there: without it mail to other hosts waits, and all else goes on.
+PEM: Final = ValueKind(
+    "the path of a file",
+    lambda value: isinstance(value, str | Path) and bool(str(value).strip("\0 ")),
+    lambda value, folder: Path(os.path.normpath(folder / Path(value))),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
@@ -73,14 +81,14 @@ class HostSettings:
         (), SERVERS, 'the broker: ["tls://10.0.0.1:4222"], or several', loosens=if_set
     )
     cert: Path | None = setting(  # noqa: RUF009 -- it makes a field
-        None, kinds.FILE, "this machine's certificate", ".team/hosts/keys/host.crt", loosens=if_set
+        None, PEM, "this machine's certificate", ".team/hosts/keys/host.crt", loosens=if_set
     )
     key: Path | None = setting(  # noqa: RUF009 -- the same
-        None, kinds.FILE, "its key, which nobody else may read", ".team/hosts/keys/host.key",
+        None, PEM, "its key, which nobody else may read", ".team/hosts/keys/host.key",
         loosens=if_set,
     )  # fmt: skip
     ca: Path | None = setting(  # noqa: RUF009 -- the same
-        None, kinds.FILE, "what the broker's certificate is signed by", ".team/hosts/keys/ca.crt",
+        None, PEM, "what the broker's certificate is signed by", ".team/hosts/keys/ca.crt",
         loosens=if_set,
     )  # fmt: skip
     outbox_bytes: int = setting(

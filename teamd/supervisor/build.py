@@ -26,6 +26,7 @@ from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.mergers import Mergers
+from teamd.supervisor.postmen import Postmen
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
@@ -78,7 +79,8 @@ def build_supervisor(
     processes = orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home))
     checkers = Checkers(store, children, lambda: settings.now.tasks.check_seconds, journal)
     mergers = Mergers(paths, children, lambda: settings.now.tasks.check_seconds, journal)
-    workers = Workers((checkers, mergers))
+    postmen = Postmen(children, lambda: settings.now.hosts, journal)
+    workers = Workers((checkers, mergers, postmen))
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
     return Supervisor(context, claim, inbox, tasks, processes, workers, signals, inboxes, rounds)
 

@@ -74,6 +74,7 @@ class ChildProgram:
         clear: puts right what teammates left behind that were killed, once their commands ended.
         check: is the process that checks a task; returns the exit code.
         merge: is the process that empties the merge queue; returns the exit code.
+        post: is the process that talks to other hosts; returns the exit code.
     """
 
     run: Callable[[ChildStart], int]
@@ -84,6 +85,7 @@ class ChildProgram:
     clear: Callable[[], list[str]] = list
     check: Callable[[CheckStart], int] = lambda _: ChildExit.STOPPED
     merge: Callable[[], int] = lambda: ChildExit.STOPPED
+    post: Callable[[], int] = lambda: ChildExit.STOPPED
 
 
 @dataclass(frozen=True, slots=True)

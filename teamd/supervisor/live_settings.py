@@ -101,6 +101,8 @@ def when_it_counts(key: str) -> str:
         return "counts from the next model call on"
     if key.startswith("limits.team") or section == "prices":  # what stands in the ledger
         return "counts from the next model call on; `teamctl resume` for who is paused"
+    if section == "hosts":
+        return "counts at once: the postman starts anew"
     if section in ("team", "supervision"):
         return "waits for `teamd restart`"
     return "counts for teammates whose process starts from now on; `teamd restart` reaches all"

@@ -1,4 +1,4 @@
-"""The processes that do one piece of work each, beside the teammates: checks and merges."""
+"""The processes that do one piece of work each, beside the teammates: checks, merges, mail."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ if TYPE_CHECKING:
 
     from teamd.supervisor.checkers import Checkers
     from teamd.supervisor.mergers import Mergers
+    from teamd.supervisor.postmen import Postmen
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
     """All of them."""
 
-    all: tuple[Checkers, Mergers]
+    all: tuple[Checkers, Mergers, Postmen]
 
     def note(self, names: Collection[str] | None) -> None:
         """Take note of files of the board that have changed; `None` where only a look can tell."""

@@ -1,0 +1,103 @@
+"""Builds the postman: one function, for its process and for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+
+from teamd import clocks
+from teamd.errors import StoreError, TeamError
+from teamd.files.locks import InstanceLock
+from teamd.hosts.asking import own_boot
+from teamd.hosts.far import FarHosts
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.rosters import FarRoster
+from teamd.hosts.view import Views
+from teamd.journal import Journal
+from teamd.mail.routing import Post
+from teamd.messages import MAX_MESSAGE_BYTES
+from teamd.postman.arrivals import Arrivals
+from teamd.postman.commands import Commands
+from teamd.postman.delivery import FarDelivery
+from teamd.postman.links import Links
+from teamd.postman.presence import Presence
+from teamd.postman.process import Postman
+from teamd.states import ChildExit
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from teamd.files.paths import TeamPaths
+    from teamd.masking import Mask
+    from teamd.settings import Settings
+
+POSTMAN: Final = "postman"  # its log
+_PATIENCE_SECONDS: Final = 0.5  # for a lock: all other hosts wait meanwhile
+
+
+def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
+    """Be the postman of a team; return the exit code."""
+    journal = Journal(paths.log(POSTMAN), POSTMAN, mask)
+    try:
+        HostPlaces(paths).create()
+        lock = InstanceLock(HostPlaces(paths).postman)  # never two at a time
+        journal.note("begins", pid=os.getpid(), name=settings.hosts.name)
+        asyncio.run(_serve(paths, settings, journal, lock))
+    except StoreError as error:
+        journal.error("a file could not be read or written", error)
+        return ChildExit.IO
+    except TeamError as error:
+        journal.error("refused", error)
+        return ChildExit.SETTINGS
+    except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
+        journal.error("crashed", error)
+        return ChildExit.CRASHED
+    return ChildExit.STOPPED
+
+
+async def _serve(
+    paths: TeamPaths, settings: Settings, journal: Journal, lock: InstanceLock
+) -> None:
+    await build_postman(paths, settings, journal, lock.check).serve()
+
+
+def build_postman(
+    paths: TeamPaths, settings: Settings, journal: Journal, check: Callable[[], None]
+) -> Postman:
+    """Build the postman of a team whose `[hosts]` has a name; nothing of it runs yet.
+
+    Args:
+        paths: the team.
+        settings: all of its settings.
+        journal: the postman's.
+        check: raises a `StoreError` where the team directory is no longer this process's.
+
+    Raises:
+        StoreError: the roster cannot be read.
+    """
+    hosts, durable = settings.hosts, settings.mail.durability == "disk"
+    name, team = hosts.name or "", Roster(paths).read()
+    post = Post(
+        paths,
+        durable=durable,
+        max_bytes=max(settings.mail.max_message_bytes, MAX_MESSAGE_BYTES),
+        max_inbox_bytes=settings.mail.max_inbox_bytes,
+        patience_seconds=_PATIENCE_SECONDS,
+        hosts=FarHosts.of(paths, hosts, durable=durable),
+    )
+
+    def outbox(host: str) -> Outbox:
+        return Outbox(paths, host, durable, hosts.outbox_bytes, _PATIENCE_SECONDS)
+
+    def left(host: str, boot: str, deadline: float) -> float:
+        return presence.left(host, boot, deadline, clocks.elapsed())
+
+    presence = Presence(name, own_boot(), FarRoster.of(team))
+    commands = Commands(paths, team.name, name, hosts.allows, left, journal)
+    arrivals = Arrivals(FarDelivery(post, team.name, journal), commands, outbox, journal)
+    views = Views(paths)
+    links = Links(name, outbox, arrivals, views, post, journal, durable)
+    return Postman(paths, hosts, journal, presence, links, views, check)

@@ -1,0 +1,168 @@
+"""All links of one host: made as hosts are heard of, each held up by nothing but itself."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from teamd.errors import StoreError, TeamError
+from teamd.hosts.cursor import CursorFile
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.view import Report
+from teamd.messages import LEAD, NAME, TEAMD, Message
+from teamd.postman.incoming import Incoming
+from teamd.postman.link import Link
+from teamd.postman.outgoing import WINDOW_LINES, Outgoing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from teamd.hosts.outbox import Outbox
+    from teamd.hosts.view import Views
+    from teamd.journal import Journal
+    from teamd.mail.routing import Post
+    from teamd.postman.incoming import Receiver
+
+_MOST: Final = 1000  # a broker that invents names fills no memory
+_RETRY_SECONDS: Final = 3.0
+
+
+@dataclass(slots=True)
+class Links:
+    """The links of the host with this name.
+
+    Attributes:
+        outbox: returns the one of a host.
+        post: tells the person what could not be made good.
+        durable: whether cursors are on disk before anything is confirmed.
+    """
+
+    name: str
+    outbox: Callable[[str], Outbox]
+    receiver: Receiver
+    views: Views
+    post: Post
+    journal: Journal
+    durable: bool
+    _links: dict[str, Link] = field(default_factory=dict)
+    _out: list[tuple[str, bytes]] = field(default_factory=list)
+    _up: bool = False
+    _trouble: dict[str, float] = field(default_factory=dict)  # hosts, and when to look again
+
+    @property
+    def hosts(self) -> set[str]:
+        """The names of the other hosts."""
+        return set(self._links)
+
+    def start(self, hosts: Iterable[str]) -> None:
+        """Make the links with hosts that are known of."""
+        for host in hosts:
+            self._find(host, 0.0)
+
+    def connected(self, now: float) -> None:
+        """Take note of a connection to the broker."""
+        self._up = True
+        for host, link in self._links.items():
+            self._try(host, now, partial(link.connected, now))
+
+    def disconnected(self) -> None:
+        """Take note that there is none."""
+        self._up = False
+        for link in self._links.values():
+            link.disconnected()
+
+    def woken(self, host: str, now: float) -> None:
+        """Take note that a host is there again."""
+        link = self._find(host, now)
+        if link is not None:
+            self._try(host, now, partial(link.woken, now))
+
+    def round(
+        self, changed: set[str] | None, mail: Iterable[tuple[str, bytes]], now: float
+    ) -> None:
+        """Do all there is to be done.
+
+        Args:
+            changed: hosts whose outboxes have changed; `None` where only a look can tell.
+            mail: frames, each with the host that sent it.
+            now: by the clock `elapsed`.
+        """
+        for host in HostPlaces(self.post.paths).known() if changed is None else sorted(changed):
+            if (link := self._find(host, now)) is not None:
+                self._try(host, now, partial(link.look, now))
+        self._hear(mail, now)
+        for host, link in self._links.items():
+            if self._trouble.get(host, math.inf) <= now:
+                del self._trouble[host]
+                self._try(host, now, partial(link.look, now))
+            self._try(host, now, partial(link.due, now))
+
+    def _hear(self, mail: Iterable[tuple[str, bytes]], now: float) -> None:
+        """Take note of frames; what came together of a host is delivered together."""
+        came: defaultdict[str, list[bytes]] = defaultdict(list)
+        for host, payload in mail:
+            came[host].append(payload)
+        for host, payloads in came.items():
+            if (link := self._find(host, now)) is not None:
+                for payload in payloads:
+                    self._try(host, now, partial(link.heard, payload, now))
+                self._try(host, now, partial(link.finish, now))
+
+    def sent(self) -> list[tuple[str, bytes]]:
+        """Return the frames to be sent since the last call, each with its host."""
+        out, self._out = self._out, []
+        return out
+
+    def due_seconds(self, now: float) -> float:
+        """Return the seconds until `round` has something to do by itself."""
+        dues = [link.due_seconds(now) for link in self._links.values()]
+        return min([*dues, *(due - now for due in self._trouble.values())], default=math.inf)
+
+    def _try(self, host: str, now: float, act: Callable[[], None]) -> None:
+        """Do something with a link; what fails is tried again, and holds up no other link."""
+        try:
+            act()
+        except StoreError as error:
+            if host not in self._trouble:
+                self.journal.error("link held up", error, host=host)
+            self._trouble[host] = now + _RETRY_SECONDS
+
+    def _find(self, host: str, now: float) -> Link | None:
+        """Return the link with a host, made if need be; `None` for what is no other host."""
+        if host in self._links:
+            return self._links[host]
+        if host == self.name or not NAME.fullmatch(host) or len(self._links) >= _MOST:
+            return None
+        try:
+            link = self._links[host] = self._make(host)
+        except StoreError as error:
+            self.journal.error("no link", error, host=host)
+            return None
+        if self._up:
+            self._try(host, now, partial(link.connected, now))
+        return link
+
+    def _make(self, host: str) -> Link:
+        places, report = HostPlaces(self.post.paths), partial(self._report, host)
+        confirmed = CursorFile(places.confirmed(host), durable=False)
+        received = CursorFile(places.received(host), durable=self.durable)
+        incoming = Incoming(host, received, self.receiver, window=WINDOW_LINES, report=report)
+        outgoing = Outgoing(self.outbox(host), confirmed, report=report)
+        return Link(outgoing, incoming, lambda frame: self._out.append((host, frame)))
+
+    def _report(self, host: str, what: str) -> None:
+        """Say what could not be made good: to the log, to faces, and to the person by mail."""
+        text = f"{host}: {what}"
+        reports = self.views.get(host).reports
+        if reports and reports[-1].text == text:
+            return
+        self.journal.warn("report", host=host, what=what)
+        self.views.report(host, Report(time.time(), text))
+        try:
+            self.post.notify(Message(sender=TEAMD, to=LEAD, content=f"About the host {text}."))
+        except TeamError as error:
+            self.journal.error("not told", error, host=host)

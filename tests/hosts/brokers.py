@@ -1,0 +1,151 @@
+"""Real brokers for tests: nats-server on a loopback port, ended by its pid."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Self
+
+from teamctl.hosts import authority
+from teamctl.hosts.authority import Pair, Validity
+from teamctl.hosts.broker_folder import BrokerFolder, find_program
+from teamctl.hosts.record import BrokerRecord
+from teamd.postman.broker import Broker, Certificates
+from tests.waiting import until, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as asked:
+        return asked.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def serving(configuration: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run nats-server for as long as the block lasts."""
+    log = configuration.with_suffix(".log").open("ab")
+    argv = [find_program(), "-c", str(configuration)]
+    with log, subprocess.Popen(argv, stdout=log, stderr=log) as server:
+        try:
+            wait_until(lambda: listens(port), what=f"nats-server on {port}")
+            yield server
+        finally:
+            server.kill()
+
+
+@contextmanager
+def plain(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run one without TLS."""
+    configuration = folder / "plain.conf"
+    configuration.write_text(f'listen: "127.0.0.1:{port}"\n')
+    with serving(configuration, port) as server:
+        yield server
+
+
+@dataclass(slots=True)
+class Town:
+    """A broker's folder with hosts, each of which has certificates in files.
+
+    Attributes:
+        folder: for the files.
+        broker: the broker's own.
+        record: what it is set up for.
+    """
+
+    folder: Path
+    broker: BrokerFolder
+    record: BrokerRecord
+
+    @classmethod
+    def found(cls, folder: Path, teams: dict[str, Sequence[str]]) -> Self:
+        """Set a broker up, on a port that is free."""
+        listen = f"127.0.0.1:{free_port()}"
+        record = BrokerRecord(id="abc123", listen=listen, addresses=("localhost",), teams={})
+        for team, hosts in teams.items():
+            for host in hosts:
+                record = record.with_host(team, host)
+        broker = BrokerFolder(folder / "broker")
+        with broker.changing():
+            broker.found(record)
+            broker.certify_server(record)
+            broker.write(record)
+        return cls(folder, broker, record)
+
+    def issue(self, team: str, host: str, *, valid: Validity | None = None) -> Certificates:
+        """Issue what a host of the record proves itself with."""
+        user = self.record.user(team, host)
+        ca = Pair(self.broker.files.ca_cert.read_bytes(), self.broker.files.ca_key.read_bytes())
+        pair = authority.issue_host(ca, host, user, valid or Validity.long())
+        return self.keep(f"{team}-{host}", pair)
+
+    def issue_server(self, *addresses: str, valid: Validity | None = None) -> Pair:
+        """Issue a certificate for a broker."""
+        ca = Pair(self.broker.files.ca_cert.read_bytes(), self.broker.files.ca_key.read_bytes())
+        return authority.issue_server(ca, "broker", addresses, valid or Validity.long())
+
+    def keep(self, name: str, pair: Pair) -> Certificates:
+        """Write a certificate and its key into files."""
+        cert, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
+        cert.write_bytes(pair.cert)
+        key.write_bytes(pair.key)
+        return Certificates(cert, key, self.broker.files.ca_cert)
+
+    @property
+    def server(self) -> str:
+        """The broker's address."""
+        return self.record.nearest
+
+    @contextmanager
+    def open(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Have it served for as long as the block lasts."""
+        with serving(self.broker.files.configuration, self.record.port) as server:
+            yield server
+
+
+def past() -> Validity:
+    """Return a time that is over."""
+    now = datetime.now(UTC)
+    return Validity(now - timedelta(days=2), now - timedelta(days=1))
+
+
+class Host:
+    """A connection that notes all it is told."""
+
+    def __init__(
+        self, server: str | Sequence[str], certificates: Certificates | None, *subjects: str
+    ) -> None:
+        self.got: list[tuple[str, bytes]] = []
+        self.lost: list[str] = []
+        self.denied: list[str] = []
+        self.ups = 0
+        self.broker = Broker(
+            [server] if isinstance(server, str) else server,
+            certificates,
+            dict.fromkeys(subjects, self._receive),
+            connected=self._up,
+            disconnected=self.lost.append,
+            denied=self.denied.append,
+        )
+
+    async def _receive(self, subject: str, payload: bytes) -> None:
+        self.got.append((subject, payload))
+
+    def _up(self) -> None:
+        self.ups += 1
+
+    async def says(self, text: str) -> None:
+        """Wait until a reason holds these words."""
+        await until(lambda: any(text in why for why in self.lost), what=f"{text!r} in {self.lost}")

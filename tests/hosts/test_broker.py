@@ -1,0 +1,223 @@
+"""The connection to the broker: lost, found again, and never in plain text by mistake."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.postman.broker import Broker
+from tests.hosts.brokers import Host, Town, free_port, past, plain
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@asynccontextmanager
+async def running(*hosts: Host) -> AsyncIterator[None]:
+    async with asyncio.timeout(60):
+        tasks = [asyncio.create_task(host.broker.run()) for host in hosts]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended
+
+
+def test_a_broker_that_goes_and_comes_is_found_again_and_nothing_is_kept_back(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    one, other = (Host(f"nats://127.0.0.1:{port}", None, f"mail.{name}.*") for name in "ab")
+
+    async def talk() -> None:
+        async with running(one, other):
+            await one.says("nothing listens at")
+            assert not await one.broker.publish("mail.b.a", b"into the void")
+            with plain(tmp_path, port) as server:
+                await until(lambda: one.broker.up and other.broker.up)
+                assert await one.broker.publish("mail.b.a", b"1")
+                await until(lambda: other.got)
+                server.kill()
+                await one.says("has closed the connection")
+                assert not await one.broker.publish("mail.b.a", b"into the void")
+            with plain(tmp_path, port):
+                await until(lambda: one.broker.up and other.broker.up)
+                assert await one.broker.publish("mail.b.a", b"2")
+                await until(lambda: len(other.got) > 1)
+        assert other.got == [("mail.b.a", b"1"), ("mail.b.a", b"2")]
+        assert (one.ups, other.ups) == (2, 2)
+
+    asyncio.run(talk())
+
+
+def test_a_line_that_is_cut_is_known_within_6_seconds_and_its_heal_within_5(tmp_path: Path) -> None:
+    """A stopped broker is as silent as a cut line: the kernel still takes what is written."""
+    port = free_port()
+    host = Host(f"nats://127.0.0.1:{port}", None, "roster.*")
+
+    async def talk() -> None:
+        with plain(tmp_path, port) as server:
+            async with running(host):
+                await until(lambda: host.broker.up)
+                server.send_signal(signal.SIGSTOP)
+                begun = time.monotonic()
+                while host.broker.up:  # more than the kernel takes: no publisher waits for ever
+                    await host.broker.publish("roster.a", bytes(100_000))
+                    await asyncio.sleep(0)
+                assert time.monotonic() - begun < 6
+                await host.says("is silent")
+                server.send_signal(signal.SIGCONT)
+                begun = time.monotonic()
+                await until(lambda: host.broker.up)
+                assert time.monotonic() - begun < 5
+
+    asyncio.run(talk())
+
+
+def test_what_was_published_last_is_handed_over_at_the_end(tmp_path: Path) -> None:
+    port = free_port()
+    one, other = (Host(f"nats://127.0.0.1:{port}", None, f"mail.{name}.*") for name in "ab")
+
+    async def talk() -> None:
+        with plain(tmp_path, port):
+            async with running(other):
+                async with running(one):
+                    await until(lambda: one.broker.up and other.broker.up)
+                    for number in range(100):
+                        assert await one.broker.publish("mail.b.a", b"%d" % number)
+                await until(lambda: len(other.got) == 100)
+
+    asyncio.run(talk())
+
+
+def test_a_receiver_that_fails_ends_the_run_with_its_error(tmp_path: Path) -> None:
+    port = free_port()
+
+    async def fail(_: str, __: bytes) -> None:
+        raise LookupError("a mistake of ours")
+
+    async def talk() -> None:
+        receiver = Broker(
+            [f"nats://127.0.0.1:{port}"],
+            None,
+            {"mail.b.*": fail},
+            connected=lambda: None,
+            disconnected=lambda _: None,
+        )
+        sender = Host(f"nats://127.0.0.1:{port}", None)
+        with plain(tmp_path, port):
+            async with running(sender), asyncio.timeout(20):
+                run = asyncio.create_task(receiver.run())
+                await until(lambda: receiver.up and sender.broker.up)
+                await sender.broker.publish("mail.b.a", b"")
+                with pytest.raises(LookupError, match="a mistake of ours"):
+                    await run
+
+    asyncio.run(talk())
+
+
+def test_a_server_that_asks_for_no_tls_gets_not_a_byte(tmp_path: Path) -> None:
+    """Whoever can stand in the broker's place must not read the mail by leaving TLS out."""
+    town = Town.found(tmp_path, {"default": ["h1"]})
+    heard = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.9.10","max_payload":1048576}\r\n')
+        heard.append(await reader.read(100))
+        writer.close()
+
+    async def talk() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", town.record.port):
+            host = Host(town.server, town.issue("default", "h1"), "mail.h1.*")
+            async with running(host):
+                await host.says("offers no TLS, so it is no broker of this team")
+        assert set(heard) == {b""}
+        assert host.ups == 0
+
+    asyncio.run(talk())
+
+
+def test_tries_several_addresses_in_turn(tmp_path: Path) -> None:
+    port = free_port()
+    nobody = f"nats://127.0.0.1:{free_port()}"
+
+    async def talk() -> None:
+        host = Host([nobody, f"nats://127.0.0.1:{port}"], None)
+        with plain(tmp_path, port):
+            async with running(host):
+                await until(lambda: host.broker.up)
+        assert host.lost == [f"nothing listens at {nobody}; does the broker run there?"]
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        ("tls://no-such-machine.invalid:4222", "no machine is known by the name"),
+        ("tls://127.0.0.1:{port}", "the broker's certificate is not for 127.0.0.1; take a name"),
+    ],
+)
+def test_says_why_an_address_is_of_no_use(tmp_path: Path, server: str, why: str) -> None:
+    town = Town.found(tmp_path, {"default": ["h1"]})
+    own = town.keep("server", town.issue_server("localhost"))
+    for place, made in ((own.cert, "server.crt"), (own.key, "server.key")):
+        place.replace(town.broker.files.folder / made)
+
+    async def talk() -> None:
+        host = Host(server.format(port=town.record.port), town.issue("default", "h1"))
+        with town.open():
+            async with running(host):
+                await host.says(why)
+
+    asyncio.run(talk())
+
+
+def test_says_that_the_broker_s_certificate_has_expired(tmp_path: Path) -> None:
+    town = Town.found(tmp_path, {"default": ["h1"]})
+    own = town.keep("server", town.issue_server("localhost", valid=past()))
+    for place, made in ((own.cert, "server.crt"), (own.key, "server.key")):
+        place.replace(town.broker.files.folder / made)
+
+    async def talk() -> None:
+        host = Host(town.server, town.issue("default", "h1"))
+        with town.open():
+            async with running(host):
+                await host.says("has expired, or this machine's clock is wrong")
+
+    asyncio.run(talk())
+
+
+def test_says_which_file_is_missing(tmp_path: Path) -> None:
+    town = Town.found(tmp_path, {"default": ["h1"]})
+    certificates = town.issue("default", "h1")
+    certificates.key.unlink()
+
+    async def talk() -> None:
+        host = Host(town.server, certificates)
+        async with running(host):
+            await host.says("cannot be read (No such file or directory); `teamctl hosts join FILE`")
+
+    asyncio.run(talk())
+
+
+def test_a_server_that_takes_connections_and_says_nothing_holds_nobody_up(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+
+        async def talk() -> None:
+            host = Host(f"nats://127.0.0.1:{port}", None)
+            async with running(host):
+                await host.says("does not answer; is the machine up")
+
+        asyncio.run(talk())
