@@ -83,12 +83,4 @@ EXAMPLES: Final = {
     "create": ("teamctl create website", "teamctl create staging     # a second one"),
     "delete": ("teamctl delete website", "teamctl delete website --force"),
     "prune": ("teamctl prune --dry-run", "teamctl prune --older-than 30"),
-    "hosts": ("teamctl hosts", "teamctl hosts --json"),
-    "hosts init": (
-        "teamctl hosts init --name h1 h2 h3",
-        "teamctl hosts init --listen 127.0.0.1:4222 h2     # reached through ssh alone",
-    ),
-    "hosts join": ("teamctl hosts join h2.token", "teamctl --team website hosts join h2.token"),
-    "hosts add": ("teamctl hosts add h4", "teamctl --team website hosts add h4"),
-    "hosts remove": ("teamctl hosts remove h2", "teamctl --team website hosts remove h2"),
 }
