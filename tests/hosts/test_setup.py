@@ -21,6 +21,7 @@ from teamd.files.paths import TeamPaths
 from teamd.postman.broker import Certificates
 from tests.e2e.harness import opened
 from tests.hosts.brokers import Host, Town, free_port, past, running, serving
+from tests.strict.replies import say, use
 from tests.waiting import until, wait_until
 
 if TYPE_CHECKING:
@@ -130,6 +131,33 @@ def test_keys_are_readable_by_their_owner_alone(project: Project, second: Projec
             assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700, folder
             for name in names:
                 assert stat.S_IMODE((Path(folder) / name).stat().st_mode) & 0o077 == 0, name
+
+
+def test_no_teammate_reads_a_key(project: Project) -> None:
+    """Neither by its commands nor by its tools; and the token lies beside the keys."""
+    init(project, "h2")
+    keys = Keys(project.paths)
+    project.stage.play(
+        "ann",
+        use(
+            ("bash", {"command": f"cat {keys.key} .team/hosts/keys/*; find .team {keys.folder}"}),
+            ("bash", {"command": f"cat {keys.broker}/ca.key {token(project)}; cp -r .team copy"}),
+            ("bash", {"command": "cat /proc/*/environ /proc/*/cmdline | tr '\\0' ' '"}),
+            ("read_file", {"path": ".team/hosts/keys/host.key"}),
+            ("read_file", {"path": str(keys.broker / "ca.key")}),
+            ("grep", {"pattern": "PRIVATE", "path": ".team/hosts"}),
+            ("write_file", {"path": ".team/hosts/keys/ca.crt", "content": "evil"}),
+        ),
+        say("Tried."),
+    )
+    before = keys.ca.read_bytes()
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle", turns=2)
+    seen = [one.text for one in project.asked("ann", least=1)[-1].asked.last_results]
+    assert len(seen) == 7
+    assert not [one for one in seen if "PRIVATE KEY" in one or "host.key\n" in one]
+    assert keys.ca.read_bytes() == before
 
 
 def test_what_it_writes_is_trusted_and_all_else_in_the_file_stays(project: Project) -> None:
