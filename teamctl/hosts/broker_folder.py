@@ -1,7 +1,7 @@
 """The folder of a broker: its CA, its certificate, its configuration, and what they are made from.
 
-Whoever changes it holds its lock. The record is written before what is made from it, so that
-whatever is cut short is made again by the next change.
+Whoever changes it holds its lock. The record is written before what is made from it, so that no
+change that was cut short brings a host back that was removed; the next one makes the rest again.
 """
 
 from __future__ import annotations
@@ -96,12 +96,18 @@ class BrokerFolder:
             TeamError: nats-server does not take the configuration.
         """
         program = find_program()
+        text = server.configuration(self.files, record).encode()
+        tried = self.files.configuration.with_suffix(".tried")
+        files.replace(tried, text, durable=False)
+        try:
+            _check(program, tried)
+        finally:
+            files.remove(tried)
         files.replace(self.files.record, record.encode())
-        files.replace(self.files.configuration, server.configuration(self.files, record).encode())
+        files.replace(self.files.configuration, text)
         for team in record.teams:
-            text = server.unit(self.files, record, team, program)
-            files.replace(self.files.unit(team, record), text.encode())
-        _check(program, self.files.configuration)
+            unit = server.unit(self.files, record, team, program)
+            files.replace(self.files.unit(team, record), unit.encode())
 
     def issue(self, record: BrokerRecord, team: str, host: str) -> Token:
         """Issue a host's certificate, with all else that it needs.

@@ -151,15 +151,20 @@ def test_reaches_the_broker_by_the_near_end_of_a_tunnel(tmp_path: Path) -> None:
     """As by `ssh -L`: another port, and `localhost` for a name."""
     town = Town.found(tmp_path, {"default": ["h1"]})
 
+    ended = asyncio.Event()
+
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", town.record.port)
         await asyncio.gather(pump(reader, back), pump(there, writer))
+        ended.set()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while data := await reader.read(1 << 16):
                 writer.write(data)
         writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
     async def talk() -> None:
         port = free_port()
@@ -168,6 +173,7 @@ def test_reaches_the_broker_by_the_near_end_of_a_tunnel(tmp_path: Path) -> None:
             with town.open():
                 async with running(host):
                     await until(lambda: host.broker.up)
+                await ended.wait()
         assert host.lost == []
 
     asyncio.run(talk())

@@ -266,6 +266,38 @@ def test_init_twice_is_refused(project: Project) -> None:
     )
 
 
+def test_an_init_that_was_cut_short_is_done_again(project: Project) -> None:
+    """The record comes last: whoever is killed before has no broker yet."""
+    port = free_port()
+    argv = ("hosts", "init", "--name", "h1", "--listen", f"127.0.0.1:{port}", "h2")
+    project.do("teamctl", *argv)
+    (Keys(project.paths).broker / "broker.json").unlink()
+    project.do("teamctl", *argv)
+    with serving(configuration(project), port):
+        host = own(project, "h1", port)
+
+        async def talk() -> None:
+            async with running(host):
+                await until(lambda: host.broker.up)
+
+        asyncio.run(talk())
+
+
+def test_a_configuration_that_nats_server_does_not_take_replaces_none(project: Project) -> None:
+    init(project)
+    broker = Keys(project.paths).broker
+    before = {one.name: one.read_bytes() for one in broker.iterdir()}
+    program = project.root / "bin" / "nats-server"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'nats-server: not so' >&2\nexit 1\n")
+    program.chmod(0o755)
+    said = refused(project, "add", "h2")
+    assert said.startswith(f"{program} does not take {broker}/nats-server.tried: ")
+    assert said.endswith(": nats-server: not so")
+    assert {one.name: one.read_bytes() for one in broker.iterdir()} == before
+    assert not Path(token(project)).exists()
+
+
 def test_renew_goes_with_addresses_alone(project: Project) -> None:
     done = project.run("teamctl", "hosts", "init", "--renew", "h2")
     assert done.status == 2
