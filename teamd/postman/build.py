@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
@@ -44,6 +45,7 @@ def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
     try:
         HostPlaces(paths).create()
         lock = InstanceLock(HostPlaces(paths).postman)  # never two at a time
+        _doubt_view(paths)  # who sees the lock believes the view
         journal.note("begins", pid=os.getpid(), name=settings.hosts.name)
         asyncio.run(_serve(paths, settings, journal, lock))
     except StoreError as error:
@@ -56,6 +58,12 @@ def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
         journal.error("crashed", error)
         return ChildExit.CRASHED
     return ChildExit.STOPPED
+
+
+def _doubt_view(paths: TeamPaths) -> None:
+    views = Views(paths)
+    views.doubt(time.time())
+    views.write()
 
 
 async def _serve(
