@@ -71,7 +71,7 @@ EXAMPLES: Final = {
     "trace": ("teamctl trace order-66", "teamctl trace 0660e308 --json"),
     "shutdown": ("teamctl shutdown alice", "teamctl shutdown --all --timeout 30"),
     "rm": ("teamctl rm alice", "teamctl rm alice --purge"),
-    "hosts": ("teamctl hosts", "teamctl hosts --json"),
+    "hosts": ("teamctl hosts", "teamctl hosts init h2"),
     "hosts init": (
         "teamctl hosts init h2 h3     # this machine has the broker",
         "teamctl hosts init h2 --name h1 --listen 0.0.0.0:4222",

@@ -54,6 +54,11 @@ class Hosts:
         """Start the broker; it runs to the end, or until it is killed."""
         self._broker = self._brokers.enter_context(plain(self.folder, self.port))
 
+    def signal_broker(self, number: int) -> None:
+        """Send the broker a signal."""
+        assert self._broker is not None
+        self._broker.send_signal(number)
+
     def kill_broker(self) -> None:
         """Kill the broker, and all that it holds with it."""
         assert self._broker is not None
