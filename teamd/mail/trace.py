@@ -17,7 +17,7 @@ from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import Delivered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SHORTEST_BEGINNING: Final = 4
 _MOST_NAMED: Final = 5
 _MAIL: Final = b'"mail"'
+_IDS: Final = re.compile(rb'"id": ?"([\w.-]+)"')
 _SPELT_AS_IT_IS: Final = re.compile(r"[\w.-]+", re.ASCII)
 
 
@@ -112,6 +113,19 @@ def texts_sent(paths: TeamPaths, to: str, sender: str, message_id: str) -> list[
         for (own, whose, content), way in _ways(paths, to, message_id).items()
         if (own, whose) == (message_id, sender) and way.stage is not DeliveryStage.REJECTED
     ]
+
+
+def find_ids(paths: TeamPaths, name: str, wanted: Collection[str]) -> set[str]:
+    """Return those of these ids that stand in any file of a receiver's mail, whoever sent them.
+
+    One pass over the files, whatever they hold; what is spelt in another way counts as found.
+    """
+    plain = {made.encode(): made for made in wanted if _SPELT_AS_IT_IS.fullmatch(made)}
+    found = set(wanted) - set(plain.values())
+    for path in (paths.inbox(name), paths.taken(name), *paths.delivered(name)):
+        for line in read_lines(path):
+            found.update(plain[made] for made in _IDS.findall(line) if made in plain)
+    return found
 
 
 def under_way(paths: TeamPaths, name: str) -> tuple[Found, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from teamd.errors import NotAMessage, TeamError
 from teamd.files import files
 from teamd.hosts.asking import keep_answer
 from teamd.hosts.lines import ANSWER, REQUEST
-from teamd.mail.trace import texts_sent
+from teamd.mail.trace import find_ids, texts_sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ class Arrivals:
     def deliver(self, host: str, lines: Sequence[Mapping[str, Any]], *, suspected: bool) -> None:
         """Put mail into inboxes; see `Receiver`."""
         if suspected:
-            lines = [line for line in lines if not self._is_known(host, line)]
+            lines = self._unknown(host, lines)
         self.delivery.deliver(host, lines)
 
     def act(self, host: str, line: Mapping[str, Any]) -> None:
@@ -64,19 +65,37 @@ class Arrivals:
         except TeamError as error:  # the asker's time runs out
             self.journal.error("not answered", error, host=host)
 
-    def _is_known(self, host: str, line: Mapping[str, Any]) -> bool:
-        """Return whether a message is here already: this host was stopped before it noted that."""
-        match line.get("message"):
-            case {"id": str(made), "from": str(sender)} if made:
+    def _unknown(
+        self, host: str, lines: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the lines that are not here already: this host may have been stopped at them."""
+        named: defaultdict[str, set[str]] = defaultdict(set)
+        told = [self._told(line) for line in lines]
+        for name, made in filter(None, told):
+            named[name].add(made)
+        paths = self.delivery.post.paths
+        there = {name: find_ids(paths, name, ids) for name, ids in named.items()}
+        for name in filter(there.get, there):
+            files.make_durable(paths.inbox(name))  # whoever put it there may have been killed
+        return [line for line in lines if not self._is_known(host, line, there)]
+
+    def _is_known(self, host: str, line: Mapping[str, Any], there: Mapping[str, set[str]]) -> bool:
+        """Return whether a message is here, given the ids that are, by receivers."""
+        told = self._told(line)
+        if told is None or told[1] not in there[told[0]]:
+            return False
+        name, made = told
+        sender = f"{line['message'].get('from')}@{self.delivery.team}@{host}"
+        return bool(texts_sent(self.delivery.post.paths, name, sender, made))
+
+    def _told(self, line: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Return the receiver's name as it is here and the id; `None` where there is none."""
+        match line:
+            case {"to": str(to), "message": {"id": str(made)}} if made:
                 pass
             case _:
-                return False
-        paths, to = self.delivery.post.paths, str(line.get("to"))
+                return None
         try:
-            name, _ = self.delivery.post.receiver(to)
+            return self.delivery.post.receiver(to)[0], made
         except TeamError:  # whoever delivers it says so
-            return False
-        if not texts_sent(paths, name, f"{sender}@{self.delivery.team}@{host}", made):
-            return False
-        files.make_durable(paths.inbox(name))  # whoever put it there may have been killed at that
-        return True
+            return None

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
 from teamd.hosts.requests import FarAnswer, FarRequest
 from teamd.messages import LEAD
-from teamd.tools.asking import Asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,6 +74,8 @@ class Commands:
         left = self.left(host, request.boot, request.deadline)
         if left <= 0:
             raise DeadlinePassed(f"the {what} came too late to {self.name}, and was not done")
+        from teamd.tools.asking import Asking  # noqa: PLC0415 -- loads pydantic, of 8 MB
+
         asking = Asking(self.paths, f"{LEAD}@{self.team}@{host}")
         # With the host's name: no other host, and nobody here, has made that id.
         key = f"{host}-{request.id}"

@@ -12,7 +12,9 @@ another matter: it passes, nothing is confirmed to the sender's host, and all co
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import (
@@ -26,7 +28,7 @@ from teamd.message_json import is_moment
 from teamd.messages import HELD_TYPE, TEAMD, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from teamd.journal import Journal
     from teamd.mail.routing import Post
@@ -65,14 +67,16 @@ class FarDelivery:
             StoreError: the disk failed. All are to be delivered again: a reader knows its ids.
         """
         boxes: dict[str, list[Message]] = {}
+        receiver = cache(self.post.receiver)  # the roster is read once for each name
         for line in lines:
             try:
                 message = self._read(host, line)
             except NotAMessage as error:
                 self.journal.warn("no mail", host=host, reason=str(error))
                 continue
-            if (to := self._find(line, message)) is not None:
-                boxes.setdefault(to, []).append(replace(message, to=to))
+            if (to := self._find(line, message, receiver)) is not None:
+                known = message if message.to == to else replace(message, to=to)
+                boxes.setdefault(to, []).append(known)
         for to, messages in boxes.items():
             self._put(to, messages)
 
@@ -88,7 +92,12 @@ class FarDelivery:
             for message in messages:
                 self._put(to, [message])
 
-    def _find(self, line: Mapping[str, Any], message: Message) -> str | None:
+    def _find(
+        self,
+        line: Mapping[str, Any],
+        message: Message,
+        receiver: Callable[[str], tuple[str, str | None]],
+    ) -> str | None:
         """Return the receiver's name as the roster has it; `None` where its sender is told why."""
         team = line.get("team")
         if not isinstance(team, str) or team.lower() != self.team.lower():
@@ -96,7 +105,7 @@ class FarDelivery:
             self._answer(message, "was not delivered", why)
             return None
         try:
-            to, warning = self.post.receiver(message.to)
+            to, warning = receiver(message.to)
         except _REFUSED as error:
             self._answer(message, "was not delivered", str(error))
             return None
@@ -126,9 +135,10 @@ class FarDelivery:
             to=to,
             content=content,
             extra={"summary": summary} if isinstance(summary, str) else {},
+            timestamp=float(sent) if is_moment(sent) else time.time(),
         )
-        if is_moment(sent):
-            decoded = replace(decoded, timestamp=float(sent))
+        if decoded.content.isascii() and not decoded.extra:
+            return decoded
         return Message.decode(decoded.encode(), to=to)  # as any line is read: no half characters
 
     def _answer(self, message: Message, how: str, why: str) -> None:

@@ -120,8 +120,14 @@ class Incoming:
         self._report_change(offer)
         if offer.confirmed.n >= before.n:  # the rest was confirmed by a folder that is gone
             before = offer.confirmed
-        suspected = header.copied if self._follows_on(offer) else offer.last
-        return self._adopt(before, suspected=suspected)
+        return self._adopt(before, suspected=self._suspect(offer))
+
+    def _suspect(self, offer: Offer) -> int:
+        """Return up to which line of an outbox that is new here mail may be here already."""
+        if self._follows_on(offer):
+            return offer.header.copied
+        met = self.cursor is not None or self.file.damaged or offer.confirmed.n
+        return offer.last if met else 0
 
     def _follows_on(self, offer: Offer) -> bool:
         return self.cursor is not None and self.cursor.epoch == offer.header.former

@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from teamd.errors import StoreError
 from teamd.postman import frames
 from teamd.postman.frames import Hello, Lines, Receipt
 
@@ -96,10 +97,12 @@ class Link:
         """
         try:
             self.incoming.take()
-        finally:
-            if self.incoming.stranger and not self._question:
-                self._ask(now)
-            self._confirm()
+        except StoreError:
+            self._confirm()  # what came before
+            raise
+        if self.incoming.stranger and not self._question:
+            self._ask(now)
+        self._confirm()
 
     def due_seconds(self, now: float) -> float:
         """Return the seconds until `due` has something to do."""

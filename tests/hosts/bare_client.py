@@ -1,0 +1,36 @@
+"""What any program of the client's does: take a message and append it to a file, with a sync.
+
+`python -m tests.hosts.bare_client SERVER FILE`; it prints a line once it listens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import nats
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
+
+async def main() -> None:
+    """Listen until it is killed."""
+    _, server, path = sys.argv
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    async def append(message: Msg) -> None:
+        os.write(fd, message.data + b"\n")
+        os.fdatasync(fd)
+
+    client = await nats.connect(server)
+    await client.subscribe("bare", cb=append)
+    await client.flush()
+    print("listens", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

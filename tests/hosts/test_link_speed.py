@@ -1,0 +1,193 @@
+"""How fast mail crosses, beside what the client itself does on this machine in the same run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import nats
+import psutil
+import pytest
+
+from teamd.files.paths import TeamPaths
+from teamd.files.watch import watch
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.view import HostState, read_views, waiting
+from teamd.messages import Message
+from tests.bench.ruler import median, percentile
+from tests.hosts.brokers import free_port, plain
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
+
+ROUNDS: Final = 200
+BACKLOG: Final = 20_000
+TEXT: Final = "The parser is done on branch parse, commit 1f3c9a2; please look at it. " * 3
+
+
+class Pair:
+    """Two hosts, a postman each, over one broker."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stack = ExitStack()
+        port = free_port()
+        self.server = f"nats://127.0.0.1:{port}"
+        self.stack.enter_context(plain(folder, port))
+        self.teams = {name: TeamPaths(folder / name / ".team") for name in ("h1", "h2")}
+        for paths in self.teams.values():
+            paths.root.parent.mkdir()
+            paths.create()
+        self.inbox = self.teams["h2"].inbox("lead")
+        self.postmen = {name: self.begin(name) for name in self.teams}
+
+    def begin(self, name: str) -> subprocess.Popen[bytes]:
+        """Start a postman."""
+        argv = ["tests.hosts.postman_program", str(self.teams[name].root), name, self.server]
+        return self.stack.enter_context(subprocess.Popen([sys.executable, "-m", *argv]))
+
+    def reachable(self, name: str, other: str) -> bool:
+        """Return whether one sees the other."""
+        views = {view.name: view.state for view in read_views(self.teams[name])}
+        return views.get(other) is HostState.REACHABLE
+
+    def send(self, text: str, *, durable: bool = True) -> None:
+        """Send from h1 to the lead of h2."""
+        message = Message(sender="lead", to="lead", content=text).to_json()
+        del message["to"]
+        outbox = Outbox(self.teams["h1"], "h2", durable=durable)
+        outbox.append("mail", to="lead", team="default", message=message)
+
+    def close(self) -> None:
+        """End all of it."""
+        for postman in self.postmen.values():
+            postman.kill()
+        self.stack.close()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with closing(Pair(tmp_path_factory.mktemp("pair"))) as made:
+        wait_until(lambda: made.reachable("h1", "h2"), what="h1 sees h2")
+        yield made
+
+
+def seen_growing(path: Path, deed: Callable[[], object]) -> float:
+    """Return the milliseconds from the begin of a deed until a file is longer than before."""
+    size, seen = path.stat().st_size, 0.0
+
+    def look() -> None:
+        nonlocal seen
+        while path.stat().st_size <= size:
+            found = os.read if False else watched._queue.read
+            found(timeout=1000)
+        seen = time.monotonic()
+
+    with closing(watch(path.parent)) as watched:
+        looking = threading.Thread(target=look)
+        looking.start()
+        begun = time.monotonic()
+        deed()
+        looking.join()
+    return (seen - begun) * 1000
+
+
+def test_calm_latency(pair: Pair, tmp_path: Path) -> None:
+    ours, bare = asyncio.run(measure(pair, tmp_path))
+    print(f"\nfile to file: p50 {median(ours):.2f} ms, p99 {percentile(ours, 0.99):.2f} ms")
+    print(f"bare client: p50 {median(bare):.2f} ms, p99 {percentile(bare, 0.99):.2f} ms")
+    assert percentile(ours, 0.99) < 50
+    assert percentile(ours, 0.99) < 1.5 * percentile(bare, 0.99)
+
+
+async def measure(pair: Pair, folder: Path) -> tuple[list[float], list[float]]:
+    client = await nats.connect(pair.server)
+    arrived, sent = folder / "arrived", folder / "sent"
+    arrived.touch()
+    fd = os.open(sent, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    argv = [sys.executable, "-m", "tests.hosts.bare_client", pair.server, str(arrived)]
+    loop = asyncio.get_running_loop()
+
+    def publish(text: str) -> None:
+        line = json.dumps({"content": text}).encode()
+        os.write(fd, line + b"\n")
+        os.fdatasync(fd)
+        asyncio.run_coroutine_threadsafe(send(line), loop).result()
+
+    async def send(line: bytes) -> None:
+        await client.publish("bare", line)
+        await client.flush()
+
+    ours, bare = [], []
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as receiver:
+        assert receiver.stdout is not None
+        receiver.stdout.readline()
+        pair.send("first")
+        wait_until(lambda: waiting(pair.teams["h1"], "h2") == 0)
+        for number in range(ROUNDS):
+            text = f"{number}: {TEXT}"
+            ours.append(
+                await asyncio.to_thread(seen_growing, pair.inbox, lambda t=text: pair.send(t))
+            )
+            bare.append(await asyncio.to_thread(seen_growing, arrived, lambda t=text: publish(t)))
+        receiver.kill()
+    await client.close()
+    return ours, bare
+
+
+def test_a_backlog_drains(pair: Pair) -> None:
+    """It waited while the other side was away."""
+    pair.postmen["h2"].kill()
+    pair.postmen["h2"].wait()
+    for number in range(BACKLOG):
+        pair.send(f"{number}: {TEXT}", durable=False)
+    before = lines(pair.inbox)
+    pair.postmen["h2"] = pair.begin("h2")
+    wait_until(lambda: lines(pair.inbox) > before, timeout_seconds=60, what="the first")
+    begun, some = time.monotonic(), lines(pair.inbox)
+    wait_until(lambda: waiting(pair.teams["h1"], "h2") == 0, timeout_seconds=60, what="all")
+    rate = (before + BACKLOG - some) / (time.monotonic() - begun)
+    own = asyncio.run(publish_rate(pair.server))
+    print(f"\nbacklog: {rate:.0f} lines/s; the client alone: {own:.0f} messages/s")
+    assert lines(pair.inbox) == before + BACKLOG
+    assert rate >= 0.5 * own
+
+
+def lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n")
+
+
+async def publish_rate(server: str) -> float:
+    client = await nats.connect(server)
+    line = json.dumps({"content": TEXT, "id": "0" * 31, "from": "lead"}).encode()
+    begun = time.monotonic()
+    for _ in range(BACKLOG):
+        await client.publish("bare", line)
+    await client.flush()
+    rate = BACKLOG / (time.monotonic() - begun)
+    await client.close()
+    return rate
+
+
+def test_a_calm_postman_is_small_and_idle(pair: Pair) -> None:
+    process = psutil.Process(pair.postmen["h1"].pid)
+    before, begun = process.cpu_times(), time.monotonic()
+    time.sleep(20)
+    used: Any = process.cpu_times()
+    share = (used.user + used.system - before.user - before.system) / (time.monotonic() - begun)
+    memory = process.memory_full_info().pss / 2**20
+    print(f"\nidle: {share:.3%} of a core, {memory:.1f} MiB")
+    assert share <= 0.001
+    assert memory <= 25
