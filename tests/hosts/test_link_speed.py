@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import select
 import subprocess
 import sys
 import threading
 import time
 from contextlib import ExitStack, closing
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import nats
@@ -106,8 +104,8 @@ def seen_growing(path: Path, deed: Callable[[], object]) -> float:
 
 def test_calm_latency(pair: Pair, tmp_path: Path) -> None:
     ours, bare = asyncio.run(measure(pair, tmp_path))
-    print(f"\nfile to file: p50 {median(ours):.2f} ms, p99 {percentile(ours, 0.99):.2f} ms")
-    print(f"bare client: p50 {median(bare):.2f} ms, p99 {percentile(bare, 0.99):.2f} ms")
+    print(f"\nfile to file: p50 {median(ours):.2f} ms, p99 {percentile(ours, 0.99):.2f} ms")  # noqa: T201 -- the figure
+    print(f"bare client: p50 {median(bare):.2f} ms, p99 {percentile(bare, 0.99):.2f} ms")  # noqa: T201 -- the figure
     assert percentile(ours, 0.99) < 50
     assert percentile(ours, 0.99) < 1.5 * percentile(bare, 0.99)
 
@@ -131,7 +129,7 @@ async def measure(pair: Pair, folder: Path) -> tuple[list[float], list[float]]:
         await client.flush()
 
     ours, bare = [], []
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as receiver:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as receiver:  # noqa: ASYNC220 -- nothing else runs
         assert receiver.stdout is not None
         receiver.stdout.readline()
         pair.send("first")
@@ -160,7 +158,7 @@ def test_a_backlog_drains(pair: Pair) -> None:
     wait_until(lambda: waiting(pair.teams["h1"], "h2") == 0, timeout_seconds=60, what="all")
     rate = (before + BACKLOG - some) / (time.monotonic() - begun)
     own = asyncio.run(publish_rate(pair.server))
-    print(f"\nbacklog: {rate:.0f} lines/s; the client alone: {own:.0f} messages/s")
+    print(f"\nbacklog: {rate:.0f} lines/s; the client alone: {own:.0f} messages/s")  # noqa: T201 -- the figure
     assert lines(pair.inbox) == before + BACKLOG
     assert rate >= 0.5 * own
 
@@ -188,6 +186,6 @@ def test_a_calm_postman_is_small_and_idle(pair: Pair) -> None:
     used: Any = process.cpu_times()
     share = (used.user + used.system - before.user - before.system) / (time.monotonic() - begun)
     memory = process.memory_full_info().pss / 2**20
-    print(f"\nidle: {share:.3%} of a core, {memory:.1f} MiB")
+    print(f"\nidle: {share:.3%} of a core, {memory:.1f} MiB")  # noqa: T201 -- the figure
     assert share <= 0.001
     assert memory <= 25
