@@ -2,7 +2,8 @@
 
 The machine: programs, locks, space, and what ends or stops processes behind one's back. The team:
 does a supervisor serve it, can its files be read, and those of roles and skills. The model: is
-there a key, does the server take it, does it know the model.
+there a key, does the server take it, does it know the model. Other machines: who is silent, since
+when and why.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from teamctl import output
 from teamctl.doctor import Finding, Level
+from teamctl.doctor.hosts import check_hosts
 from teamctl.doctor.machine import check_machine
 from teamctl.doctor.model import check_model
 from teamd import commandline, damaged, terminal
@@ -89,6 +91,7 @@ def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:
     yield _sandbox(found.settings)
     yield from _texts(found.settings, paths)
     yield from check_model(found.settings, team)
+    yield from check_hosts(found.settings, team)
 
 
 def _sandbox(settings: Settings) -> Finding:

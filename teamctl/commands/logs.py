@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output
 from teamctl.tail import lines
 from teamd import commandline, terminal
 from teamd.commandline import team_options
+from teamd.hosts.places import HostPlaces
 from teamd.messages import TEAMD
 from teamd.team.roster import Roster
 from teamd.terminal import escape_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
 
 _OWN = ("time", "level", "event", "who", "traceback")
+_POSTMAN: Final = "postman"
 _COLOURS = {"warning": "yellow", "error": "red"}
 
 
@@ -34,12 +39,28 @@ _COLOURS = {"warning": "yellow", "error": "red"}
 )
 @team_options
 def command(choice: Choice, name: str, *, follow: bool, last: int, as_json: bool) -> None:
-    """Show the log of teammate NAME, or with `teamd` that of the supervisor."""
-    paths = choice.existing()
-    name = TEAMD if name.lower() == TEAMD else Roster(paths).read().get(name).name
-    for line in lines(paths.log(name), last=last, follow=follow):
+    """Show the log of teammate NAME, or with `teamd` that of the supervisor.
+
+    With `postman`, where no teammate has that name, it shows what the postman did, which carries
+    mail to other machines.
+    """
+    for line in lines(_find(choice.existing(), name), last=last, follow=follow):
         text = line.decode("utf-8", "replace")
         terminal.echo(escape_json(text) if as_json else _readable(text))
+
+
+def _find(paths: TeamPaths, name: str) -> Path:
+    """Return the log of a name.
+
+    Raises:
+        UnknownTeammate: nobody has it.
+    """
+    team, lower = Roster(paths).read(), name.lower()
+    if lower == TEAMD:
+        return paths.log(TEAMD)
+    if lower == _POSTMAN and team.find(name) is None:
+        return HostPlaces(paths).log
+    return paths.log(team.get(name).name)
 
 
 def _readable(line: str) -> str:

@@ -108,6 +108,7 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         workspace=folder,
         shared=env.origin is None,
         above=above,
+        host=env.settings.hosts.name,
         instructions=role.instructions,
         skills=found,
     )

@@ -213,7 +213,7 @@ class TeammateTools:
         env = self.env
         spawn = lead.SpawnTeammate(self._asking)
         yield spawn
-        yield lead.ListTeammates(env.roster, env.name)
+        yield lead.ListTeammates(env.roster, env.name, env.hosts)
         yield Broadcast(env.post, env.name)
         yield lead.ShutdownRequest(self._asking(None), env.roster)
         yield from turn_tools(self._asking)

@@ -14,6 +14,7 @@ from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.requests import FarAnswer, FarRequest
 from teamd.message_json import parse_object
+from teamd.messages import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,13 @@ _UNKNOWN_BOOT: Final = "unknown"
 
 
 def ask(
-    far: FarHosts, host: str, command: str, arguments: Mapping[str, Any], *, seconds: float
+    far: FarHosts,
+    host: str,
+    command: str,
+    arguments: Mapping[str, Any],
+    *,
+    seconds: float,
+    request_id: str | None = None,
 ) -> FarAnswer:
     """Have another host do something, and wait for its answer.
 
@@ -36,6 +43,7 @@ def ask(
         command: one of `CROSSING`.
         arguments: of the command.
         seconds: within which it must begin, and be answered.
+        request_id: as `new_id` makes them; a new one by default.
 
     Raises:
         DeadlinePassed: the host is not there, and nothing was asked; or no answer came in time,
@@ -45,7 +53,13 @@ def ask(
     if (why := far.obstacle(host)) is not None:
         raise DeadlinePassed(f"{host} was not asked: {why}; `teamctl hosts` shows when it is back")
     deadline = clocks.elapsed() + seconds
-    request = FarRequest(command=command, arguments=arguments, deadline=deadline, boot=own_boot())
+    request = FarRequest(
+        id=request_id or new_id(),
+        command=command,
+        arguments=arguments,
+        deadline=deadline,
+        boot=own_boot(),
+    )
     outbox = Outbox(far.paths, host, far.durable, far.max_bytes)
     outbox.append(REQUEST, **request.encode())
     answer = HostPlaces(far.paths).answer(request.id)

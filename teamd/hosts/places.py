@@ -46,6 +46,11 @@ class HostPlaces:
         return self.root / "postman.lock"
 
     @property
+    def log(self) -> Path:
+        """The postman's log; no teammate's name has a dot."""
+        return self.paths.log("teamd.postman")
+
+    @property
     def keys(self) -> Path:
         """The folder of certificate and key."""
         return self.root / "keys"

@@ -138,6 +138,16 @@ class Views:
             self._hosts[host] = after
             self._changed = True
 
+    def doubt(self, now: float) -> None:
+        """Take no host for reachable: what an earlier postman saw last is not known any more.
+
+        Args:
+            now: seconds since the epoch.
+        """
+        for name, view in list(self._hosts.items()):
+            if view.state is HostState.REACHABLE:
+                self.change(name, state=HostState.UNREACHABLE, since=now, round_trip_ms=None)
+
     def report(self, host: str, report: Report) -> None:
         """Note what could not be made good."""
         reports = (*self.get(host).reports, report)

@@ -23,7 +23,7 @@ from nats.aio.transport import TcpTransport
 from nats.errors import Error, SlowConsumerError
 
 from teamd.errors import TeamError
-from teamd.postman.reasons import NotSecure, Silence, explain, is_refusal
+from teamd.postman.reasons import NotAdmitted, NotSecure, Silence, explain, is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -233,7 +233,7 @@ class _Link:
                     await self._client.subscribe(subject, cb=handed, pending_bytes_limit=most)
                 await self._client.flush(_STEP_SECONDS)
         except (OSError, Error, TeamError) as error:
-            raise _Lost(self._failure or error) from error
+            raise _Lost(self._explained(self._failure or error)) from error
 
     async def _connect(self) -> None:
         options: dict[str, Any] = {}
@@ -254,7 +254,12 @@ class _Link:
             **options,
         )
         if not self._client.is_connected:  # it takes an end of file in the middle for success
-            raise _Lost(self._failure)
+            raise _Lost(self._explained(self._failure))
+
+    def _explained(self, error: BaseException | None) -> BaseException | None:
+        """Return why this was not let in: the refusal of a certificate may come as a mere end."""
+        ended = error is None or isinstance(error, ConnectionError | EOFError)
+        return NotAdmitted() if ended and self._wire.secured else error
 
     async def publish(self, subject: str, payload: bytes) -> bool:
         """Hand over a payload; returns whether the connection has lasted so long."""
@@ -343,11 +348,13 @@ class _Wire(TcpTransport):
 
     Attributes:
         heard: when the last byte came, by the loop's clock.
+        secured: whether the broker has proven itself by TLS.
     """
 
     def __init__(self, *, secure: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._may_write = not secure
+        self.secured = False
         self.heard = asyncio.get_running_loop().time()
 
     def __bool__(self) -> bool:
@@ -357,7 +364,7 @@ class _Wire(TcpTransport):
     async def connect_tls(self, *arguments: Any) -> None:
         """Go over to TLS."""
         await super().connect_tls(*arguments)
-        self._may_write = True
+        self._may_write = self.secured = True
 
     def write(self, payload: bytes) -> None:
         """Write, unless anybody on the way could read it."""

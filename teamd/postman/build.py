@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
-from teamd.hosts.asking import own_boot
+from teamd.hosts.asking import own_boot, sweep_answers
 from teamd.hosts.far import FarHosts
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
@@ -34,16 +35,18 @@ if TYPE_CHECKING:
     from teamd.masking import Mask
     from teamd.settings import Settings
 
-POSTMAN: Final = "postman"  # its log
+POSTMAN: Final = "postman"  # in its log
 _PATIENCE_SECONDS: Final = 0.5  # for a lock: all other hosts wait meanwhile
 
 
 def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
     """Be the postman of a team; return the exit code."""
-    journal = Journal(paths.log(POSTMAN), POSTMAN, mask)
+    journal = Journal(HostPlaces(paths).log, POSTMAN, mask)
     try:
         HostPlaces(paths).create()
         lock = InstanceLock(HostPlaces(paths).postman)  # never two at a time
+        sweep_answers(paths)
+        _doubt_view(paths)  # who sees the lock believes the view
         journal.note("begins", pid=os.getpid(), name=settings.hosts.name)
         asyncio.run(_serve(paths, settings, journal, lock))
     except StoreError as error:
@@ -56,6 +59,12 @@ def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
         journal.error("crashed", error)
         return ChildExit.CRASHED
     return ChildExit.STOPPED
+
+
+def _doubt_view(paths: TeamPaths) -> None:
+    views = Views(paths)
+    views.doubt(time.time())
+    views.write()
 
 
 async def _serve(

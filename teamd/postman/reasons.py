@@ -20,12 +20,20 @@ class NotSecure(ConnectionError):
     """A server that wants to talk without TLS."""
 
 
+class NotAdmitted(ConnectionError):
+    """A broker that has ended the connection once it knew who this is."""
+
+
 class Silence(ConnectionError):
     """A connection on which nothing has come for too long."""
 
 
 _SENTENCES: Final[dict[type[Exception], str]] = {
     NotSecure: "{server} offers no TLS, so it is no broker of this team; nothing was sent to it",
+    NotAdmitted: (
+        "{server} refuses this host's certificate: it is another team's, or it has expired; "
+        "`teamctl hosts remove` and `hosts add` on the broker's host make a new one"
+    ),
     Silence: "{server} is silent: the way there is cut, or the broker hangs",
     socket.gaierror: "no machine is known by the name {name}; look at [hosts] servers",
     ConnectionRefusedError: "nothing listens at {server}; does the broker run there?",
@@ -55,7 +63,7 @@ def explain(error: BaseException | None, server: str, name: str) -> str:
 
 def is_refusal(error: BaseException | None) -> bool:
     """Return whether only a person can mend it, so that trying often is of no use."""
-    if isinstance(error, ssl.SSLError | NotSecure | TeamError):
+    if isinstance(error, ssl.SSLError | NotAdmitted | NotSecure | TeamError):
         return True
     return error is not None and any(one in str(error).lower() for one in _NOT_ADMITTED)
 
@@ -78,10 +86,7 @@ def _explain_tls(error: ssl.SSLError, server: str, name: str) -> str:
                 f"the certificate of {server} is not of this team; look at [hosts] servers and ca"
             )
     elif "ALERT" in (error.reason or ""):
-        return (
-            f"{server} refuses this host's certificate: it is another team's, or it has expired; "
-            "`teamctl hosts remove` and `hosts add` on the broker's host make a new one"
-        )
+        return _SENTENCES[NotAdmitted].format(server=server)
     return f"{server}: TLS fails: {error.reason or error}"
 
 

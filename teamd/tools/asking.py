@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
 
+NOT_FROM_HERE: Final = (
+    "commands for a teammate on another machine are the person's: ask that teammate, or who leads "
+    "it there, by mail"
+)
 _FIRST_PAUSE_SECONDS: Final = 0.005
 _LONGEST_PAUSE_SECONDS: Final = 0.1
 

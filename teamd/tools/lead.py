@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from teamd.errors import ExitCode
+from teamd.hosts.address import is_far
 from teamd.states import Status
 from teamd.team import teams
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
-from teamd.tools.asking import Asking
+from teamd.tools.asking import NOT_FROM_HERE, Asking
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
+    from teamd.hosts.far import FarHosts
     from teamd.programs import Sink
     from teamd.team.roster import Roster
     from teamd.tools.background import Jobs
@@ -57,6 +59,8 @@ class SpawnTeammate(RepeatableTool[SpawnTeammateInput]):
 
     async def call(self, arguments: SpawnTeammateInput, key: str) -> str:
         """Start it, under an id that follows from the call."""
+        if is_far(arguments.name):
+            raise ToolError(NOT_FROM_HERE)
         facts = arguments.model_dump(exclude={"team"})
         answer = await self._asking(arguments.team).ask("spawn", facts, key=key)
         warning = answer.data.get("warning")
@@ -75,19 +79,33 @@ class ListTeammates(RepeatableTool[ListTeammatesInput]):
     description = "See who is in the team: name, role and status. One that is idle waits for mail."
     acts = False
 
-    def __init__(self, roster: Roster, own: str) -> None:
+    def __init__(self, roster: Roster, own: str, hosts: FarHosts | None = None) -> None:
         self._roster = roster
         self._own = own
+        self._hosts = hosts
 
     async def call(self, _: ListTeammatesInput, _key: str) -> str:
-        """A line a teammate."""
+        """A line a teammate, those on other machines last."""
         lines = [
             f"{member.name} ({member.role}): {member.status}"
             + (f", {member.reason}" if member.reason else "")
             for member in self._roster.read().members
             if member.name != self._own
         ]
+        lines += () if self._hosts is None else _list_far(self._hosts)
         return "\n".join(lines) or "nobody yet; spawn_teammate starts one"
+
+
+def _list_far(hosts: FarHosts) -> Iterator[str]:
+    """Yield a line for each teammate on another machine, as that has told."""
+    from teamd.hosts.far import describe_absence  # noqa: PLC0415 -- only where there are some
+
+    for view in hosts.views():
+        roster, absent = hosts.roster(view.name), describe_absence(view)
+        if roster is not None:
+            for member in roster.members:
+                address = f"{member.name}@{roster.team}@{view.name}"
+                yield f"{address} ({member.role}): {absent or member.status}"
 
 
 class ShutdownRequestInput(Input):
@@ -113,6 +131,8 @@ class ShutdownRequest(RepeatableTool[ShutdownRequestInput]):
 
     async def call(self, arguments: ShutdownRequestInput, key: str) -> str:
         """Have it asked, by a request whose id follows from the call."""
+        if is_far(arguments.teammate):
+            raise ToolError(NOT_FROM_HERE)
         member = self._roster.read().get(arguments.teammate)
         if member.status is Status.SHUTDOWN:
             return f"{member.name} is shut down already"

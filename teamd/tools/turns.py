@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from teamd.tools import Input, RepeatableTool
+from teamd.hosts.address import is_far
+from teamd.tools import Input, RepeatableTool, ToolError
+from teamd.tools.asking import NOT_FROM_HERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +41,8 @@ class Asker:
 
     async def ask(self, command: str, teammate: str, key: str, facts: Mapping[str, str]) -> str:
         """Have it done, under an id that follows from the call; return how it went."""
+        if is_far(teammate):
+            raise ToolError(NOT_FROM_HERE)
         name, _, team = teammate.partition("@")
         answer = await self._asking(team or None).ask(command, {"name": name, **facts}, key=key)
         return answer.text

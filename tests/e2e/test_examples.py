@@ -27,7 +27,7 @@ SERVER_SHOWN: Final = "http://localhost:11434"
 REQUEST_SHOWN: Final = "0a1b"
 FOLDER_SHOWN: Final = "my-project"
 # Pages whose examples start, stop or configure teamd themselves; the others share a running team.
-ALONE: Final = ("README", "copies", "limits", "models", "permissions", "queue", "teams")
+ALONE: Final = ("README", "copies", "hosts", "limits", "models", "permissions", "queue", "teams")
 TOGETHER: Final = [page.stem for page in documents.pages() if page.stem not in ALONE]
 
 # The folder and the exported variables go from step to step, as in one shell.
@@ -139,6 +139,13 @@ def prepare_teams(project: Project) -> None:
     project.enlist("alice")
 
 
+def prepare_hosts(project: Project) -> None:
+    """This host knows of h2, which is away."""
+    known = 'allow = { spawn = ["h2"] }'
+    project.write("team.toml", f'[hosts]\nname = "h1"\n{known}\n')
+    project.enlist("alice")
+
+
 def prepare_copies(project: Project) -> None:
     """Mona commits a file."""
     make_repository(project.folder)
@@ -157,6 +164,7 @@ def prepare_queue(project: Project) -> None:
 PREPARE: Final[dict[str, Callable[[Project], None]]] = {
     "README": prepare_readme,
     "copies": prepare_copies,
+    "hosts": prepare_hosts,
     "limits": prepare_limits,
     "permissions": prepare_permissions,
     "queue": prepare_queue,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Self
@@ -17,7 +18,7 @@ from teamd.postman.broker import Broker, Certificates
 from tests.waiting import until, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
 
@@ -89,7 +90,13 @@ class Town:
         user = self.record.user(team, host)
         ca = Pair(self.broker.files.ca_cert.read_bytes(), self.broker.files.ca_key.read_bytes())
         pair = authority.issue_host(ca, host, user, valid or Validity.long())
-        return self.keep(f"{team}-{host}", pair)
+        return self.keep(user.replace(":", "-"), pair)
+
+    def issue_by_itself(self, team: str, host: str) -> Certificates:
+        """Issue what a CA of the same name would, that is none."""
+        ca = authority.new_authority(f"teamd broker {self.record.id}")
+        pair = authority.issue_host(ca, host, self.record.user(team, host), Validity.long())
+        return self.keep(f"false-{team}-{host}", pair)
 
     def issue_server(self, *addresses: str, valid: Validity | None = None) -> Pair:
         """Issue a certificate for a broker."""
@@ -149,3 +156,17 @@ class Host:
     async def says(self, text: str) -> None:
         """Wait until a reason holds these words."""
         await until(lambda: any(text in why for why in self.lost), what=f"{text!r} in {self.lost}")
+
+
+@asynccontextmanager
+async def running(*hosts: Host) -> AsyncIterator[None]:
+    """Have them connect for as long as the block lasts."""
+    async with asyncio.timeout(60):
+        tasks = [asyncio.create_task(host.broker.run()) for host in hosts]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended

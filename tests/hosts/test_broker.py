@@ -6,31 +6,16 @@ import asyncio
 import signal
 import socket
 import time
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.postman.broker import Broker
-from tests.hosts.brokers import Host, Town, free_port, past, plain
+from tests.hosts.brokers import Host, Town, free_port, past, plain, running
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
-
-
-@asynccontextmanager
-async def running(*hosts: Host) -> AsyncIterator[None]:
-    async with asyncio.timeout(60):
-        tasks = [asyncio.create_task(host.broker.run()) for host in hosts]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-    assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended
 
 
 def test_a_broker_that_goes_and_comes_is_found_again_and_nothing_is_kept_back(

@@ -52,6 +52,12 @@ _LEADER_ELSEWHERE: Final = (
     "team, report to 'lead'."
 )
 
+_OTHER_HOSTS: Final = """\
+Other machines: this team goes on over several, and this one is '{host}'. A teammate on another is \
+addressed as name@{team}@host, and mail from there names its sender so. You share no files, no \
+board and no approvals with it: push your work with git, and name branch and commit in your \
+message; ask it by mail for what only it can do. Mail to a machine that is away waits for it."""
+
 _SHARED: Final = "which the whole team shares"
 _OWN_COPY: Final = (
     "a clone of the project's repository that is yours alone, on the branch {branch}. Nobody sees "
@@ -91,6 +97,7 @@ def system_prompt(
     workspace: Path,
     shared: bool = True,
     above: str = LEAD,
+    host: str | None = None,
     instructions: str = "",
     skills: Iterable[Skill] = (),
 ) -> str:
@@ -101,6 +108,7 @@ def system_prompt(
         workspace: where its tools work.
         shared: whether that is the folder of the whole team, and not a copy of its own.
         above: the address to which it reports: `lead`, or that of a lead elsewhere.
+        host: this machine's name, where the team has others.
         instructions: what a file says of its role.
         skills: those that it may load.
     """
@@ -110,6 +118,8 @@ def system_prompt(
     else:
         place = _SHARED if shared else _OWN_COPY.format(branch=f"team/{name}")
         parts = [_place(name, role, team, f"{workspace}, {place}", above)]
+    if host is not None:
+        parts.append(_OTHER_HOSTS.format(host=host, team=team))
     if opened.plan:
         parts.append(_PLAN_RULE.format(above=above))
     if instructions:

@@ -1,0 +1,60 @@
+"""The other machines: whether a postman runs, since when one of them is silent, and why."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from teamctl.doctor import Finding, Level
+from teamd.errors import StoreError
+from teamd.files import pidfile
+from teamd.hosts.far import FarHosts, describe_absence
+from teamd.hosts.view import HostState, postman_runs, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.files.paths import TeamPaths
+    from teamd.hosts.view import HostView
+    from teamd.settings import Settings
+
+
+def check_hosts(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]:
+    """Look at the other machines, where this one has a name among them."""
+    if settings.hosts.name is None:
+        return
+    if find_spec("nats") is None:
+        what = "[hosts] is set, and the package that mail to other machines needs is not there"
+        yield Finding(Level.FAIL, what, "pip install 'teamd[hosts]'")
+    if not settings.hosts.servers:
+        what = "[hosts] has a name and no servers, so no other machine can be reached"
+        yield Finding(Level.FAIL, what, "`teamctl hosts init`, or `teamctl hosts join FILE`")
+    if team is None or (hosts := FarHosts.of(team, settings.hosts, durable=True)) is None:
+        return
+    if pidfile.supervisor(team) is not None and not postman_runs(team):
+        what = "teamd runs and its postman does not, so mail to other machines waits"
+        yield Finding(Level.FAIL, what, "`teamctl logs teamd` says why")
+    views = hosts.views()
+    if not views:
+        what = f"this machine is {hosts.name}; no other was heard of yet"
+        yield Finding(Level.NOTE, what, "`teamctl hosts join FILE` on another machine adds it")
+    for view in views:
+        yield from _look(team, view)
+
+
+def _look(team: TeamPaths, view: HostView) -> Iterator[Finding]:
+    try:
+        count = waiting(team, view.name)
+    except StoreError as error:
+        what, _, remedy = str(error).partition("; ")
+        yield Finding(Level.FAIL, f"{view.name}: {what}", remedy)
+        count = 0
+    for one in view.reports:
+        yield Finding(Level.NOTE, f"{view.name}: {one.text}")
+    lines = f"; {count} line{'' if count == 1 else 's'} for it" if count else ""
+    if (absent := describe_absence(view)) is not None:
+        remedy = "what waits goes there once it is back; `teamctl help hosts` has what to look at"
+        yield Finding(Level.NOTE, f"{view.name}: {absent}{lines}", remedy)
+    elif view.state is HostState.REACHABLE:
+        trip = "" if view.round_trip_ms is None else f" ({view.round_trip_ms:.1f} ms)"
+        yield Finding(Level.OK, f"{view.name} is reachable{trip}{lines}")

@@ -1,0 +1,169 @@
+"""Commands for another host at most once and never late, whatever is cut or killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.errors import DeadlinePassed, ExitCode
+from teamd.files import locks
+from teamd.hosts.asking import ask
+from teamd.hosts.far import FarHosts
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.view import waiting
+from teamd.messages import new_id
+from tests.hosts.towns import Hosts, hosts
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ALLOW = 'allow = { spawn = ["h1"], shutdown = ["h1"] }'
+SLACK_SECONDS = 0.3  # from the moment teamd takes a request to that when it is in its log
+
+
+@dataclass(slots=True)
+class Weather:
+    """What happens to the town while commands cross it, by a seed.
+
+    Attributes:
+        happened: how often each.
+    """
+
+    town: Hosts
+    chance: random.Random
+    happened: Counter[str] = field(default_factory=Counter)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def blowing(self) -> Iterator[None]:
+        """Let it blow for as long as the block lasts; the broker serves in the end."""
+        thread = threading.Thread(target=self._blow)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _blow(self) -> None:
+        kinds = (self._kill_postman, self._kill_postman, self._kill_broker, self._freeze_broker)
+        while not self._over.wait(self.chance.uniform(0.0, 1.5)):
+            self.chance.choice(kinds)()
+
+    def _kill_postman(self) -> None:
+        host = self.chance.choice([*self.town.projects])
+        path = HostPlaces(self.town.projects[host].paths).postman
+        for pid in locks._holders(path):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self.happened["kill"] += 1
+
+    def _kill_broker(self) -> None:
+        self.town.kill_broker()
+        self._over.wait(self.chance.uniform(0.0, 1.0))
+        self.town.start_broker()
+        self.happened["cut"] += 1
+
+    def _freeze_broker(self) -> None:
+        """The connection stands, and nothing gets through: a link that is half open."""
+        self.town.signal_broker(signal.SIGSTOP)
+        self._over.wait(self.chance.uniform(0.5, 8.0))
+        self.town.signal_broker(signal.SIGCONT)
+        self.happened["half open"] += 1
+
+
+@dataclass(slots=True)
+class Try:
+    """One command, and what its asker was told."""
+
+    id: str
+    deadline: float
+    code: int | None = None
+    asked: bool = True
+
+
+def attempt(far: FarHosts, number: int, chance: random.Random) -> Try:
+    seconds = chance.choice([0.05, 0.5, 5.0])
+    made = Try(new_id(), time.time() + seconds)
+    if number % 2:
+        what, facts = "shutdown", {"name": "carol", "seconds": 2.0, "force": True}
+    else:
+        what, facts = "spawn", {"name": "carol", "role": "coder", "prompt": f"Try {number}."}
+    try:
+        answer = ask(far, "h2", what, facts, seconds=seconds, request_id=made.id)
+    except DeadlinePassed as error:
+        made.asked = "was not asked" not in str(error)
+    else:
+        made.code = answer.exit_code
+    return made
+
+
+def requests_of(town: Hosts, host: str) -> list[dict[str, Any]]:
+    """Return what the teamd of a host was asked for by others, as its log has it."""
+    log = town.projects[host].paths.log("teamd")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [one for one in lines if one["event"] == "request" and one["id"].startswith("h1-")]
+
+
+def moment(entry: dict[str, Any]) -> float:
+    return datetime.fromisoformat(entry["time"]).timestamp()
+
+
+def campaign(folder: Path, tries: int, seed: int) -> Weather:
+    """Ask for one thing after the other in bad weather, and see what of it was done."""
+    chance = random.Random(seed)
+    with hosts(folder, allow=ALLOW) as town:
+        town.start_broker()
+        town.wait_for("h1", "h2", "reachable")
+        far = FarHosts(town.projects["h1"].paths, "h1")
+        weather = Weather(town, random.Random(seed + 1))
+        with weather.blowing():
+            made = []
+            for number in range(tries):
+                one = attempt(far, number, chance)
+                made.append(one)
+                if not one.asked:  # it is away: the next one would be told the same
+                    with suppress(AssertionError):
+                        wait_until(lambda: far.obstacle("h2") is None, timeout_seconds=2)
+        town.wait_for("h1", "h2", "reachable")
+        wait_until(lambda: waiting(far.paths, "h2") == 0, what="all that was asked has arrived")
+        town.projects["h2"].do("teamd", "stop")
+        done = requests_of(town, "h2")
+        assert set(Counter(one["id"] for one in done).values()) <= {1}, "one was done twice"
+        begun = {one["id"].removeprefix("h1-"): moment(one) for one in done}
+        for one in made:
+            if one.code == ExitCode.DONE:
+                assert one.id in begun, "it was said to be done"
+            if not one.asked:
+                assert one.id not in begun, "it was refused at once, and done later"
+            assert begun.get(one.id, 0.0) <= one.deadline + SLACK_SECONDS, "it was done too late"
+        assert sum(one.code == ExitCode.DONE for one in made) > tries // 10, "hardly any was done"
+        transcript = town.projects["h2"].paths.transcript("carol").read_text()
+        for number in range(0, tries, 2):
+            assert transcript.count(f'"Try {number}."') <= 1
+    return weather
+
+
+def test_a_command_is_done_once_at_most_and_never_late(tmp_path: Path) -> None:
+    campaign(tmp_path, tries=12, seed=7)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_five_hundred_commands_are_done_once_at_most_and_never_late(tmp_path: Path) -> None:
+    happened = campaign(tmp_path, tries=500, seed=20).happened
+    assert happened["cut"] + happened["half open"] >= 15
+    assert happened["kill"] >= 30

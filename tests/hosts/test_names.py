@@ -1,0 +1,209 @@
+"""Names on other hosts, from one command line to the other host's conversations and back."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.hosts.towns import Hosts, hosts
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ALLOW = 'allow = { spawn = ["h1"], shutdown = ["h1"], interrupt = ["h1"] }'
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """Two hosts that know each other: alice is on the first one, bob on the second."""
+    with hosts(tmp_path_factory.mktemp("town"), allow=ALLOW) as made:
+        made.start_broker()
+        for host, name in (("h1", "alice"), ("h2", "bob")):
+            made.projects[host].do("teamctl", "spawn", name, "coder", "Begin.", "--wait")
+        made.wait_for("h1", "h2", "reachable")
+        made.wait_for("h2", "h1", "reachable")
+        wait_until(lambda: members(made, "h1", "h2") == {"bob": "idle"}, what="bob is known")
+        yield made
+
+
+def members(town: Hosts, host: str, other: str) -> dict[str, str]:
+    found = town.json(host, "team", "--hosts")["hosts"]
+    (there,) = [one for one in found if one["name"] == other]
+    return {one["name"]: one["status"] for one in there["members"]}
+
+
+def mail(town: Hosts, host: str, name: str) -> list[dict[str, Any]]:
+    """Return the mail that stands in somebody's conversation."""
+    path = town.projects[host].paths.transcript(name)
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [one for record in map(json.loads, lines) for one in record.get("messages", [])]
+
+
+def texts(town: Hosts, host: str, name: str) -> list[tuple[str, str]]:
+    return [(one["from"], one["content"]) for one in mail(town, host, name)]
+
+
+def test_a_message_stands_in_the_other_hosts_conversation_with_its_senders_full_name(
+    town: Hosts,
+) -> None:
+    sent = town.json("h1", "send", "BOB@default@H2", "Begun: branch parse, commit 1f2e3d.")
+    assert sent["to"] == "bob@default@h2"
+    expected = ("lead@default@h1", "Begun: branch parse, commit 1f2e3d.")
+    wait_until(lambda: expected in texts(town, "h2", "bob"), what="it is there")
+    assert texts(town, "h2", "bob").count(expected) == 1
+    (here,) = town.json("h1", "trace", sent["id"])["receivers"]
+    assert here["to"] == "bob@default@h2"
+    (there,) = town.json("h2", "trace", sent["id"])["receivers"]
+    assert (there["stage"], there["from"]) == ("delivered", "lead@default@h1")
+    wait_until(
+        lambda: "arrived; `teamctl trace" in town.on("h1", "trace", sent["id"]).stdout,
+        what="the first host knows that it arrived",
+    )
+
+
+def test_an_id_makes_a_retry_safe_there_too(town: Hosts) -> None:
+    for _ in range(3):
+        town.json("h1", "send", "bob@default@h2", "Once.", "--id", "order-66")
+    expected = ("lead@default@h1", "Once.")
+    wait_until(lambda: expected in texts(town, "h2", "bob"), what="it is there")
+    town.json("h1", "send", "bob@default@h2", "Last.")
+    last = ("lead@default@h1", "Last.")
+    wait_until(lambda: last in texts(town, "h2", "bob"), what="what came behind it is there")
+    assert texts(town, "h2", "bob").count(expected) == 1
+
+
+def test_a_name_that_nobody_has_there_is_answered_by_mail(town: Hosts) -> None:
+    town.json("h1", "send", "bbo@default@h2", "Hello?", "--from", "alice")
+
+    def told() -> list[str]:
+        found = texts(town, "h1", "alice")
+        return [text for sender, text in found if sender == "teamd@default@h2"]
+
+    wait_until(told, what="alice is told")
+    assert (
+        "your message to bbo was not delivered: no teammate named 'bbo'; the team is: bob"
+        in (told()[0])
+    )
+
+
+def test_what_cannot_be_said_of_another_host_is_refused_before_anything_is_sent(
+    town: Hosts,
+) -> None:
+    refused = town.on("h1", "send", "bob@default@h2", "x", "--wait")
+    assert refused.status == 2
+    assert "only the machine of its receiver knows when it is read" in refused.stderr
+    refused = town.on("h1", "spawn", "carol@h2", "coder", "Begin.", "--model", "m", "--fresh")
+    assert refused.status == 2
+    assert "--model, --fresh cannot be said of a teammate on h2" in refused.stderr
+    for words, sentence in (
+        (("send", "bob@h2", "x"), "h2 is a machine, not a team; write bob@default@h2"),
+        (("send", "bob@default@h9", "x"), "no host named 'h9'; the others are: h2"),
+        (("spawn", "carol@h9", "coder", "Begin."), "no host named 'h9'; the others are: h2"),
+        (("interrupt", "carol@other@h2"), "commands reach the team 'default' only"),
+        (("shutdown", "a.b@h2"), "'a.b' cannot be a teammate's name"),
+    ):
+        refused = town.on("h1", *words)
+        assert refused.status == 1
+        assert sentence in refused.complaint
+
+
+def test_a_teammate_is_spawned_interrupted_and_shut_down_from_another_host(town: Hosts) -> None:
+    done = town.on("h1", "spawn", "carol@h2", "tester", "Test the branch parse.")
+    assert (done.status, done.stdout) == (0, "h2: carol (tester) is at work\n")
+    there = town.projects["h2"]
+    prompt = ("lead@default@h1", "Test the branch parse.")
+    wait_until(lambda: prompt in texts(town, "h2", "carol"), what="carol reads her prompt")
+    assert there.member("carol").get("spawned_by") is None, "whoever leads there judges her plans"
+    wait_until(lambda: members(town, "h1", "h2").get("carol") == "idle", what="carol is idle")
+
+    idle = town.on("h1", "interrupt", "carol@h2")
+    assert (idle.status, idle.complaint) == (
+        1, "teamctl: h2 says: carol is idle; there is nothing to interrupt",
+    )  # fmt: skip
+    said = town.on("h1", "interrupt", "carol@default@h2", "Use the other branch.")
+    assert (said.status, said.stdout) == (
+        0, "h2: carol is interrupted, and reads your text next\n",
+    )  # fmt: skip
+    word = ("lead@default@h1", "Use the other branch.")
+    wait_until(lambda: word in texts(town, "h2", "carol"), what="carol reads it")
+
+    down = town.on("h1", "shutdown", "carol@h2")
+    assert down.status == 0, down.stderr
+    assert down.stdout.startswith("h2: carol")
+    assert there.member("carol")["status"] == "shutdown"
+    again = town.on("h1", "shutdown", "dora@h2")
+    assert again.status == 1
+    assert "h2 says: no teammate named 'dora'" in again.complaint
+
+
+def test_a_host_that_is_not_allowed_is_refused_within_a_second(town: Hosts) -> None:
+    begun = time.monotonic()
+    refused = town.on("h2", "spawn", "carol@h1", "tester", "Begin.")
+    assert time.monotonic() - begun < 3.0, "a second, and the command's own start under load"
+    assert refused.status == 1
+    assert refused.complaint == (
+        "teamctl: h1 says: h1 does not let h2 spawn teammates: its team.toml has no "
+        '"h2" in [hosts] allow spawn'
+    )
+    assert town.projects["h1"].member("carol") == {}
+
+
+def test_all_hosts_get_a_broadcast(town: Hosts) -> None:
+    told = town.on("h1", "broadcast", "Stop pushing to main.", "--all-hosts")
+    assert told.stdout.startswith("sent to alice, bob@default@h2")
+    expected = ("lead@default@h1", "Stop pushing to main.")
+    wait_until(lambda: expected in texts(town, "h2", "bob"), what="bob has it")
+    assert ("lead", "Stop pushing to main.") in texts(town, "h1", "alice")
+
+
+def test_while_the_broker_is_away_mail_waits_commands_do_not_and_the_view_says_since_when(
+    town: Hosts,
+) -> None:
+    """In one go, since it takes the broker away from all others."""
+    town.kill_broker()
+    for host, other in (("h1", "h2"), ("h2", "h1")):
+        town.wait_for(host, other, "unreachable")
+    queued = town.on("h1", "send", "bob@default@h2", "Later.")
+    assert (queued.status, queued.stdout) == (0, "sent to bob@default@h2\n")
+    assert queued.complaint.startswith("warning: queued for h2: unreachable since ")
+    begun = time.monotonic()
+    refused = town.on("h1", "spawn", "dora@h2", "tester", "Begin.")
+    assert time.monotonic() - begun < 3.0
+    assert refused.status == 4
+    assert refused.complaint.startswith("teamctl: h2 was not asked: unreachable since ")
+    (there,) = town.json("h1", "hosts")["hosts"]
+    assert (there["name"], there["state"], there["waiting"]) == ("h2", "unreachable", 1)
+    assert there["since"] <= time.time()
+    missed = town.on("h1", "broadcast", "Anybody?", "--all-hosts")
+    assert "warning: h2 was missed: unreachable since " in missed.stderr
+    shown = town.on("h1", "team", "--hosts").stdout
+    assert "bob@default@h2" in shown
+    assert "h2: unreachable since " in shown
+    assert "1 line waits for it" in shown
+    assert "failed" not in shown
+    found = town.on("h1", "doctor").stdout
+    assert "h2: unreachable since " in found
+    town.start_broker()
+    expected = ("lead@default@h1", "Later.")
+    wait_until(lambda: expected in texts(town, "h2", "bob"), what="it has come")
+    town.wait_for("h1", "h2", "reachable")
+    town.wait_for("h2", "h1", "reachable")
+    assert town.projects["h2"].member("dora") == {}, "it was refused, not kept for later"
+
+
+def test_a_host_whose_postman_is_gone_says_so(town: Hosts) -> None:
+    town.projects["h1"].do("teamd", "stop")
+    shown = town.on("h1", "hosts")
+    assert "no postman runs here, so mail to other machines waits; `teamd start`" in shown.stdout
+    assert town.json("h1", "hosts")["postman"] is False
+    assert town.states("h1") == {"h2": "unreachable"}, "nobody looks, so nobody knows better"
+    refused = town.on("h1", "interrupt", "bob@h2")
+    assert refused.status == 4
+    assert "h2 was not asked: no postman runs here" in refused.complaint
+    town.projects["h1"].start()
+    town.wait_for("h1", "h2", "reachable")
+    town.wait_for("h2", "h1", "reachable")

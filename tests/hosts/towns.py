@@ -1,0 +1,93 @@
+"""Teams over several hosts on one machine: a folder, a teamd and a postman for each host."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.e2e.harness import opened
+from tests.hosts.brokers import free_port, plain
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tests.e2e.harness import Ended, Project
+
+
+@dataclass(slots=True)
+class Hosts:
+    """Hosts of one team, and their broker.
+
+    Attributes:
+        projects: by the names of the hosts.
+        port: the broker's, which listens on loopback without TLS.
+    """
+
+    folder: Path
+    projects: dict[str, Project]
+    port: int
+    _brokers: ExitStack
+    _broker: subprocess.Popen[bytes] | None = None
+
+    def on(self, host: str, *words: str) -> Ended:
+        """Run `teamctl` on a host, however that ends."""
+        return self.projects[host].run("teamctl", *words)
+
+    def json(self, host: str, *words: str) -> Any:
+        """Run a command of `teamctl` that must succeed; return its document."""
+        return json.loads(self.projects[host].do("teamctl", *words, "--json"))
+
+    def states(self, host: str) -> dict[str, str]:
+        """Return how the other hosts are, as one of them sees it."""
+        return {one["name"]: one["state"] for one in self.json(host, "hosts")["hosts"]}
+
+    def wait_for(self, host: str, other: str, state: str) -> None:
+        """Wait until one host sees another in a state."""
+        wait_until(lambda: self.states(host).get(other) == state, what=f"{other} is {state}")
+
+    def start_broker(self) -> None:
+        """Start the broker; it runs to the end, or until it is killed."""
+        self._broker = self._brokers.enter_context(plain(self.folder, self.port))
+
+    def signal_broker(self, number: int) -> None:
+        """Send the broker a signal."""
+        assert self._broker is not None
+        self._broker.send_signal(number)
+
+    def kill_broker(self) -> None:
+        """Kill the broker, and all that it holds with it."""
+        assert self._broker is not None
+        self._broker.kill()
+        self._broker.wait()
+
+
+@contextmanager
+def hosts(
+    folder: Path, names: Sequence[str] = ("h1", "h2"), *, allow: str = "", started: bool = True
+) -> Iterator[Hosts]:
+    """Set hosts up, whose teammates play scripts; each teamd runs, unless told otherwise.
+
+    Args:
+        folder: for all of it.
+        names: of the hosts.
+        allow: what stands in `[hosts]` besides.
+        started: whether each teamd is started.
+    """
+    port = free_port()
+    with ExitStack() as stack:
+        made: dict[str, Project] = {}
+        for name in names:
+            (folder / name).mkdir()
+            project = made[name] = stack.enter_context(opened(folder / name))
+            servers = f'servers = ["nats://127.0.0.1:{port}"]'
+            project.ask_no_service(f'[hosts]\nname = "{name}"\n{servers}\n{allow}\n')
+        town = Hosts(folder, made, port, stack.enter_context(ExitStack()))
+        if started:
+            for project in made.values():
+                project.start()
+        yield town
