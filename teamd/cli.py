@@ -112,7 +112,9 @@ class Choice:
         """Return the settings that apply to a team, and which of them wait for trust."""
         from teamd.settings import read  # noqa: PLC0415 -- 15 ms, only where settings count
 
-        return read(self.settings_file(team), folder=team.home)
+        file = self.settings_file(team)
+        found = read(file, folder=team.home)
+        return found.shared if file == team.project_settings != team.own_settings else found
 
     def waiting(self, team: TeamPaths) -> tuple[list[str], str]:
         """Return the settings that wait for trust, and the sentence that says so.

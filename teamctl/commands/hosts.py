@@ -101,7 +101,7 @@ def join(choice: Choice, file: str) -> None:
         terminal.echo(plain(f"warning: {line}"), err=True)
     if not joined.trusted:
         terminal.echo("next: `teamctl trust`, since more in team.toml waits for it")
-    terminal.echo("next: `teamd start`, or `teamd restart` where it runs")
+    terminal.echo("next: `teamd start`, or `teamd reload` where it runs")
     terminal.echo(plain(f"then delete {file}: who has it can act as {joined.token.name}"))
 
 

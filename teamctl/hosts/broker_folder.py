@@ -1,12 +1,13 @@
 """The folder of a broker: its CA, its certificate, its configuration, and what they are made from.
 
-Whoever changes it holds its lock. The record is written before what is made from it, so that
-whatever is cut short is made again by the next change.
+Whoever changes it holds its lock. The record is written before what is made from it, so that no
+change that was cut short brings a host back that was removed; the next one makes the rest again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from teamd.files import directories, files, locks
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 PROGRAM: Final = "nats-server"
 _PLACES: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/bin")
@@ -33,17 +34,17 @@ _HOUR: Final = timedelta(hours=1)
 _CHECK_SECONDS: Final = 20.0
 
 
-def find_program() -> str:
-    """Return where nats-server is; Debian has it in a folder that no user's PATH names.
+def find_program(others: Sequence[str] = _PLACES) -> str:
+    """Return where nats-server is, on the PATH or elsewhere: Debian has it in none of a user's.
 
     Raises:
         TeamError: it is not installed.
     """
-    found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=":".join(_PLACES))
+    found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=os.pathsep.join(others))
     if found is None:
         raise TeamError(
             "nats-server, which carries the mail between hosts, is not installed here; "
-            "`apt-get install nats-server` installs it (other systems: nats.io)"
+            "`apt-get install nats-server` installs it (others: nats.io)"
         )
     return found
 
@@ -95,12 +96,18 @@ class BrokerFolder:
             TeamError: nats-server does not take the configuration.
         """
         program = find_program()
+        text = server.configuration(self.files, record).encode()
+        tried = self.files.configuration.with_suffix(".tried")
+        files.replace(tried, text, durable=False)
+        try:
+            _check(program, tried)
+        finally:
+            files.remove(tried)
         files.replace(self.files.record, record.encode())
-        files.replace(self.files.configuration, server.configuration(self.files, record).encode())
+        files.replace(self.files.configuration, text)
         for team in record.teams:
-            text = server.unit(self.files, record, team, program)
-            files.replace(self.files.unit(team, record), text.encode())
-        _check(program, self.files.configuration)
+            unit = server.unit(self.files, record, team, program)
+            files.replace(self.files.unit(team, record), unit.encode())
 
     def issue(self, record: BrokerRecord, team: str, host: str) -> Token:
         """Issue a host's certificate, with all else that it needs.

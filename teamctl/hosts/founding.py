@@ -82,12 +82,13 @@ def found(
     for host in (own, *hosts):
         record = with_new_host(record, team, host)
     change = OwnChange.plan(choice, paths, team=team, name=own, servers=[record.nearest])
+    paths.create()
     with broker.changing():
         broker.found(record)
         broker.certify_server(record)
-        broker.write(record)
         tokens = {host: write_token(paths, broker, record, team, host) for host in hosts}
         change.make(broker.issue(record, team, own))
+        broker.write(record)  # last: until then it can be begun anew
     return Founded(
         broker=broker, record=record, team=team, name=own, tokens=tokens, trusted=change.trusted
     )

@@ -15,6 +15,7 @@ from teamd.files import directories, files
 from teamd.hosts.places import HostPlaces
 from teamd.settings.edit import with_keys
 from teamd.settings.load import read_file
+from teamd.settings.sections import HOSTS
 from teamd.settings.trust import TrustStore
 from teamd.settings.write import init_text
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
 
-SECTION: Final = "hosts"
 _READABLE_FILE: Final = 0o644
 _MODE_BITS: Final = 0o777
 
@@ -107,7 +107,7 @@ class OwnChange:
         places = {"cert": keys.cert, "key": keys.key, "ca": keys.ca}
         relative = {name: os.path.relpath(place, file.parent) for name, place in places.items()}
         told = {"name": name, "servers": list(servers), **relative}
-        new = with_keys(new, SECTION, told, path=file)
+        new = with_keys(new, HOSTS, told, path=file)
         return cls(paths=paths, file=file, old=old, new=new, trusted=not reading.waiting)
 
     def make(self, token: Token) -> None:

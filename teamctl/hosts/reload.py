@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from teamctl.hosts.broker_folder import BrokerFolder
     from teamctl.hosts.record import BrokerRecord
 
-_TRIES: Final = 20
-_PAUSE_SECONDS: Final = 0.25
+_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.1
 
 
 class Reload(Enum):
@@ -42,10 +42,12 @@ def reload(broker: BrokerFolder, record: BrokerRecord) -> Reload:
 
 
 async def _is_admitted(record: BrokerRecord, certificates: Certificates) -> bool:
-    for _ in range(_TRIES):
-        if not await find_trouble([record.nearest], certificates):
-            return True
-        await asyncio.sleep(_PAUSE_SECONDS)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SECONDS):
+            while True:
+                if not await find_trouble([record.nearest], certificates):
+                    return True
+                await asyncio.sleep(_PAUSE_SECONDS)
     return False
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from teamd.errors import SettingsError
 from teamd.files.paths import SETTINGS_FILE
 from teamd.messages import TEAMS_FOLDER
+from teamd.settings.hosts import HostSettings
 from teamd.settings.load import parse, parse_leniently, read_file, sections_in
 from teamd.settings.quoting import printable
-from teamd.settings.sections import TEAMMATE
+from teamd.settings.sections import HOSTS, TEAMMATE
 from teamd.settings.trust import TrustStore
 from teamd.settings.untrusted import confine, list_keys
 
@@ -50,6 +51,11 @@ class Reading:
     files: tuple[SettingsFile, ...] = ()
 
     @property
+    def shared(self) -> Reading:
+        """The same for a team by name that has no file: what `[hosts]` says is of another team."""
+        return replace(self, settings=replace(self.settings, hosts=HostSettings()))
+
+    @property
     def waiting(self) -> tuple[Loosened, ...]:
         """The settings that do not count, since the person has not confirmed them."""
         return tuple(one for file in self.files if not file.trusted for one in file.loosened)
@@ -80,8 +86,8 @@ def read(path: Path, *, folder: Path) -> Reading:
     """Return what the file says, and the defaults for what it does not say.
 
     What loosens is left out unless the person has confirmed the very bytes that are read here. The
-    file of a team by name that says nothing but who is in the team leaves the rest to the
-    project's.
+    file of a team by name that says no more than who is in the team, and on which machines, leaves
+    the rest to the project's.
 
     Args:
         path: the file; it may be missing.
@@ -95,9 +101,10 @@ def read(path: Path, *, folder: Path) -> Reading:
     of_team = path.parent.parent.name == TEAMS_FOLDER
     default_folder = folder if of_team or data is None else None
     found = _judge(path, data, default_folder)
-    if of_team and data is not None and sections_in(data, path) == {TEAMMATE}:
+    if of_team and data is not None and set() < sections_in(data, path) <= {TEAMMATE, HOSTS}:
         rest = read(folder / SETTINGS_FILE, folder=folder)
-        settings = replace(rest.settings, teammates=found.settings.teammates)
+        own = found.settings
+        settings = replace(rest.settings, teammates=own.teammates, hosts=own.hosts)
         return Reading(settings=settings, files=found.files + rest.files)
     return found
 

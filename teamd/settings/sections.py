@@ -17,6 +17,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     for one in fields(Settings)
     if is_dataclass(getattr(_DEFAULTS, one.name))
 }
+HOSTS: Final = "hosts"  # a section, which is of one team alone
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
 ROLE: Final = "role"  # the tables `[role.NAME]`
 PERMISSION: Final = "permission"  # the tables `[[permission]]`

@@ -55,8 +55,8 @@ class LiveSettings:
     def read(self) -> Reading:
         """Read the settings as they stand in the file, as far as they count.
 
-        The teammates of the project's file belong to the project's own team only. A team by name
-        that had no file of its own takes one that was made since, as its senders do.
+        Teammates and hosts of the project's file belong to the project's own team only. A team by
+        name that had no file of its own takes one that was made since, as its senders do.
 
         Raises:
             SettingsError: with every mistake, or why the file cannot be read.
@@ -66,6 +66,7 @@ class LiveSettings:
         shared = file == self.paths.project_settings and file != self.paths.own_settings
         if not shared:
             return found
+        found = found.shared
         return replace(found, settings=replace(found.settings, teammates=()))
 
     @property

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -142,6 +143,38 @@ def test_tries_several_addresses_in_turn(tmp_path: Path) -> None:
             async with running(host):
                 await until(lambda: host.broker.up)
         assert host.lost == [f"nothing listens at {nobody}; does the broker run there?"]
+
+    asyncio.run(talk())
+
+
+def test_reaches_the_broker_by_the_near_end_of_a_tunnel(tmp_path: Path) -> None:
+    """As by `ssh -L`: another port, and `localhost` for a name."""
+    town = Town.found(tmp_path, {"default": ["h1"]})
+
+    ended = asyncio.Event()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", town.record.port)
+        await asyncio.gather(pump(reader, back), pump(there, writer))
+        ended.set()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async def talk() -> None:
+        port = free_port()
+        async with await asyncio.start_server(forward, "127.0.0.1", port):
+            host = Host(f"tls://localhost:{port}", town.issue("default", "h1"), "mail.h1.*")
+            with town.open():
+                async with running(host):
+                    await until(lambda: host.broker.up)
+                await ended.wait()
+        assert host.lost == []
 
     asyncio.run(talk())
 

@@ -1,0 +1,426 @@
+"""`teamctl hosts init`, `join`, `add` and `remove`: what they write, say and refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamctl.hosts.broker_folder import BrokerFolder, find_program
+from teamctl.hosts.own import Keys
+from teamd import settings
+from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from teamd.postman.broker import Certificates
+from tests.e2e.harness import opened
+from tests.hosts.brokers import Host, Town, free_port, past, running, serving
+from tests.strict.replies import say, use
+from tests.waiting import until, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.harness import Project
+
+
+@pytest.fixture
+def second(tmp_path: Path) -> Iterator[Project]:
+    """Another machine: nothing on it, and another home."""
+    folder = tmp_path / "second"
+    folder.mkdir()
+    with opened(folder) as made:
+        yield made
+
+
+def init(project: Project, *more: str) -> int:
+    """Set up a team over h1 and h2; return the broker's port."""
+    port = free_port()
+    project.do("teamctl", "hosts", "init", "--name", "h1", "--listen", f"127.0.0.1:{port}", *more)
+    return port
+
+
+def token(project: Project, host: str = "h2") -> str:
+    return str(Keys(project.paths).token(host))
+
+
+def configuration(project: Project) -> Path:
+    return BrokerFolder(Keys(project.paths).broker).files.configuration
+
+
+def own(project: Project, name: str, port: int) -> Host:
+    """Connect as the machine's own postman would."""
+    keys = Keys(project.paths)
+    certificates = Certificates(keys.cert, keys.key, keys.ca)
+    return Host(f"tls://localhost:{port}", certificates, f"mail.{name}.*")
+
+
+def refused(project: Project, *argv: str) -> str:
+    done = project.run("teamctl", "hosts", *argv)
+    assert (done.status, done.stdout) == (1, "")
+    return done.complaint.removeprefix("teamctl: ")
+
+
+def test_init_and_join_are_all_it_takes_for_mail_from_nothing(
+    project: Project, second: Project
+) -> None:
+    port = init(project, "h2")
+    with serving(configuration(project), port):
+        said = second.do("teamctl", "hosts", "join", token(project))
+        assert said.splitlines() == [
+            "this machine is h2 of the team default now",
+            "next: `teamd start`, or `teamd reload` where it runs",
+            f"then delete {token(project)}: who has it can act as h2",
+        ]
+        one, other = own(project, "h1", port), own(second, "h2", port)
+
+        async def talk() -> None:
+            async with running(one, other):
+                await until(lambda: one.broker.up and other.broker.up)
+                await one.broker.publish("mail.h2.h1", b"hello")
+                await until(lambda: other.got == [("mail.h2.h1", b"hello")])
+
+        asyncio.run(talk())
+
+
+def test_both_steps_leave_a_team_that_starts_and_mail_that_arrives(
+    project: Project, second: Project
+) -> None:
+    port = init(project, "h2")
+    with serving(configuration(project), port):
+        second.do("teamctl", "hosts", "join", token(project))
+        for one in (project, second):
+            one.start()
+        second.do("teamctl", "spawn", "bob", "coder", "Wait for mail.", "--wait")
+        project.do("teamctl", "send", "bob@default@h2", "Good day from h1.")
+        second.wait_for("bob", "idle", turns=2)
+        assert any("Good day from h1." in str(one) for one in second.records("bob"))
+
+
+def test_says_what_is_to_be_done_next(project: Project) -> None:
+    said = project.do("teamctl", "hosts", "init", "--name", "h1", "--listen", "10.1.2.3:4222", "h2")
+    folder = Keys(project.paths).broker
+    record = json.loads((folder / "broker.json").read_text())
+    first, second, third, unit, program, *rest = said.splitlines()
+    assert first == "this host is h1 of the team default, and has the broker"
+    assert second == "the others reach it at tls://10.1.2.3:4222"
+    assert third == "next, start the broker, by one of:"
+    assert unit == (
+        f"  systemctl --user enable --now {folder}/teamd-broker-default-{record['id']}.service"
+    )
+    assert program.endswith(f"nats-server -c {folder}/nats-server.conf")
+    assert rest == [
+        "then `teamd start`, or `teamd reload` where it runs",
+        f"carry {token(project)} to h2, by scp or so",
+        "there: `teamctl hosts join FILE`",
+        "delete the file in both places then: who has it can act as that host",
+    ]
+
+
+def test_keys_are_readable_by_their_owner_alone(project: Project, second: Project) -> None:
+    init(project, "h2")
+    second.run("teamctl", "hosts", "join", token(project))
+    for paths in (project.paths, second.paths):
+        for folder, _, names in os.walk(Keys(paths).folder):
+            assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700, folder
+            for name in names:
+                assert stat.S_IMODE((Path(folder) / name).stat().st_mode) & 0o077 == 0, name
+
+
+def test_no_teammate_reads_a_key(project: Project) -> None:
+    """Neither by its commands nor by its tools; and the token lies beside the keys."""
+    init(project, "h2")
+    keys = Keys(project.paths)
+    project.stage.play(
+        "ann",
+        use(
+            ("bash", {"command": f"cat {keys.key} .team/hosts/keys/*; find .team {keys.folder}"}),
+            ("bash", {"command": f"cat {keys.broker}/ca.key {token(project)}; cp -r .team copy"}),
+            ("bash", {"command": "cat /proc/*/environ /proc/*/cmdline | tr '\\0' ' '"}),
+            ("read_file", {"path": ".team/hosts/keys/host.key"}),
+            ("read_file", {"path": str(keys.broker / "ca.key")}),
+            ("grep", {"pattern": "PRIVATE", "path": ".team/hosts"}),
+            ("write_file", {"path": ".team/hosts/keys/ca.crt", "content": "evil"}),
+        ),
+        say("Tried."),
+    )
+    before = keys.ca.read_bytes()
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle", turns=2)
+    seen = [one.text for one in project.asked("ann", least=1)[-1].asked.last_results]
+    assert len(seen) == 7
+    assert not [one for one in seen if "PRIVATE KEY" in one or "host.key\n" in one]
+    assert keys.ca.read_bytes() == before
+
+
+def test_what_it_writes_is_trusted_and_all_else_in_the_file_stays(project: Project) -> None:
+    file = project.write("team.toml", "# mine\n[team]\nname = 'web'\n\n[hosts]\n# here\n")
+    init(project)
+    text = file.read_text()
+    assert text.startswith("# mine\n[team]\nname = 'web'\n\n[hosts]\nname = \"h1\"\nservers = [")
+    assert text.endswith("\n# here\n")
+    listed = json.loads(project.do("teamctl", "trust", "--list", "--json"))["files"]
+    assert [one["state"] for one in listed] == ["trusted"]
+
+
+def test_what_waited_for_trust_before_goes_on_waiting(project: Project) -> None:
+    project.write("team.toml", "[limits]\ncalls_per_wake = 60\n", trusted=False)
+    said = project.do("teamctl", "hosts", "init", "--name", "h1", "--listen", "127.0.0.1:4222")
+    assert "then `teamctl trust`, since more in team.toml waits for it" in said
+    assert "limits.calls_per_wake" in project.do("teamctl", "trust")
+
+
+def test_to_join_again_changes_nothing(project: Project, second: Project) -> None:
+    init(project, "h2")
+    second.do("teamctl", "hosts", "join", token(project))
+    before = (second.folder / "team.toml").read_bytes()
+    done = second.run("teamctl", "hosts", "join", token(project))
+    assert done.status == 0
+    assert "warning: nothing listens at tls://localhost:" in done.stderr
+    assert (second.folder / "team.toml").read_bytes() == before
+
+
+def test_join_takes_the_teams_name_along_and_refuses_another_team(
+    project: Project, second: Project, tmp_path: Path
+) -> None:
+    project.write("team.toml", "[team]\nname = 'web'\n")
+    init(project, "h2", "h3")
+    second.do("teamctl", "hosts", "join", token(project))
+    assert settings.load(second.folder / "team.toml", folder=second.folder).team.name == "web"
+    assert refused(second, "join", token(project, "h3")) == (
+        f"{second.folder}/team.toml: hosts.name has another value already; change it by hand"
+    )
+    (tmp_path / "third").mkdir()
+    with opened(tmp_path / "third") as third:
+        third.write("team.toml", "[team]\nname = 'shop'\n")
+        assert refused(third, "join", token(project, "h3")) == (
+            "the token is for the team web, and this one is called shop; "
+            "join in the folder of web, or in an empty one"
+        )
+        assert not third.paths.root.exists()
+
+
+def test_a_team_by_name_joins_alone(project: Project, second: Project) -> None:
+    """Its hosts are its own, and its other settings go on to be the project's."""
+    make_web(project)
+    port = free_port()
+    listen = f"127.0.0.1:{port}"
+    project.do(
+        "teamctl", "--team", "web", "hosts", "init", "--name", "h1", "--listen", listen, "h2"
+    )
+    web = TeamPaths(project.folder / ".teams" / "web")
+    second.write("team.toml", "[model]\nmax_tokens = 777\n")
+    make_web(second)
+    second.do("teamctl", "--team", "web", "hosts", "join", str(Keys(web).token("h2")))
+    shown = json.loads(second.do("teamctl", "--team", "web", "hosts", "--json"))
+    assert shown["name"] == "h2"
+    there = settings.load(second.folder / ".teams" / "web" / "team.toml", folder=second.folder)
+    assert there.model.max_tokens == 777
+
+
+def test_the_hosts_of_the_project_are_not_those_of_a_team_by_name(project: Project) -> None:
+    """It would read the other team's mail, with the other's certificate."""
+    init(project)
+    make_web(project)
+    assert json.loads(project.do("teamctl", "hosts", "--json"))["name"] == "h1"
+    done = project.run("teamctl", "--team", "web", "hosts", "--json")
+    assert (done.status, done.stdout) == (1, "")
+
+
+def make_web(project: Project) -> None:
+    """Make a team by name, of which no teamd runs."""
+    project.do("teamctl", "create", "web")
+    project.do("teamd", "--team", "web", "stop")
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (("--name", "a b"), "'a b' cannot be a host's name; take up to 64 of A-Z a-z 0-9 _ - "),
+        (("--name", "h1", "h2", "H2"), "there is a host h2 already; the team's hosts are: h1, h2"),
+        (("--name", "h1", "H1"), "there is a host h1 already; the team's hosts are: h1"),
+        (("--listen", "4222"), "'4222' is no place to listen at; give HOST:PORT, as 0.0.0.0:4222"),
+        (("--listen", "h:99999"), "'h:99999' is no place to listen at; "),
+        (("--address", "h:1"), "'h:1' is no name or number of a machine; leave out the port"),
+    ],
+)
+def test_init_refuses_what_cannot_be_and_writes_nothing(
+    project: Project, argv: tuple[str, ...], sentence: str
+) -> None:
+    assert refused(project, "init", *argv).startswith(sentence)
+    assert list(project.folder.iterdir()) == []
+
+
+def test_init_twice_is_refused(project: Project) -> None:
+    init(project)
+    assert refused(project, "init", "h2") == (
+        "this host has the broker already; `teamctl hosts add NAME` adds a host, "
+        "`teamctl hosts init --renew` makes a new certificate for the broker"
+    )
+
+
+def test_an_init_that_was_cut_short_is_done_again(project: Project) -> None:
+    """The record comes last: whoever is killed before has no broker yet."""
+    port = free_port()
+    argv = ("hosts", "init", "--name", "h1", "--listen", f"127.0.0.1:{port}", "h2")
+    project.do("teamctl", *argv)
+    (Keys(project.paths).broker / "broker.json").unlink()
+    project.do("teamctl", *argv)
+    with serving(configuration(project), port):
+        host = own(project, "h1", port)
+
+        async def talk() -> None:
+            async with running(host):
+                await until(lambda: host.broker.up)
+
+        asyncio.run(talk())
+
+
+def test_a_configuration_that_nats_server_does_not_take_replaces_none(project: Project) -> None:
+    init(project)
+    broker = Keys(project.paths).broker
+    before = {one.name: one.read_bytes() for one in broker.iterdir()}
+    program = project.root / "bin" / "nats-server"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'nats-server: not so' >&2\nexit 1\n")
+    program.chmod(0o755)
+    said = refused(project, "add", "h2")
+    assert said.startswith(f"{program} does not take {broker}/nats-server.tried: ")
+    assert said.endswith(": nats-server: not so")
+    assert {one.name: one.read_bytes() for one in broker.iterdir()} == before
+    assert not Path(token(project)).exists()
+
+
+def test_renew_goes_with_addresses_alone(project: Project) -> None:
+    done = project.run("teamctl", "hosts", "init", "--renew", "h2")
+    assert done.status == 2
+    assert "--renew goes with --address alone" in done.stderr
+
+
+def test_without_nats_server_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(TeamError) as caught:
+        find_program(others=())
+    assert str(caught.value).endswith("`apt-get install nats-server` installs it (others: nats.io)")
+
+
+def test_without_the_extra_each_says_how_to_get_it(project: Project, tmp_path: Path) -> None:
+    """A module that cannot be found, in front of the one that can."""
+    hidden = tmp_path / "hidden" / "cryptography"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError(name='cryptography')\n")
+    for argv in (("init",), ("join", "x")):
+        done = project.run(
+            "python3", "-m", "teamctl", "hosts", *argv, env={"PYTHONPATH": str(hidden.parent)}
+        )
+        assert done.status == 1
+        assert done.complaint == (
+            "teamctl: `teamctl hosts` needs packages that are not installed; "
+            "`pip install 'teamd[hosts]'` installs them"
+        )
+
+
+@pytest.mark.parametrize("command", ["add", "remove"])
+def test_only_the_brokers_host_adds_and_removes(project: Project, command: str) -> None:
+    project.paths.create()
+    assert refused(project, command, "h2") == (
+        "this host does not have the team's broker; run this where `teamctl hosts init` was, "
+        "or run that here to begin"
+    )
+
+
+def test_add_and_remove_are_known_to_the_broker_that_runs(
+    project: Project, second: Project
+) -> None:
+    port = init(project)
+    assert project.do("teamctl", "hosts", "add", "h2").splitlines()[0] == (
+        "no broker runs here; it holds once one is started"
+    )
+    with serving(configuration(project), port):
+        said = project.do("teamctl", "hosts", "add", "h3").splitlines()
+        assert said[:2] == [
+            "the broker has taken it",
+            f"carry {token(project, 'h3')} to h3, by scp or so",
+        ]
+        assert refused(project, "add", "H3").startswith("there is a host h3 already; ")
+        done = second.run("teamctl", "hosts", "join", token(project, "h3"))
+        assert (done.status, done.stderr) == (0, "")
+        assert project.do("teamctl", "hosts", "remove", "h3").splitlines() == [
+            "h3 belongs to the team no more",
+            "the broker has taken it",
+        ]
+        assert not Path(token(project, "h3")).exists()
+        assert "h3" not in configuration(project).read_text()
+    assert refused(project, "remove", "h3") == "no host named 'h3'; the team's hosts are: h1, h2"
+    assert refused(project, "remove", "h1") == (
+        "h1 is this host, which has the broker; it cannot be removed"
+    )
+    left = {one.name for one in Keys(project.paths).broker.iterdir()}
+    assert not {one for one in left if one.startswith("witness")}
+
+
+def test_a_broker_that_does_not_take_it_is_no_success(project: Project) -> None:
+    """A removed host would be let in for as long as that lasts: status 1, and what to do."""
+    port = init(project, "h2")
+    with serving(configuration(project), port) as server:
+        wait_until(configuration(project).with_name("nats-server.pid").exists)
+        server.send_signal(signal.SIGSTOP)
+        done = project.run("teamctl", "hosts", "remove", "h2")
+        server.send_signal(signal.SIGCONT)
+    assert done.status == 1
+    assert "the broker runs, and has not taken its new configuration; restart it" in done.complaint
+
+
+def test_renew_makes_a_certificate_for_more_addresses(project: Project) -> None:
+    port = init(project)
+    with serving(configuration(project), port):
+        said = project.do("teamctl", "hosts", "init", "--renew", "--address", "127.0.0.9")
+        assert said.splitlines() == [
+            "the broker has a new certificate, for localhost, 127.0.0.9",
+            "the broker has taken it",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"", "is no token of a host, or damaged; `teamctl hosts add NAME` on the broker's host "),
+        (b"[1]", "is no token of a host, or damaged; "),
+        (b'{"teamd_hosts_token": 2}', "is of another version of teamd; install the same on both"),
+        (b" " * 70_000, "is no token of a host: it is too large"),
+    ],
+)
+def test_join_refuses_what_is_no_token(project: Project, text: bytes, sentence: str) -> None:
+    (project.root / "x.token").write_bytes(text)
+    assert sentence in refused(project, "join", str(project.root / "x.token"))
+    assert list(project.folder.iterdir()) == []
+
+
+def test_join_refuses_a_file_that_is_not_there(project: Project) -> None:
+    assert refused(project, "join", "h2.token") == (
+        "there is no file h2.token; `teamctl hosts add NAME` on the broker's host writes it"
+    )
+
+
+def test_join_refuses_an_expired_and_a_mixed_up_certificate(
+    project: Project, tmp_path: Path
+) -> None:
+    town = Town.found(tmp_path, {"default": ["h1", "h2"]})
+    whole = json.loads(town.broker.issue(town.record, "default", "h2").encode())
+    old = town.issue("default", "h2", valid=past())
+    expired = whole | {"cert": old.cert.read_text(), "key": old.key.read_text()}
+    (tmp_path / "old.token").write_text(json.dumps(expired))
+    assert f"to {datetime.now(UTC):%Y}-" in refused(project, "join", str(tmp_path / "old.token"))
+    (tmp_path / "mixed.token").write_text(json.dumps(whole | {"key": expired["key"]}))
+    assert refused(project, "join", str(tmp_path / "mixed.token")) == (
+        f"{tmp_path}/mixed.token holds a certificate and a key that do not belong together; "
+        "`teamctl hosts add NAME` on the broker's host writes a new token"
+    )
+    assert list(project.folder.iterdir()) == []

@@ -1,0 +1,154 @@
+"""What `teamctl hosts` writes and reads, as text: tokens, records, configuration and team.toml."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from teamctl.hosts.record import BrokerRecord
+from teamctl.hosts.server import BrokerFiles, configuration, unit
+from teamctl.hosts.token import NotAToken, Token
+from teamd.errors import SettingsError
+from teamd.settings.edit import with_keys
+
+VERIFIER = shutil.which("systemd-analyze")
+NAMES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,20}", fullmatch=True)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+TOKEN = Token(
+    team="default", name="h2", servers=("tls://h1:4222",), cert="cert", key="key", ca="ca"
+)
+
+
+def record(**teams: tuple[str, ...]) -> BrokerRecord:
+    made = BrokerRecord(id="abc123", listen="0.0.0.0:4222", addresses=("h1", "::7"), teams={})
+    for team, hosts in teams.items():
+        for host in hosts:
+            made = made.with_host(team, host)
+    return made
+
+
+def test_a_token_comes_back_as_it_was() -> None:
+    assert Token.decode(TOKEN.encode(), place="x") == TOKEN
+
+
+@settings(max_examples=20)
+@given(key=st.sampled_from([*json.loads(TOKEN.encode())]), value=VALUES)
+def test_a_token_with_anything_in_it_is_refused_or_whole(key: str, value: object) -> None:
+    """It comes from another machine, and what it says is written into settings and files."""
+    text = json.dumps(json.loads(TOKEN.encode()) | {key: value}).encode()
+    with suppress(NotAToken):
+        found = Token.decode(text, place="x")
+        assert all(one.startswith("tls://") for one in found.servers)
+        assert found.servers
+        assert Token.decode(found.encode(), place="x") == found
+
+
+@given(st.binary(max_size=60))
+def test_bytes_are_no_token(data: bytes) -> None:
+    with pytest.raises(NotAToken):
+        Token.decode(data, place="x")
+
+
+@pytest.mark.parametrize("server", ["nats://h1:4222", "tls://h1", "h1:4222", "tls://:1"])
+def test_a_token_leads_to_no_server_without_tls(server: str) -> None:
+    text = json.dumps(json.loads(TOKEN.encode()) | {"servers": [server]}).encode()
+    with pytest.raises(NotAToken):
+        Token.decode(text, place="x")
+
+
+def test_a_record_comes_back_as_it_was_and_each_change_has_its_own_witness() -> None:
+    made = record(default=("h1", "h2"), other=("h1",))
+    assert BrokerRecord.decode(made.encode()) == made
+    changed = (made, made.with_host("default", "h3"), made.with_addresses(["h9"]))
+    assert len({one.witness for one in changed}) == 3
+    assert made.servers == ("tls://h1:4222", "tls://[::7]:4222")
+
+
+@given(VALUES)
+def test_a_damaged_record_is_said_to_be(value: object) -> None:
+    with pytest.raises(ValueError, match="it is"):
+        BrokerRecord.decode(json.dumps(value).encode())
+
+
+def test_a_name_that_is_given_again_is_another_user() -> None:
+    before = record(default=("h1", "h2"))
+    after = before.without_host("default", "h2").with_host("default", "h2")
+    assert before.user("default", "h2") != after.user("default", "h2")
+    assert before.user("default", "h2") not in configuration(BrokerFiles(Path("/x")), after)
+
+
+@given(path=st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20))
+def test_a_path_with_anything_in_it_stays_one_word_of_the_unit(path: str) -> None:
+    text = unit(BrokerFiles(Path("/srv") / path), record(web=("h1",)), "web", "/usr/bin/nats")
+    (line,) = (one for one in text.splitlines() if one.startswith("ExecStart="))
+    assert line.count('"') - line.count('\\"') == 4
+    assert "%" not in line.replace("%%", "")
+
+
+@pytest.mark.skipif(VERIFIER is None, reason="systemd-analyze is not installed")
+def test_systemd_finds_nothing_to_complain_about(tmp_path: Path) -> None:
+    folder = tmp_path / "50% of my $HOME"
+    folder.mkdir()
+    made = record(web=("h1",))
+    place = BrokerFiles(folder).unit("web", made)
+    place.write_text(unit(BrokerFiles(folder), made, "web", "/bin/true"))
+    done = subprocess.run(
+        [VERIFIER or "", "--user", "verify", place],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        "",
+        "# nothing",
+        "[team]\nname = 'web'",
+        "[hosts]\n",
+        "[ hosts ] # here\n# name = 'x'\n",
+        "[hosts]\noutbox_bytes = 5\n[team]\n",
+        "[team]\r\nname = 'web'\r\n[hosts]\r\n",
+        "[hosts.allow]\nspawn = ['h2']\n",
+    ],
+)
+def test_keys_are_put_into_their_section_and_all_else_stays(tmp_path: Path, old: str) -> None:
+    keys = {"name": "h1", "servers": ["tls://h1:4222"]}
+    new = with_keys(old.encode(), "hosts", keys, path=tmp_path / "team.toml").decode()
+    before, after = tomllib.loads(old), tomllib.loads(new)
+    assert after.pop("hosts") == {**before.pop("hosts", {}), **keys}
+    assert after == before
+    assert with_keys(new.encode(), "hosts", keys, path=tmp_path / "team.toml") == new.encode()
+    assert ("\r\n" in old) == ("\r\n" in new)
+
+
+def test_a_heading_inside_a_text_is_not_taken_for_one(tmp_path: Path) -> None:
+    old = b'[[teammate]]\nname = "a"\nrole = "b"\nprompt = """\n[hosts]\n"""\n'
+    with pytest.raises(SettingsError) as caught:
+        with_keys(old, "hosts", {"name": "h1"}, path=tmp_path / "team.toml")
+    assert str(caught.value).endswith('cannot be written there; write it by hand: name = "h1"')
+
+
+def test_a_key_with_another_value_is_not_overwritten(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        with_keys(b'[hosts]\nname = "h9"\n', "hosts", {"name": "h1"}, path=tmp_path / "team.toml")
+    assert str(caught.value) == (
+        f"{tmp_path}/team.toml: hosts.name has another value already; change it by hand"
+    )
