@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import nats
@@ -136,10 +137,8 @@ async def measure(pair: Pair, folder: Path) -> tuple[list[float], list[float]]:
         wait_until(lambda: waiting(pair.teams["h1"], "h2") == 0)
         for number in range(ROUNDS):
             text = f"{number}: {TEXT}"
-            ours.append(
-                await asyncio.to_thread(seen_growing, pair.inbox, lambda t=text: pair.send(t))
-            )
-            bare.append(await asyncio.to_thread(seen_growing, arrived, lambda t=text: publish(t)))
+            ours.append(await asyncio.to_thread(seen_growing, pair.inbox, partial(pair.send, text)))
+            bare.append(await asyncio.to_thread(seen_growing, arrived, partial(publish, text)))
         receiver.kill()
     await client.close()
     return ours, bare
