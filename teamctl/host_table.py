@@ -116,7 +116,7 @@ def notes(hosts: FarHosts, rows: list[HostRow]) -> Iterator[Cell]:
         if absent is not None and view.why != NO_POSTMAN:
             yield f"{view.name}: {absent}{_describe_waiting(row)}", "yellow"
         if row.left_out:
-            yield f"{view.name}: {row.left_out} more members are not listed", ""
+            yield f"{view.name}: {row.left_out} more are not listed", ""
         for one in view.reports:
             yield f"{view.name}: {output.ago(one.time)} ago: {one.text}", "red"
 

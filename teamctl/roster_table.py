@@ -34,6 +34,8 @@ SHAPE: Final = Shape(
     ),
     dispensable=("FOR", "DOING"),
 )  # fmt: skip
+# The end of a name says where somebody is.
+_FAR_SHAPE: Final = SHAPE._replace(elastic={**SHAPE.elastic, "NAME": 22})
 _NOTICE_COLOURS: Final = {"waiting": "bright_yellow", "failed": "red", "mail": "cyan"}
 
 
@@ -71,7 +73,8 @@ def _draw(rows: list[list[Cell]], above: list[Cell], below: list[Cell]) -> Group
 
 def table(rows: Sequence[Sequence[Cell]]) -> output.FittedTable:
     """Return the table of some rows."""
-    return output.FittedTable(HEADINGS, rows, NUMBERS, SHAPE)
+    elsewhere = any("@" in row[0][0] for row in rows)
+    return output.FittedTable(HEADINGS, rows, NUMBERS, _FAR_SHAPE if elsewhere else SHAPE)
 
 
 def _lay_out(seen: Overview) -> tuple[list[list[Cell]], list[Cell], list[Cell]]:

@@ -76,9 +76,9 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         return Merger.of(settings.paths, now, probe, mask).run()
 
     def post() -> int:
-        from teamd.postman.build import live  # noqa: PLC0415 -- loads nats, which no other may need
+        from teamd.postman.start import become_postman  # noqa: PLC0415 -- only where it is wanted
 
-        return live(settings.paths, settings.now, mask)
+        become_postman(settings.paths, settings.now)
 
     return ChildProgram(
         run=run,

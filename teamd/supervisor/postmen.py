@@ -97,6 +97,7 @@ class Postmen:
     def _fork(self, settings: HostSettings) -> None:
         children = self.children
         try:
+            # Nothing is loaded for it: it is a program of its own.
             self._child = fork(lambda _: children.program.post(), close=children.descriptors())
         except OSError as error:
             self.journal.error("no postman forked", error)

@@ -28,7 +28,7 @@ async def main() -> None:
     client = await nats.connect(server)
     await client.subscribe("bare", cb=append)
     await client.flush()
-    print("listens", flush=True)
+    print("listens", flush=True)  # noqa: T201 -- to who started it
     await asyncio.Event().wait()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import select
 import subprocess
 import sys
 import threading
@@ -106,8 +105,8 @@ def seen_growing(path: Path, deed: Callable[[], object]) -> float:
 
 def test_calm_latency(pair: Pair, tmp_path: Path) -> None:
     ours, bare = asyncio.run(measure(pair, tmp_path))
-    print(f"\nfile to file: p50 {median(ours):.2f} ms, p99 {percentile(ours, 0.99):.2f} ms")
-    print(f"bare client: p50 {median(bare):.2f} ms, p99 {percentile(bare, 0.99):.2f} ms")
+    print(f"\nfile to file: p50 {median(ours):.2f} ms, p99 {percentile(ours, 0.99):.2f} ms")  # noqa: T201 -- the figure
+    print(f"bare client: p50 {median(bare):.2f} ms, p99 {percentile(bare, 0.99):.2f} ms")  # noqa: T201 -- the figure
     assert percentile(ours, 0.99) < 50
     assert percentile(ours, 0.99) < 1.5 * percentile(bare, 0.99)
 
@@ -131,17 +130,15 @@ async def measure(pair: Pair, folder: Path) -> tuple[list[float], list[float]]:
         await client.flush()
 
     ours, bare = [], []
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as receiver:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as receiver:  # noqa: ASYNC220 -- nothing else runs
         assert receiver.stdout is not None
         receiver.stdout.readline()
         pair.send("first")
         wait_until(lambda: waiting(pair.teams["h1"], "h2") == 0)
         for number in range(ROUNDS):
             text = f"{number}: {TEXT}"
-            ours.append(
-                await asyncio.to_thread(seen_growing, pair.inbox, lambda t=text: pair.send(t))
-            )
-            bare.append(await asyncio.to_thread(seen_growing, arrived, lambda t=text: publish(t)))
+            ours.append(await asyncio.to_thread(seen_growing, pair.inbox, partial(pair.send, text)))
+            bare.append(await asyncio.to_thread(seen_growing, arrived, partial(publish, text)))
         receiver.kill()
     await client.close()
     return ours, bare
@@ -160,7 +157,7 @@ def test_a_backlog_drains(pair: Pair) -> None:
     wait_until(lambda: waiting(pair.teams["h1"], "h2") == 0, timeout_seconds=60, what="all")
     rate = (before + BACKLOG - some) / (time.monotonic() - begun)
     own = asyncio.run(publish_rate(pair.server))
-    print(f"\nbacklog: {rate:.0f} lines/s; the client alone: {own:.0f} messages/s")
+    print(f"\nbacklog: {rate:.0f} lines/s; the client alone: {own:.0f} messages/s")  # noqa: T201 -- the figure
     assert lines(pair.inbox) == before + BACKLOG
     assert rate >= 0.5 * own
 
@@ -188,6 +185,6 @@ def test_a_calm_postman_is_small_and_idle(pair: Pair) -> None:
     used: Any = process.cpu_times()
     share = (used.user + used.system - before.user - before.system) / (time.monotonic() - begun)
     memory = process.memory_full_info().pss / 2**20
-    print(f"\nidle: {share:.3%} of a core, {memory:.1f} MiB")
+    print(f"\nidle: {share:.3%} of a core, {memory:.1f} MiB")  # noqa: T201 -- the figure
     assert share <= 0.001
     assert memory <= 25

@@ -47,6 +47,7 @@ from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, Opened, Replied
 from tests import repositories
+from tests.process.powercut import far
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -455,5 +456,9 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         damage_ledger,
         mend,
         follow_reply,
+        far.send_far,
+        far.carry,
+        far.carry_and_confirm,
+        far.receive,
     )
 }

@@ -15,7 +15,11 @@ from teamd.budget.ledger import Ledger
 from teamd.copies import record as copies
 from teamd.damaged import repair, repair_roster
 from teamd.errors import TeamError
+from teamd.files import files
 from teamd.files.paths import TeamPaths
+from teamd.hosts.cursor import CursorFile
+from teamd.hosts.outbox import find_end, whole_size
+from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.routing import Post
@@ -26,6 +30,7 @@ from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript, parse
 from teamd.transcript.records import Delivered
+from tests.process.powercut.far import FAR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,6 +68,8 @@ class Told:
         kept: patterns of files in it, and how one of each begins.
         damaged: whether somebody damaged a file, beside what a power cut does.
         garbage: lines that are no message, by the inbox that they were put into.
+        crossing: how many lines were told to be safe on their way to another host.
+        received: how many lines of another host were confirmed to it.
     """
 
     sent: set[tuple[str, str]] = field(default_factory=set)
@@ -84,6 +91,8 @@ class Told:
     removed: bool = False
     damaged: bool = False
     garbage: set[tuple[str, str]] = field(default_factory=set)
+    crossing: int = 0
+    received: int = 0
 
     def hear(self, facts: dict[str, Any]) -> None:  # noqa: C901 -- one case a fact
         """Take a mark into account."""
@@ -110,7 +119,7 @@ class Told:
                     self.raised += value
                 case "ran":
                     self.ran[value] += 1
-                case "removed" | "damaged":
+                case "removed" | "damaged" | "crossing" | "received":
                     setattr(self, key, value)
 
 
@@ -172,6 +181,7 @@ class Judge:
                 *self._queue(mail),
                 *self._jobs(),
                 *self._commands(),
+                *self._hosts(),
                 *self._files(self._paths.home, self._told.written),
                 *self._files(self._paths.root, self._told.kept),
             ]
@@ -364,6 +374,18 @@ class Judge:
                 yield f"the command {label} ran {times} times"
             if f"{label} " not in begun:
                 yield f"the command {label} ran, and no conversation knows"
+
+    def _hosts(self) -> Iterator[str]:
+        places = HostPlaces(self._paths)
+        if self._told.crossing:
+            with files.opened(places.outbox(FAR)) as fd:
+                end = None if fd is None else find_end(fd, whole_size(fd))
+            if end is None or end.n < self._told.crossing:
+                yield f"the outbox ends at {end}, not at {self._told.crossing}"
+        if self._told.received:
+            cursor = CursorFile(places.received(FAR), durable=False).read()
+            if cursor is None or cursor.n < self._told.received:
+                yield f"{self._told.received} lines of another host were confirmed, not {cursor}"
 
     @staticmethod
     def _files(folder: Path, told: Iterable[tuple[str, str]]) -> Iterator[str]:

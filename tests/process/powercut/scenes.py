@@ -537,7 +537,54 @@ def a_call_that_may_be_repeated_is_made(scene: Scene) -> None:
     scene.do("follow_reply", "again", ran="again")
 
 
+def mail_goes_to_another_host(scene: Scene) -> None:
+    """Its sender was told that it is safe, and the next one goes on in the file."""
+    scene.do("create")
+    scene.do("send_far", "one", crossing=1)
+    scene.do("send_far", "two", crossing=2)
+
+
+def a_sender_dies_and_the_postman_finds_its_mail(scene: Scene) -> None:
+    """The far side has it: it must not be another line that has its number one day."""
+    scene.do("create")
+    scene.do("send_far", "one", crossing=1)
+    scene.kill_at("sync", "outbox/h2")
+    scene.do("send_far", "two", killed=True)
+    scene.do("carry", crossing=2)
+
+
+def an_outbox_is_emptied(scene: Scene) -> None:
+    """Whatever is sent behind that stands in the file that took its place."""
+    scene.do("create")
+    scene.do("send_far", "one", "two" * 300)
+    scene.do("carry_and_confirm")
+    scene.do("send_far", "three", crossing=3)
+
+
+def mail_comes_from_another_host(scene: Scene) -> None:
+    """Its host has a receipt, and forgets it."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("receive", "one", received=1, sent=("bob", "one"))
+    scene.do("receive", "one", "two", received=2, sent=("bob", "two"))
+
+
+def a_postman_dies_with_mail_in_the_inbox(scene: Scene) -> None:
+    """The next one knows it, and confirms it."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("receive", "one", received=1, sent=("bob", "one"))
+    scene.kill_at("sync", "inbox/bob")
+    scene.do("receive", "one", "two", killed=True)
+    scene.do("receive", "one", "two", received=2, sent=("bob", "two"))
+
+
 SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
+    mail_goes_to_another_host,
+    a_sender_dies_and_the_postman_finds_its_mail,
+    an_outbox_is_emptied,
+    mail_comes_from_another_host,
+    a_postman_dies_with_mail_in_the_inbox,
     a_call_that_may_not_be_repeated_is_made,
     a_call_that_may_be_repeated_is_made,
     a_teammate_dies_with_a_record,

@@ -1,0 +1,97 @@
+"""What postmen do in a scene, each with a far side that exists in frames alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.hosts.cursor import Cursor, CursorFile
+from teamd.hosts.lines import MAIL, START, OutLine, encode_body
+from teamd.hosts.outbox import Header, Outbox
+from teamd.hosts.places import HostPlaces
+from teamd.journal import Journal
+from teamd.messages import Message
+from teamd.postman.build import build_postman
+from teamd.postman.frames import Hello, Lines, Offer, Receipt
+from teamd.settings.hosts import HostSettings
+from teamd.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+    from teamd.postman.links import Links
+
+FAR: Final = "h2"
+_SESSION: Final = "far"
+_EPOCH: Final = "0123456789abcdef"
+
+
+def send_far(paths: TeamPaths, *contents: str) -> None:
+    """Send to the other host."""
+    for content in contents:
+        Outbox(paths, FAR).append(MAIL, **_mail(content))
+
+
+def carry(paths: TeamPaths) -> None:
+    """Send what is in the outbox across."""
+    links = _links(paths)
+    settle(links)
+    assert any(b'"lines"' in frame for _, frame in links.sent())
+
+
+def carry_and_confirm(paths: TeamPaths) -> None:
+    """Send it across, and get all of it confirmed: it is taken out of the outbox."""
+    links = _links(paths)
+    hello = settle(links)
+    assert hello.offer is not None
+    raw = HostPlaces(paths).outbox(FAR).read_bytes().splitlines(keepends=True)[-1]
+    line = OutLine.decode(raw)
+    assert line is not None
+    receipt = Receipt(_SESSION, Cursor(hello.offer.header.epoch, line.n, line.chain))
+    links.round(set(), [(FAR, receipt.encode())], 0.0)
+
+
+def receive(paths: TeamPaths, *contents: str) -> None:
+    """Take mail that the other host has sent, from its first line on."""
+    links = _links(paths)
+    settle(links, len(contents))
+    chain, raw = START, []
+    for n, content in enumerate(contents, start=1):
+        line = OutLine.make(n, chain, encode_body(MAIL, _mail(content)))
+        chain = line.chain
+        raw.append(line.raw)
+    cursor = CursorFile(HostPlaces(paths).received(FAR), durable=False).read()
+    behind = raw[cursor.n if cursor else 0 :]
+    links.round(set(), [(FAR, Lines(_EPOCH, behind).encode())], 0.0)
+    confirmed = f'"n":{len(contents)},'.encode()
+    assert any(b'"receipt"' in frame and confirmed in frame for _, frame in links.sent())
+
+
+def settle(links: Links, last: int = 0) -> Hello:
+    """Answer what the postman asks first: the far side stands at the start of all."""
+    links.start([FAR])
+    links.connected(0.0)
+    said: dict[str, Any] = json.loads(links.sent()[0][1])
+    header, offer = Header(_EPOCH), Offer.from_json(said["offer"])
+    before = None
+    if offer is not None:
+        before = Cursor(offer.header.epoch, offer.header.first - 1, offer.header.chain)
+    mine = Offer(header, Cursor(_EPOCH, 0, START), last)
+    hello = Hello(session=_SESSION, answers=said["ask"], offer=mine, received=before)
+    links.round(set(), [(FAR, hello.encode())], 0.0)
+    return replace(hello, offer=offer)
+
+
+def _links(paths: TeamPaths) -> Links:
+    HostPlaces(paths).create()
+    hosts = HostSettings(name="h1", outbox_bytes=2048)  # taken out once it is much of that
+    settings = replace(Settings(), hosts=hosts)
+    journal = Journal(paths.log("postman"), "postman")
+    return build_postman(paths, settings, journal, lambda: None).links
+
+
+def _mail(content: str) -> dict[str, Any]:
+    made = f"id-{content}"
+    message = Message(sender="alice", to="bob", content=content, id=made, timestamp=1.0).to_json()
+    del message["to"]
+    return {"to": "bob", "team": "default", "message": message}

@@ -1,0 +1,196 @@
+"""Other machines as faces show them: a table at any width, a view with its age, a model's tools."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from teamctl import host_table, output, roster_table
+from teamctl.doctor import Level
+from teamctl.doctor.hosts import check_hosts
+from teamd.agent.conversation.prompts import system_prompt
+from teamd.agent.mail_hold import _is_idle_talk
+from teamd.files import files, locks, pidfile
+from teamd.files.paths import TeamPaths
+from teamd.hosts import rosters
+from teamd.hosts.far import FarHosts
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.rosters import FarMember, FarRoster
+from teamd.hosts.view import HostState, Report, Views
+from teamd.messages import Message
+from teamd.settings import Settings
+from teamd.settings.hosts import HostSettings
+from teamd.states import Status
+from teamd.team.roster import Roster
+from teamd.tools import Toolbox
+from teamd.tools.lead import ListTeammates
+from teamd.transcript.records import Opened
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOW = time.time()
+HOSTS = HostSettings(name="h1", servers=("nats://127.0.0.1:1",))
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    enrol(made, alice=Status.WORKING)
+    places = HostPlaces(made)
+    places.create()
+    views = Views(made)
+    views.change("h2", state=HostState.REACHABLE, since=NOW - 3690, round_trip_ms=3.14159)
+    views.change("h3", state=HostState.UNREACHABLE, since=NOW - 7230, why="the wire is cut")
+    views.report("h3", Report(NOW - 3690, "7 messages from it are gone"))
+    views.write()
+    for host, name in (("h2", "bob"), ("h3", "carol-of-the-long-name")):
+        member = FarMember(name=name, role="tester", status=Status.IDLE, since=NOW - 10_830)
+        roster = FarRoster(team="default", members=(member,), left_out=int(host == "h3"))
+        rosters.keep(places.roster(host), roster)
+    Outbox(made, "h3", durable=False).append("mail", to="carol", message={})
+    return made
+
+
+@pytest.fixture
+def hosts(paths: TeamPaths) -> FarHosts:
+    return FarHosts(paths, "h1", durable=False)
+
+
+@pytest.fixture
+def postman(paths: TeamPaths) -> Iterator[None]:
+    files.append(HostPlaces(paths).postman, b"", durable=False)
+    with locks.locked(HostPlaces(paths).postman):
+        yield
+
+
+def drawn(shown: output.FittedTable, width: int) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width).print(shown)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def rows_of(hosts: FarHosts) -> list[Any]:
+    return [
+        row
+        for host in host_table.read_hosts(hosts, "default")
+        for row in host_table.member_cells(host, roster_table.HEADINGS)
+    ]
+
+
+@pytest.mark.usefixtures("postman")
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_table_of_hosts_fits_and_says_how_each_is(hosts: FarHosts, width: int) -> None:
+    rows = [host_table.cells(row) for row in host_table.read_hosts(hosts, "default")]
+    shape, numbers = host_table.SHAPE, host_table.NUMBERS
+    shown = drawn(output.FittedTable(host_table.HEADINGS, rows, numbers, shape), width)
+    assert max(map(len, shown)) <= width
+    assert all(word in shown[0] for word in ("HOST", "STATE", "WAITING"))
+    assert shown[1].split()[:2] == ["h2", "reachable"]
+    assert shown[2].split()[:2] == ["h3", "unreachable"]
+    if width == 200:
+        assert shown[1].split() == ["h2", "reachable", "1h01m", "0", "3.1ms", "-"]
+        assert shown[2].split()[2:5] == ["2h00m", "1", "-"]
+        assert shown[2].endswith("the wire is cut")
+
+
+@pytest.mark.usefixtures("postman")
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_members_of_other_hosts_are_rows_and_never_failed(hosts: FarHosts, width: int) -> None:
+    shown = drawn(roster_table.table(rows_of(hosts)), width)
+    assert max(map(len, shown)) <= width
+    assert shown[1].startswith("bob@default@h2 ")
+    assert " idle" in shown[1]
+    assert shown[2].startswith("carol-of-the-long-")
+    assert " unreachable" in shown[2]
+    if width > 40:
+        assert " 3h00m" in shown[1]
+        assert " 2h00m" in shown[2], "since it was heard of last"
+
+
+@pytest.mark.usefixtures("postman")
+def test_the_notes_say_since_when_what_waits_and_what_was_lost(hosts: FarHosts) -> None:
+    said = [text for text, _ in host_table.notes(hosts, host_table.read_hosts(hosts, "default"))]
+    at = time.strftime("%H:%M", time.localtime(NOW - 7230))
+    assert said[0].startswith("h3: unreachable since ")
+    assert said[0].endswith(f"{at} (the wire is cut); 1 line waits for it")
+    assert said[1:] == [
+        "h3: 1 more are not listed",
+        "h3: 1h01m ago: 7 messages from it are gone",
+    ]
+
+
+def test_without_a_postman_nobody_is_known_to_be_reachable(hosts: FarHosts) -> None:
+    far = host_table.read_hosts(hosts, "default")
+    found = {row.view.name: (row.view.state, row.view.why) for row in far}
+    assert found["h2"] == (HostState.UNREACHABLE, "no postman runs here")
+    first, *_ = (text for text, _ in host_table.notes(hosts, far))
+    assert first.startswith("no postman runs here, so mail to other machines waits")
+    assert far[0].to_json().keys() >= {"name", "state", "since", "waiting", "round_trip_ms"}
+
+
+@pytest.mark.usefixtures("postman")
+def test_the_doctor_says_since_when_and_why(paths: TeamPaths) -> None:
+    found = list(check_hosts(Settings(hosts=HOSTS), paths))
+    said = {one.what: one.level for one in found}
+    assert said["h2 is reachable (3.1 ms)"] is Level.OK
+    (away,) = [what for what in said if what.startswith("h3: unreachable since ")]
+    assert away.endswith("(the wire is cut); 1 line for it")
+    assert said["h3: 7 messages from it are gone"] is Level.NOTE
+    assert list(check_hosts(Settings(), paths)) == []
+
+
+def test_the_doctor_finds_a_teamd_whose_postman_is_gone(paths: TeamPaths) -> None:
+    claim = pidfile.claim(paths)
+    try:
+        found = list(check_hosts(Settings(hosts=HOSTS), paths))
+    finally:
+        locks.release(claim)
+        os.close(claim)
+    assert any("teamd runs and its postman does not" in one.what for one in found)
+    (servers, *_) = check_hosts(Settings(hosts=HostSettings(name="h1")), None)
+    assert "[hosts] has a name and no servers" in servers.what
+
+
+@pytest.mark.usefixtures("postman")
+def test_an_agent_that_leads_sees_who_is_elsewhere(hosts: FarHosts) -> None:
+    tool = ListTeammates(Roster(hosts.paths), "lead", hosts)
+    lines = asyncio.run(Toolbox([tool]).run("list_teammates", {})).text.splitlines()
+    assert lines[0].startswith("alice (")
+    assert "bob@default@h2 (tester): idle" in lines
+    assert lines[-1].startswith("carol-of-the-long-name@default@h3 (tester): unreachable since ")
+
+
+def test_a_model_is_told_of_other_machines_only_where_there_are_some(tmp_path: Path) -> None:
+    opened = Opened(name="bob", role="coder", team="web")
+    alone = system_prompt(opened, workspace=tmp_path)
+    told = system_prompt(opened, workspace=tmp_path, host="h1")
+    assert "machine" not in alone
+    assert told.startswith(alone)
+    assert "this one is 'h1'" in told
+    assert "name@web@host" in told
+    assert "name branch and commit" in told
+
+
+@pytest.mark.parametrize(
+    ("sender", "idle"),
+    [
+        ("bob@default@h2", True), ("lead@default@h2", False), ("user@default@h2", False),
+        ("CI job@default@h2", True), ("bob@not a team", False),
+    ],
+)  # fmt: skip
+def test_talk_between_machines_is_talk_as_well(
+    paths: TeamPaths, sender: str, *, idle: bool
+) -> None:
+    """Two agents that thank each other for ever cost the same on two machines."""
+    message = Message(sender=sender, to="alice", content="Thanks!")
+    assert _is_idle_talk(message, Roster(paths).read()) is idle
