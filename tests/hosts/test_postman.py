@@ -17,7 +17,6 @@ import pytest
 from teamd.files import locks
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import postman_runs, waiting
-from teamd.postman.build import POSTMAN
 from tests.e2e.harness import opened
 from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until
@@ -78,7 +77,7 @@ def test_a_postman_inherits_nothing_and_holds_no_secret(town: Hosts) -> None:
     """Not the locks, logs and pipes of teamd; and none of the keys that it was started with."""
     pid, paths = postman(town, "h1"), town.projects["h1"].paths
     opened_files = {one.path for one in psutil.Process(pid).open_files()}
-    own = {str(paths.log(POSTMAN)), str(paths.last_words)}
+    own = {str(HostPlaces(paths).log), str(paths.last_words)}
     assert {path for path in opened_files - own if "/hosts/" not in path} == set()
     assert b"KEY" not in Path(f"/proc/{pid}/environ").read_bytes()
 
