@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from textual.app import App, ScreenStackError, SystemCommand
 from textual.binding import Binding
 
+from teamctl.deeds import Deeds
 from teamctl.top.columns import in_a_line
-from teamctl.top.deeds import Deeds
 from teamctl.top.face import Face
 from teamctl.top.lines import row_of
 from teamctl.top.messages import Looked, Read, Told, explain
@@ -87,7 +87,7 @@ class Top(App[None]):
         self._trouble = ""  # why the team could not be read
         self._rung = _ids(seen)
         self.paths = choice.existing()
-        self._deeds = Deeds(choice, self.paths)
+        self._deeds = Deeds(choice)
         self._watcher = self._watch()
 
     @property
@@ -218,7 +218,7 @@ class Top(App[None]):
         self._watcher.end()
         self.paths = paths
         choice = Choice(team_dir=str(paths.root), config=self._choice.config)
-        self._deeds = Deeds(choice, paths)
+        self._deeds = Deeds(choice)
         self._rung = set()
         self._untrusted_at = 0.0
         self._watcher = self._watch()
@@ -265,7 +265,7 @@ class Top(App[None]):
         try:
             text = deed(deeds)
         except Exception as error:  # noqa: BLE001
-            text = deeds.paths.addressed(explain(error))
+            text = deeds.choice.addressed(explain(error))
         self._post(Told(text))
 
     def _post(self, message: Message) -> None:

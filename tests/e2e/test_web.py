@@ -82,7 +82,7 @@ def test_a_request_is_answered_in_place(page: Browser, busy: Project) -> None:
     assert asked(busy) == [request]
     page.find("#waiting input[type=text]").send_keys("Not now.")
     page.press("Reject what bob asks")
-    page.see(f"rejected: the request {request['id']} of bob")
+    page.see(f"rejected the permission of bob ({request['id']})")
     wait_until(lambda: asked(busy) and asked(busy) != [request], what="bob asks for the next")
     (request,) = asked(busy)
     page.see(request["id"])
