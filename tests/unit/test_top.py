@@ -169,8 +169,23 @@ def test_the_filter_is_kept(paths: TeamPaths) -> None:
         await screen.press("escape")
         await screen.sees("filter: BOB")
         assert "alice" not in screen.text
+        await screen.press("y")
+        await screen.sees("copied 1 line")
+        assert "filter: BOB" in screen.text  # or nobody sees why somebody is missing
 
     run(paths, play)
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_the_way_to_all_keys_and_out_is_named_on_the_narrowest_screen(
+    paths: TeamPaths, *, readonly: bool
+) -> None:
+    add(paths, "alice")
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("? keys  q quit")
+
+    run(paths, play, size=(40, 12), readonly=readonly)
 
 
 def test_mail_is_sent_to_the_one_that_is_chosen(paths: TeamPaths) -> None:
