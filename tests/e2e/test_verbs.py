@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -99,6 +101,11 @@ def test_wait_for_one_at_work_without_teamd_says_so(project: Project) -> None:
     assert project.run("teamctl", "wait", "alice").status == 3
 
 
+def resident(process: dict[str, Any]) -> int:
+    """The memory of a process with all that it shares, which many count."""
+    return int(psutil.Process(process["pid"]).memory_info().rss)
+
+
 def test_ps_lists_teamd_the_teammates_and_their_commands(team: Project) -> None:
     team.stage.play("finn", use(("bash", {"command": "echo > finn; sleep 987"})))
     team.do("teamctl", "spawn", "finn", "coder", "Work.")
@@ -113,7 +120,12 @@ def test_ps_lists_teamd_the_teammates_and_their_commands(team: Project) -> None:
     assert (own["name"], own["parent"]) == ("finn", team.supervisor)
     commands = [one["command"] for one in found if one["name"] == "finn"]
     assert "sleep 987" in commands
-    assert "sleep 987" in team.do("teamctl", "ps")
+    members = json.loads(team.do("teamctl", "team", "--json"))["members"]
+    assert own["memory_bytes"] in [one["memory_bytes"] for one in members if one["name"] == "finn"]
+    assert sum(one["memory_bytes"] for one in found) < sum(map(resident, found)) / 2
+    shown = team.do("teamctl", "ps")
+    assert "sleep 987" in shown
+    assert max(map(len, shown.splitlines())) < 240 < max(map(len, commands))
     team.do("teamctl", "interrupt", "finn")
 
 
