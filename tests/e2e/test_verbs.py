@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,14 @@ def test_show_is_all_about_one(team: Project) -> None:
     team.do("teamctl", "task", "add", "Count")
     shown = team.do("teamctl", "show", "cleo")
     (request,) = json.loads(team.do("teamctl", "requests", "--json"))["requests"]
-    assert shown.startswith("name       cleo (coder)\nstate      idle\nprocess    pid ")
+    words = r"name       cleo \(coder\)\nstate      waiting for \d+s: This\.\nprocess    pid "
+    assert re.match(words, shown), shown
+    waits = team.run("teamctl", "wait", "cleo")
+    assert waits.status == 1
+    assert waits.stdout == (
+        "cleo is waiting: cleo asks to approve a plan: This.; "
+        f"`teamctl approve {request['id']}` or `teamctl reject {request['id']}`\n"
+    )
     assert "used       2 turns, " in shown
     assert f"`teamctl approve {request['id']}` answers it" in shown
     assert "said       I wait for you.\n" in shown
@@ -75,6 +83,8 @@ def test_wait_returns_once_nobody_is_at_work(team: Project) -> None:
     team.stage.play("dora", use(("bash", {"command": command})), say("Done."))
     team.do("teamctl", "spawn", "dora", "coder", "Work.")
     team.do("teamctl", "spawn", "emil", "coder", "Work.")
+    team.wait_for("dora", "working")
+    wait_until(lambda: f"s: bash {command}\n" in team.do("teamctl", "show", "dora"), what="it says")
     late = team.run("teamctl", "wait", "dora", "emil", "--timeout", "0.7")
     assert late.status == 4
     assert late.complaint == ("teamctl: dora is still at work after 0.7 s; `teamctl team` shows it")
