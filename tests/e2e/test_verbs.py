@@ -25,7 +25,7 @@ def test_who_runs_is_not_removed_and_who_is_shut_down_is(team: Project) -> None:
         "teamctl: ada is idle and still in the team; `teamctl shutdown ada` ends it first",
     )
     team.do("teamctl", "shutdown", "ada")
-    assert team.do("teamctl", "rm", "Ada") == "ada is in the team no more\n"
+    assert team.do("teamctl", "rm", "Ada") == "ada is in the team no more; its files stay\n"
     assert team.member("ada") == {}
     again = team.run("teamctl", "rm", "ada")
     assert (again.status, again.complaint.split(";")[0]) == (1, "teamctl: no teammate named 'ada'")
