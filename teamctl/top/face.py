@@ -82,7 +82,7 @@ class Face(Screen[None]):
         yield from self.compose_body()
         yield Input(id="filter", compact=True)
         yield Static(id="status")
-        yield Static(Text(bar.READ_ONLY_KEYS if self.top.readonly else bar.KEYS), id="keys")
+        yield Static(id="keys")
 
     def compose_body(self) -> ComposeResult:
         """Build what is between the requests and the filter."""
@@ -102,7 +102,9 @@ class Face(Screen[None]):
             self._calm_at = time.monotonic() + self.top.calm_seconds
         self.fit(asks)
         self.write("waiting", bar.waiting(self.top.seen))
-        self.write("status", ((self.top.status or self._filtered(), ""),))
+        told = " · ".join(filter(None, (self._filtered(), self.top.status)))
+        self.write("status", ((told, ""),))
+        self.write("keys", bar.keys(self.size.width, readonly=self.top.readonly))
 
     def write(self, where: str, line: Line) -> None:
         """Write a line of its own, if it is another one than before."""

@@ -106,7 +106,8 @@ class Lines(ScrollView, can_focus=True):
 
     def follow(self) -> None:
         """Go to the end, and stay there as rows are added."""
-        self.scroll_end(animate=False, immediate=True)
+        # By force: there is no scroll bar yet where rows have just outgrown the screen.
+        self.scroll_end(animate=False, immediate=True, force=True)
 
     def rows_of(self, lines: Iterable[tuple[str, Line]]) -> list[Row]:
         """Return lines by their keys as rows: those that are as they were are the same rows."""
@@ -126,7 +127,7 @@ class Lines(ScrollView, can_focus=True):
         self._at = next(found, min(self._at, max(0, len(self._rows) - 1)))
         self._lay_out(before)
         if self._following and last:
-            self.scroll_end(animate=False, immediate=True)
+            self.follow()
 
     def choose(self, key: str) -> None:
         """Move the cursor to a row, if it is there."""
@@ -190,7 +191,7 @@ class Lines(ScrollView, can_focus=True):
     def _keep_in_sight(self) -> None:
         start, end = self._span(self._at)
         region = Region(0, start, 1, max(1, end - start))
-        self.scroll_to_region(region, animate=False, immediate=True)
+        self.scroll_to_region(region, animate=False, immediate=True, force=True)
 
     def _lay_out(self, before: Iterable[Row]) -> None:
         known = {row.key: row for row in before}
