@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from teamctl.events.boards import Boards
-from teamctl.events.conversation import ConversationEvents
+from teamctl.events.conversation import TranscriptEvents
 from teamctl.events.journal import LogEvents
 from teamctl.events.mail import MailEvents
 from teamctl.tail import GrowingFile, end_of, lines_back
@@ -39,7 +39,7 @@ class Stream:
         self._mail = MailEvents(paths)
         self._log_events = LogEvents()
         self._boards = Boards(paths)
-        self._conversations: dict[Path, tuple[ConversationEvents, GrowingFile]] = {}
+        self._conversations: dict[Path, tuple[TranscriptEvents, GrowingFile]] = {}
         self._logs: dict[Path, GrowingFile] = {}
 
     @property
@@ -66,7 +66,7 @@ class Stream:
         for path in sorted(self._paths.transcripts.glob("*.jsonl")):
             if path not in self._conversations:
                 growing = GrowingFile(path, self._start(path))
-                self._conversations[path] = ConversationEvents(path.stem), growing
+                self._conversations[path] = TranscriptEvents(path.stem), growing
             conversation, growing = self._conversations[path]
             for line in growing.lines():
                 found = None if is_checkpoint(line) else parse(line)

@@ -19,7 +19,7 @@ from teamctl.top.face import Face
 from teamctl.top.lines import row_of
 from teamctl.top.messages import Looked, Read, Told, explain
 from teamctl.top.screens import MateScreen, TeamScreen
-from teamctl.top.watcher import Watcher
+from teamctl.top.watcher import FolderWatcher
 from teamd.cli import Choice
 from teamd.files.find_team import all_teams, finish
 from teamd.overview.overview import Overview, OverviewReader
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.message import Message
     from textual.screen import Screen
 
-    from teamctl.top.sources import Source
+    from teamctl.top.sources import Tab
     from teamd.files.paths import TeamPaths
     from teamd.overview.members import MemberView
 
@@ -91,7 +91,7 @@ class Top(App[None]):
         self._watcher = self._watch()
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[Tab]:
         """The tabs that are open and live; also asked by the watcher's thread."""
         sources = [face.source for face in self.faces if isinstance(face, MateScreen)]
         return [source for source in sources if source is not None and source.live]
@@ -144,7 +144,7 @@ class Top(App[None]):
         self.tell("…")
         Thread(target=self._do, args=(deed, self._deeds), daemon=True).start()
 
-    def read(self, source: Source) -> None:
+    def read(self, source: Tab) -> None:
         """Read a tab now, in a thread; the watcher goes on with one that is live."""
         if source.live:
             self._watcher.look_soon()
@@ -224,10 +224,10 @@ class Top(App[None]):
         self._watcher = self._watch()
         self._watcher.start()
 
-    def _watch(self) -> Watcher:
+    def _watch(self) -> FolderWatcher:
         paths = self.paths
         folders = (paths.root, paths.inboxes, paths.transcripts, paths.requests, paths.tasks)
-        return Watcher(
+        return FolderWatcher(
             (*folders, paths.logs, paths.activities),
             partial(self._look, paths, OverviewReader(paths)),
         )
@@ -254,7 +254,7 @@ class Top(App[None]):
             self._untrusted_at = now + _UNTRUSTED_SECONDS
         return self._untrusted
 
-    def _read(self, source: Source) -> None:
+    def _read(self, source: Tab) -> None:
         try:
             rows = source.read()
         except Exception as error:  # noqa: BLE001

@@ -41,7 +41,7 @@ class Row:
 
     __hash__ = None  # type: ignore[assignment] # it is drawn anew at need
 
-    def strips(self, view: Lines, width: int) -> list[Strip]:
+    def strips(self, view: RowList, width: int) -> list[Strip]:
         """Return it as the lines of the screen that it takes."""
         if self._width != width:
             console = view.app.console
@@ -56,7 +56,7 @@ def row_of(key: str, line: Line) -> Row:
     return Row(key, Text.assemble(*line))
 
 
-class Lines(ScrollView, can_focus=True):
+class RowList(ScrollView, can_focus=True):
     """Rows of text to scroll through, and with a cursor to choose from.
 
     Args:

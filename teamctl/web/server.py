@@ -17,7 +17,7 @@ from teamctl.web.guard import Guard, Tokens
 from teamctl.web.mail import TeamMail
 from teamctl.web.pages import Pages
 from teamctl.web.parts import parts
-from teamctl.web.watcher import Watcher
+from teamctl.web.watcher import PartsWatcher
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files.safe_open import PRIVATE_FILE, private_umask
 
@@ -59,7 +59,7 @@ def serve(
         number = listening.getsockname()[1] if file is None else port or FORWARDED_PORT
         hosts = frozenset({f"{LOOPBACK}:{number}", f"localhost:{number}"})
         mail = TeamMail(paths)
-        watcher = Watcher(parts(choice, paths, mail), EventLog())
+        watcher = PartsWatcher(parts(choice, paths, mail), EventLog())
         app = Guard(Pages(choice, paths, mail, watcher, tokens).app(), hosts=hosts, tokens=tokens)
         allow_descriptors()
         listening.listen(BACKLOG)
