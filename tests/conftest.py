@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 import sys
@@ -65,6 +66,11 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that no worker is left alone with it in the end."""
     items.sort(key=lambda item: _rank(item.path.parts))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected: no garbage collection looks at these million objects again."""
+    gc.freeze()
 
 
 def _rank(parts: tuple[str, ...]) -> int:
