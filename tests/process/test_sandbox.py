@@ -475,13 +475,14 @@ def test_what_only_one_of_two_commands_made_is_disarmed_with_the_last(world: Wor
         return  # the commands run in this very process
 
     async def both(box: Toolbox) -> None:
-        wait = "while [ ! -e {} ]; do sleep .01; done; ".format
-        swap = f"git init -q; touch made; {wait('second')} mv .git old; cp -r old .git; touch third"
-        first = asyncio.create_task(commands.run_all(box, [swap]))
-        await until((world.workspace / "made").exists, what="a repository is made")
-        plant = "echo evil > .git/hooks/pre-commit; git config core.fsmonitor evil"
-        await commands.run_all(box, [f"touch second; {wait('third')} sleep 1; {plant}"])
-        await first
+        plant = "echo evil > .git/hooks/pre-commit; git config core.fsmonitor evil; touch planted"
+        wait = "touch begun; while [ ! -e made ]; do sleep .01; done"
+        last = asyncio.create_task(commands.run_all(box, [f"{wait}; {plant}"]))
+        await until((world.workspace / "begun").exists, what="the last one has begun")
+        await commands.run_all(box, ["git init -q; mv .git old; cp -r old .git"])
+        (world.workspace / "made").touch()
+        await last
+        assert (world.workspace / "planted").exists()
 
     with commands.toolbox(world.workspace, world.folder / "aside", {}) as box:
         asyncio.run(both(box))
