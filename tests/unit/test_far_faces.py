@@ -38,23 +38,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NOW = time.time()
 HOSTS = HostSettings(name="h1", servers=("nats://127.0.0.1:1",))
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> TeamPaths:
+def now() -> float:
+    return time.time()
+
+
+@pytest.fixture
+def paths(tmp_path: Path, now: float) -> TeamPaths:
     made = TeamPaths(tmp_path / ".team")
     enrol(made, alice=Status.WORKING)
     places = HostPlaces(made)
     places.create()
     views = Views(made)
-    views.change("h2", state=HostState.REACHABLE, since=NOW - 3690, round_trip_ms=3.14159)
-    views.change("h3", state=HostState.UNREACHABLE, since=NOW - 7230, why="the wire is cut")
-    views.report("h3", Report(NOW - 3690, "7 messages from it are gone"))
+    views.change("h2", state=HostState.REACHABLE, since=now - 3690, round_trip_ms=3.14159)
+    views.change("h3", state=HostState.UNREACHABLE, since=now - 7230, why="the wire is cut")
+    views.report("h3", Report(now - 3690, "7 messages from it are gone"))
     views.write()
     for host, name in (("h2", "bob"), ("h3", "carol-of-the-long-name")):
-        member = FarMember(name=name, role="tester", status=Status.IDLE, since=NOW - 10_830)
+        member = FarMember(name=name, role="tester", status=Status.IDLE, since=now - 10_830)
         roster = FarRoster(team="default", members=(member,), left_out=int(host == "h3"))
         rosters.keep(places.roster(host), roster)
     Outbox(made, "h3", durable=False).append("mail", to="carol", message={})
@@ -118,9 +122,9 @@ def test_members_of_other_hosts_are_rows_and_never_failed(hosts: FarHosts, width
 
 
 @pytest.mark.usefixtures("postman")
-def test_the_notes_say_since_when_what_waits_and_what_was_lost(hosts: FarHosts) -> None:
+def test_the_notes_say_since_when_what_waits_and_what_was_lost(hosts: FarHosts, now: float) -> None:
     said = [text for text, _ in host_table.notes(hosts, host_table.read_hosts(hosts, "default"))]
-    at = time.strftime("%H:%M", time.localtime(NOW - 7230))
+    at = time.strftime("%H:%M", time.localtime(now - 7230))
     assert said[0].startswith("h3: unreachable since ")
     assert said[0].endswith(f"{at} (the wire is cut); 1 line waits for it")
     assert said[1:] == [

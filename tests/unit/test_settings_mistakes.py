@@ -183,7 +183,7 @@ def test_a_path_that_no_system_takes_is_a_mistake(path: str, file: Path) -> None
         ("[limits]\ncalls_per_wak = 5", "limits.calls_per_wak {no}; did you mean calls_per_wake?"),
         ("[lmits]", "lmits {no}; did you mean limits?"),
         ("[limits]\nmax_tokens = 5", "limits.max_tokens {no}; did you mean model.max_tokens?"),
-        ('name = "red"', "name {no}; did you mean team.name or model.name?"),
+        ('name = "red"', "name {no}; did you mean team.name or model.name or hosts.name?"),
         ("[limits]\nqqq = 5", "limits.qqq {no}; there are: {limits}"),
         (
             "[mail]\nqqq = 5",
