@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from teamctl import output
-from teamctl.post import other_hosts
 from teamd.errors import BadName, ExitCode, TeamError, WrongUsage
 from teamd.messages import check_name
-from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from teamd.cli import Choice
-    from teamd.hosts.far import FarHosts
 
 
 class FarRefusal(TeamError):
@@ -34,6 +31,9 @@ def split_host(choice: Choice, name: str) -> tuple[str, str | None]:
     """
     if "@" not in name:
         return name, None
+    from teamctl.post import other_hosts  # noqa: PLC0415 -- only for other machines
+    from teamd.team.roster import Roster  # noqa: PLC0415 -- the same
+
     hosts = other_hosts(choice)
     own, _, place = name.partition("@")
     team, at, host = place.rpartition("@")
@@ -68,7 +68,8 @@ def ask_host(
         DeadlinePassed: it is not there, or did not answer in time.
         FarRefusal: it refuses, or failed.
     """
-    from teamd.hosts.asking import ask  # noqa: PLC0415 -- only for other machines
+    from teamctl.post import other_hosts  # noqa: PLC0415 -- only for other machines
+    from teamd.hosts.asking import ask  # noqa: PLC0415 -- the same
 
     answer = ask(other_hosts(choice), host, command, arguments, seconds=seconds)
     if answer.exit_code is not ExitCode.DONE:
@@ -80,10 +81,3 @@ def ask_host(
 def print_answer(host: str, text: str, *, as_json: bool) -> None:
     """Print what another machine says."""
     output.print_either(f"{host}: {text}", {"host": host, "text": text}, as_json=as_json)
-
-
-def all_hosts(choice: Choice) -> FarHosts | None:
-    """Return the other machines; `None` where this one has no name among them."""
-    from teamctl.post import team_post  # noqa: PLC0415 -- the settings, only where they count
-
-    return team_post(choice).hosts

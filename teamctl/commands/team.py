@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from teamctl import host_table, output, roster_table
-from teamctl.post import other_hosts
+from teamctl import output, roster_table
 from teamd import commandline
 from teamd.commandline import team_options
 from teamd.errors import WrongUsage
@@ -13,6 +12,7 @@ from teamd.overview.overview import OverviewReader
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
+    from teamd.overview.overview import Overview
 
 
 @commandline.command()
@@ -43,15 +43,30 @@ def command(choice: Choice, *, watched: bool, everywhere: bool, as_json: bool) -
 
         watch_team(choice, paths)
         return
-    hosts = other_hosts(choice) if everywhere else None
     seen = OverviewReader(paths).read(choice.waiting(paths))
-    far = host_table.read_hosts(hosts, seen.team.name) if hosts is not None else []
-    if not as_json:
-        more = [] if hosts is None else list(host_table.notes(hosts, far))
-        rows = [row for host in far for row in host_table.member_cells(host, roster_table.HEADINGS)]
-        roster_table.show(seen, rows, more)
+    if everywhere:
+        _show_everywhere(choice, seen, as_json=as_json)
+    elif as_json:
+        _print_json(seen, {})
+    else:
+        roster_table.show(seen)
+
+
+def _show_everywhere(choice: Choice, seen: Overview, *, as_json: bool) -> None:
+    """Show those of other machines as well."""
+    from teamctl import host_table  # noqa: PLC0415 -- only where there are other machines
+    from teamctl.post import other_hosts  # noqa: PLC0415 -- the same
+
+    hosts = other_hosts(choice)
+    far = host_table.read_hosts(hosts, seen.team.name)
+    if as_json:
+        _print_json(seen, {"hosts": [host.with_members() for host in far]})
         return
+    rows = [row for host in far for row in host_table.member_cells(host, roster_table.HEADINGS)]
+    roster_table.show(seen, rows, list(host_table.notes(hosts, far)))
+
+
+def _print_json(seen: Overview, more: dict[str, Any]) -> None:
     if seen.trouble:
         output.warn(seen.trouble)
-    listed = {} if hosts is None else {"hosts": [host.with_members() for host in far]}
-    output.print_json({**seen.to_json(), **listed})
+    output.print_json({**seen.to_json(), **more})
