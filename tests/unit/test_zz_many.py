@@ -168,5 +168,3 @@ class Believing(Incoming):
     def _deliver(self, lines: list[tuple[OutLine, dict[str, Any]]]) -> None:
         self._suspected = 0
         super()._deliver(lines)
-
-

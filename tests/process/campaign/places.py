@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
+from teamd.hosts.places import HostPlaces
 from teamd.messages import LEAD, USER
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ class Place(StrEnum):
     DRAIN = "inside the person's drain"
     START = "between a supervisor's claim and ready"
     BOTH = "in a tool, with its supervisor"
+    POST_INBOX = "postman at an inbox"
+    POST_CURSOR = "postman at a cursor of what came"
+    POST_CONFIRMED = "postman at what is confirmed"
+    POST_OUTBOX = "postman at an outbox"
     ELSEWHERE = "elsewhere"
 
 
@@ -92,9 +97,24 @@ def of_reader(paths: TeamPaths, pid: int) -> Place:
     return Place.DRAIN if drains else Place.ELSEWHERE
 
 
+def of_postman(paths: TeamPaths, pid: int) -> Place:
+    """Where the postman is. It always has the outboxes open; it locks what it writes anew."""
+    hosts = HostPlaces(paths)
+    folders = {
+        paths.inboxes: Place.POST_INBOX,
+        hosts.received("").parent: Place.POST_CURSOR,
+        hosts.confirmed("").parent: Place.POST_CONFIRMED,
+    }
+    held = _open_files(pid)
+    found = (place for folder, place in folders.items() if any(f.parent == folder for f in held))
+    rewritten = any(f.parent == hosts.outboxes and f.suffix == ".tmp" for f in held)
+    return next(found, Place.POST_OUTBOX if rewritten else Place.ELSEWHERE)
+
+
 def of_sender(paths: TeamPaths, pid: int) -> Place:
     """Where a program is that sends mail."""
-    sends = any(file.parent == paths.inboxes for file in _open_files(pid))
+    boxes = (paths.inboxes, HostPlaces(paths).outboxes)
+    sends = any(file.parent in boxes for file in _open_files(pid))
     return Place.SEND if sends else Place.ELSEWHERE
 
 
