@@ -44,6 +44,7 @@ name = "{host}"
 servers = ["nats://127.0.0.1:{port}"]
 """
 _SETTLE_SECONDS: Final = 120.0
+_TRIES: Final = 3  # on each host
 
 
 @dataclass(slots=True)
@@ -127,18 +128,21 @@ class World:
             host.campaign.begin()
 
     def kill(self, wanted: Place) -> None:
-        """Kill somebody on one of the hosts at a place, see `Campaign`."""
-        host = self._chance.choice([*self.hosts.values()])
-        if not wanted.startswith("postman"):
-            host.campaign.kill(wanted)
-            return
-        tries = (self._kill_postman(host, wanted) for host in (host, *self.hosts.values()) * 5)
-        assert any(tries), f"no postman was found {wanted}"
+        """Kill somebody on one of the hosts at a place, or elsewhere where nobody comes there."""
+        hosts = [*self.hosts.values()]
+        self._chance.shuffle(hosts)
+        kill = self._kill_postman if wanted.startswith("postman") else self._kill_member
+        if not any(kill(host, wanted) for host in hosts * _TRIES):
+            hosts[0].campaign.kill(Place.ELSEWHERE)
 
     def kill_any_postman(self) -> None:
         """Kill a postman, wherever it is."""
         host = self._chance.choice([*self.hosts.values()])
         self._kill_postman(host, None)
+
+    @staticmethod
+    def _kill_member(host: Host, wanted: Place) -> bool:
+        return host.campaign.kill_once(wanted)
 
     def _kill_postman(self, host: Host, wanted: Place | None) -> bool:
         return self._killer.kill(

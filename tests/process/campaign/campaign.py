@@ -122,11 +122,12 @@ class Campaign:
     def kill(self, wanted: Place) -> None:
         """Kill somebody at a place; for `ELSEWHERE`, wherever it is."""
         for _ in range(_TRIES):
-            if self._kill_once(wanted):
+            if self.kill_once(wanted):
                 return
         raise AssertionError(f"in {_TRIES} tries nobody was found {wanted}")
 
-    def _kill_once(self, wanted: Place) -> bool:
+    def kill_once(self, wanted: Place) -> bool:
+        """Try to kill somebody at a place; return whether anybody came there."""
         if wanted in TEAMMATE_PLACES:
             return self._kill_teammate(wanted)
         if wanted in (Place.ROSTER, Place.CONTROL):

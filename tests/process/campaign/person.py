@@ -31,7 +31,7 @@ class Person:
         label: begins what it writes; the ids of two persons are alike all the same.
     """
 
-    def __init__(  # noqa: PLR0913 -- all of them are of one campaign
+    def __init__(
         self,
         project: Project,
         names: tuple[str, ...],

@@ -20,7 +20,7 @@ from teamd.messages import MAX_MESSAGE_BYTES, Message
 FRESH_EVERY = 25  # so often a conversation begins anew, or it would grow beyond all use
 
 
-def send(
+def send(  # noqa: PLR0917 -- they stand so on its command line
     paths: TeamPaths, label: str, acknowledged: Path, pause: float, host: str, names: list[str]
 ) -> None:
     """Send until killed."""
