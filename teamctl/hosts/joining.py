@@ -11,7 +11,8 @@ from teamctl.hosts.own import Keys, OwnChange, check_token
 from teamctl.hosts.token import MAX_BYTES, NotAToken, Token
 from teamd.errors import TeamError
 from teamd.files import files
-from teamd.postman.broker import Certificates, find_trouble
+from teamd.postman.broker import find_trouble
+from teamd.postman.certificates import Certificates
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from teamd.files import files
-from teamd.postman.broker import Certificates, find_trouble
+from teamd.postman.broker import find_trouble
+from teamd.postman.certificates import Certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

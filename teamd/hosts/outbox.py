@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_OUTBOX_BYTES: Final = 67_108_864
 _TAIL: Final = 1 << 16
 _CHUNK: Final = 1 << 18
-_DAMAGED: Final = "an outbox is damaged ({}); teamd sets it aside"
+_DAMAGED: Final = "a file in .team/hosts/outbox is damaged ({}); move it out of there"
 
 
 class OutboxFull(StoreError):

@@ -127,13 +127,14 @@ class Link:
             self._progress(now)
             if self.outgoing.settle(hello.received):
                 self._open_question(now)
-            self.incoming.settle(hello.offer)
         elif self._is_news(hello) and not self._question:
             self._open_question(now)
         if hello.ask:
             self._say(answers=hello.ask)
         elif self._question:
             self._say()
+        if fresh:  # behind the answer: the other side is told what was known here until now
+            self.incoming.settle(hello.offer)
         self._confirm()
         self._fill(now)
 

@@ -21,7 +21,8 @@ from teamd.hosts import rosters
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarRoster
 from teamd.hosts.view import HostState, Views
-from teamd.postman.broker import Broker, Certificates
+from teamd.postman.broker import Broker
+from teamd.postman.certificates import Certificates
 from teamd.postman.presence import SILENT_SECONDS
 from teamd.team.roster import Roster
 

@@ -14,7 +14,8 @@ from teamctl.hosts import authority
 from teamctl.hosts.authority import Pair, Validity
 from teamctl.hosts.broker_folder import BrokerFolder, find_program
 from teamctl.hosts.record import BrokerRecord
-from teamd.postman.broker import Broker, Certificates
+from teamd.postman.broker import Broker
+from teamd.postman.certificates import Certificates
 from tests.waiting import until, wait_until
 
 if TYPE_CHECKING:

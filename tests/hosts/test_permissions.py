@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamctl.hosts.server import MAX_PAYLOAD
-from teamd.postman.broker import Certificates
+from teamd.postman.certificates import Certificates
 from tests.hosts.brokers import Host, Town, past, running
 from tests.waiting import until
 

@@ -18,7 +18,7 @@ from teamctl.hosts.own import Keys
 from teamd import settings
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.postman.broker import Certificates
+from teamd.postman.certificates import Certificates
 from tests.e2e.harness import opened
 from tests.hosts.brokers import Host, Town, free_port, past, running, serving
 from tests.strict.replies import say, use

@@ -1,0 +1,49 @@
+"""What a host proves itself with to the broker."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from teamd.errors import TeamError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What a host proves itself with, and what it believes: files in PEM.
+
+    Attributes:
+        cert: the host's own.
+        key: that belongs to it.
+        ca: whose certificates are believed, and no others.
+    """
+
+    cert: Path
+    key: Path
+    ca: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Load the files for TLS, with both ends proven.
+
+        Raises:
+            TeamError: one is missing, or they do not belong together.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        again = "`teamctl hosts join FILE` writes them anew"
+        try:
+            context.load_verify_locations(cafile=self.ca)
+            context.load_cert_chain(self.cert, self.key)
+        except ssl.SSLError as error:
+            raise TeamError(
+                f"{self.ca}, {self.cert} and {self.key} are no certificates that belong together "
+                f"({error.reason or error}); {again}"
+            ) from error
+        except OSError as error:
+            files = f"one of {self.ca}, {self.cert} and {self.key}"
+            raise TeamError(f"{files} cannot be read ({error.strerror}); {again}") from error
+        return context

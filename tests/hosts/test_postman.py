@@ -1,0 +1,136 @@
+"""The postman as a child of teamd: there where it is wanted, replaced where it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from teamd.files import locks
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.view import postman_runs, waiting
+from tests.e2e.harness import opened
+from tests.hosts.towns import Hosts, hosts
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_SECONDS = 5.0  # from the heal of a broker until what waited is there
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    with hosts(tmp_path_factory.mktemp("town")) as made:
+        made.start_broker()
+        made.wait_for("h1", "h2", "reachable")
+        yield made
+
+
+def postman(town: Hosts, host: str) -> int:
+    """Return the pid of a postman, once there is one."""
+    path = HostPlaces(town.projects[host].paths).postman
+    wait_until(lambda: path.exists() and locks._holders(path), what=f"a postman of {host}")
+    return next(iter(locks._holders(path)))
+
+
+def inbox(town: Hosts, host: str) -> list[str]:
+    """Return the mail that waits for the person."""
+    lines = town.projects[host].paths.inbox("lead").read_text().splitlines()
+    return [json.loads(line)["content"] for line in lines]
+
+
+def test_a_killed_postman_is_replaced_and_mail_goes_on(town: Hosts) -> None:
+    for number in range(3):
+        for host in ("h1", "h2"):
+            os.kill(postman(town, host), signal.SIGKILL)
+        town.on("h1", "send", "lead@default@h2", f"kill {number}")
+    expected = [f"kill {number}" for number in range(3)]
+    wait_until(lambda: inbox(town, "h2")[-3:] == expected, what="all of it, in order")
+    assert [one for one in inbox(town, "h2") if one.startswith("kill")] == expected
+
+
+def test_what_waited_for_a_broker_moves_soon_after_it_is_back(town: Hosts) -> None:
+    town.kill_broker()
+    town.wait_for("h1", "h2", "unreachable")
+    sent = town.on("h1", "send", "lead@default@h2", "while away")
+    assert sent.status == 0
+    assert "queued for h2: unreachable since" in sent.stdout + sent.stderr
+    assert waiting(town.projects["h1"].paths, "h2") == 1
+    town.start_broker()
+    begun = time.monotonic()
+    wait_until(lambda: "while away" in inbox(town, "h2"), what="it is there")
+    assert time.monotonic() - begun < MOST_SECONDS
+    wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="it is confirmed")
+    assert inbox(town, "h2").count("while away") == 1
+
+
+def test_a_postman_inherits_nothing_and_holds_no_secret(town: Hosts) -> None:
+    """Not the locks, logs and pipes of teamd; and none of the keys that it was started with."""
+    pid, paths = postman(town, "h1"), town.projects["h1"].paths
+    opened_files = {one.path for one in psutil.Process(pid).open_files()}
+    own = {str(HostPlaces(paths).log), str(paths.last_words)}
+    assert {path for path in opened_files - own if "/hosts/" not in path} == set()
+    assert b"KEY" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_a_reload_starts_it_anew_and_ends_it(town: Hosts) -> None:
+    project = town.projects["h2"]
+    before, text = postman(town, "h2"), (project.folder / "team.toml").read_text()
+    project.write("team.toml", f"{text}outbox_bytes = 4096\n")
+    assert "the postman starts anew" in project.do("teamd", "reload")
+    wait_until(lambda: postman(town, "h2") != before, what="another one")
+    town.on("h2", "send", "lead@default@h1", "after")
+    wait_until(lambda: "after" in inbox(town, "h1"), what="mail from it")
+    project.ask_no_service()
+    project.do("teamd", "reload")
+    wait_until(lambda: not postman_runs(project.paths), what="none")
+    project.write("team.toml", text)
+    project.do("teamd", "reload")
+    town.wait_for("h1", "h2", "reachable")
+
+
+def test_a_full_outbox_refuses_and_says_how_to_go_on(town: Hosts) -> None:
+    project = town.projects["h2"]
+    text = (project.folder / "team.toml").read_text()
+    project.write("team.toml", f"{text}outbox_bytes = 4096\n")
+    project.do("teamd", "reload")
+    town.kill_broker()
+    sent = [town.on("h2", "send", "lead@default@h1", "x" * 1500) for _ in range(4)]
+    town.start_broker()
+    assert [one.status for one in sent] == [0, 0, 1, 1]
+    assert sent[-1].complaint == (
+        "teamctl: too much mail waits for h1: [hosts] outbox_bytes, 4096, are reached; "
+        "send it again once h1 can be reached"
+    )
+    project.write("team.toml", text)
+    project.do("teamd", "reload")
+    wait_until(lambda: waiting(project.paths, "h1") == 0, what="the others have arrived")
+
+
+def test_it_ends_with_teamd(tmp_path: Path) -> None:
+    with hosts(tmp_path, ["h1"]) as town:
+        pid = postman(town, "h1")
+        os.kill(town.projects["h1"].supervisor, signal.SIGKILL)
+        wait_until(lambda: not psutil.pid_exists(pid), what="it is gone")
+
+
+def test_without_a_name_there_is_nothing_of_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as project:
+        project.ask_no_service()
+        project.start()
+        project.do("teamctl", "send", "lead", "hello")
+        children = psutil.Process(project.supervisor).children()
+        assert not [one for one in children if "teamd.postman" in one.cmdline()]
+        assert not project.paths.hosts.exists()
+        assert project.log("teamd", "postman begins") == []
+    code = "import sys, teamd.daemon, teamctl.main; sys.exit('nats' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

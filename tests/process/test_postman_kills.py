@@ -1,0 +1,91 @@
+"""A postman is killed before its first, second, … operation on a file, until it gets through."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from teamd.files.paths import TeamPaths
+from teamd.hosts.cursor import CursorFile
+from teamd.hosts.outbox import find_end, whole_size
+from teamd.hosts.places import HostPlaces
+from teamd.mail.mailbox import Mailbox
+from tests.children import survived
+from tests.process.powercut import deeds, far
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def team(folder: Path) -> TeamPaths:
+    paths = TeamPaths(folder / ".team")
+    deeds.create(paths)
+    deeds.enlist(paths)
+    return paths
+
+
+def killed(left: int, deed: Callable[[], None]) -> bool:
+    """Do it with a kill before the so-manieth operation; whether it was killed."""
+
+    def live(arm: Callable[[], None]) -> None:
+        arm()
+        deed()
+
+    return not survived(left, live)
+
+
+def test_mail_that_arrives_is_delivered_once(tmp_path: Path) -> None:
+    for left in count(1):
+        paths = team(tmp_path / str(left))
+        far.receive(paths, "one")
+        died = killed(left, partial(far.receive, paths, "one", "two", "three"))
+        far.receive(paths, "one", "two", "three")
+        found = [message.content for message in Mailbox(paths, "bob").take().messages]
+        assert found == ["one", "two", "three"], f"killed before operation {left}"
+        cursor = CursorFile(HostPlaces(paths).received(far.FAR), durable=False).read()
+        assert cursor is not None
+        assert cursor.n == 3
+        if not died:
+            assert left > 10
+            return
+
+
+def test_an_outbox_that_is_emptied_keeps_its_numbers(tmp_path: Path) -> None:
+    for left in count(1):
+        paths = team(tmp_path / str(left))
+        far.send_far(paths, "one", "two" * 300)
+        died = killed(left, partial(far.carry_and_confirm, paths))
+        far.send_far(paths, "three")
+        with HostPlaces(paths).outbox(far.FAR).open("rb") as file:
+            end = find_end(file.fileno(), whole_size(file.fileno()))
+        assert end is not None
+        assert end.n == 3
+        if not died:
+            assert end.header.first == 3, "it was emptied"
+            return
+
+
+def test_a_line_that_is_half_written_is_cut_off(tmp_path: Path) -> None:
+    """Its sender was killed at that, or the power was cut: nobody was told that it is safe."""
+    paths = team(tmp_path)
+    far.send_far(paths, "one", "two")
+    outbox = HostPlaces(paths).outbox(far.FAR)
+    whole = outbox.read_bytes()
+    last = whole.splitlines(keepends=True)[-1]
+    for torn in range(1, len(last), 7):
+        outbox.write_bytes(whole.removesuffix(last) + last[:-torn])
+        far.carry(paths)
+        far.send_far(paths, "two")
+        assert outbox.read_bytes() == whole
+
+
+def test_a_header_that_is_half_written_is_written_anew(tmp_path: Path) -> None:
+    paths = team(tmp_path)
+    far.send_far(paths, "one")
+    outbox = HostPlaces(paths).outbox(far.FAR)
+    outbox.write_bytes(outbox.read_bytes()[:20])
+    far.send_far(paths, "one")
+    far.carry(paths)
+    assert outbox.read_bytes().count(b"\n") == 2

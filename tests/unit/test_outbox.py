@@ -1,0 +1,125 @@
+"""The files of a link: what is written into them, and what is made of damaged ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import NotAMessage, StoreError
+from teamd.files.paths import TeamPaths
+from teamd.hosts.cursor import Cursor, CursorFile
+from teamd.hosts.lines import MAIL, START, OutLine
+from teamd.hosts.outbox import Outbox, OutboxFull
+from teamd.hosts.view import waiting
+from tests.hosts.wire import World
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Outbox:
+    paths = TeamPaths(tmp_path / ".team")
+    paths.root.mkdir()
+    return Outbox(paths, "h2", durable=False)
+
+
+def test_lines_are_numbered_and_chained(outbox: Outbox) -> None:
+    assert [outbox.append(MAIL, text=text) for text in "abc"] == [1, 2, 3]
+    n, chain = 0, START
+    for raw in outbox.path.read_bytes().splitlines(keepends=True)[1:]:
+        line = OutLine.decode(raw)
+        assert line is not None
+        assert line.follows(n, chain)
+        assert not line.follows(n + 1, chain)
+        n, chain = line.n, line.chain
+    assert waiting(outbox.paths, "h2") == 3
+
+
+def test_what_no_broker_takes_is_refused(outbox: Outbox) -> None:
+    with pytest.raises(NotAMessage, match="over the 1000000 that another host takes"):
+        outbox.append(MAIL, text="x" * 1_000_000)
+    assert not outbox.path.exists()
+
+
+def test_a_full_outbox_is_a_sentence_and_one_message_always_fits(outbox: Outbox) -> None:
+    small = Outbox(outbox.paths, "h2", durable=False, max_bytes=10)
+    small.append(MAIL, text="one")
+    with pytest.raises(OutboxFull, match=r"too much mail waits for h2: \[hosts\] outbox_bytes, 10"):
+        small.append(MAIL, text="two")
+
+
+def test_a_damaged_outbox_is_a_sentence(outbox: Outbox) -> None:
+    outbox.append(MAIL, text="one")
+    with outbox.path.open("ab") as file:
+        file.write(b"rubbish\n")
+    with pytest.raises(StoreError, match="move it out of there"):
+        outbox.append(MAIL, text="two")
+
+
+@pytest.mark.parametrize("torn", range(0, 512, 37))
+def test_a_torn_cursor_is_the_one_before(tmp_path: Path, torn: int) -> None:
+    """Whatever tears one of the two lines leaves the other; the torn one was never relied on."""
+    file = CursorFile(tmp_path / "h2.json", durable=False)
+    for n in (1, 2, 3):
+        file.write(Cursor("e", n, "c"))
+    content = file.path.read_bytes()
+    third = b'"n": 3' in content[256:]
+    start = 256 if third else 0
+    inside = start + torn % 256
+    file.path.write_bytes(content[:inside] + b"\0" * 5 + content[inside + 5 :])
+    found = CursorFile(file.path, durable=False).read()
+    assert found in (Cursor("e", 2, "c"), Cursor("e", 3, "c"))
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish", b"{}\n", b'{"n": 1}' * 100])
+def test_a_foreign_cursor_says_nothing_and_is_known(tmp_path: Path, content: bytes) -> None:
+    file = CursorFile(tmp_path / "h2.json", durable=False)
+    file.path.write_bytes(content)
+    assert file.read() is None
+    assert file.damaged
+
+
+def test_a_damaged_cursor_is_reported_and_nothing_comes_twice(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.connect()
+    sent = [world.left.send() for _ in range(5)]
+    world.heal()
+    world.right.link.incoming.file.path.write_bytes(b"rubbish")
+    world.right.restart(world.now)
+    sent.append(world.left.send())
+    world.heal()
+    assert world.right.inbox.ids() == sent
+    assert "its cursor was damaged" in world.right.reports[0]
+    world.close()
+
+
+def test_a_lost_folder_is_reported_on_both_sides_with_its_count(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.connect()
+    for _ in range(5):
+        world.left.send()
+    world.heal()
+    world.right.come_back(tmp_path / "none", world.now)
+    world.heal()
+    assert world.left.reports[0].startswith("it has lost its folder: 5 messages")
+    assert "5 messages from it came to an earlier one" in world.right.reports[0]
+    world.close()
+
+
+def test_an_old_copy_of_a_sender_begins_anew_and_doubles_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.connect()
+    first = [world.left.send() for _ in range(3)]
+    world.left.copy(tmp_path / "copy")
+    world.heal()
+    first += [world.left.send() for _ in range(3)]
+    world.heal()
+    world.left.come_back(tmp_path / "copy", world.now)
+    later = world.left.send()
+    world.heal()
+    assert world.right.inbox.ids() == [*first, later]
+    assert "this team's folder is an old copy: 4 messages" in world.left.reports[0]
+    assert "came back with an old copy" in world.right.reports[0]
+    world.close()
