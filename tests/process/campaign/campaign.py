@@ -88,7 +88,7 @@ class Campaign:
         ledger: what was sent.
     """
 
-    def __init__(self, project: Project, seed: str, crew: Crew = Crew()) -> None:  # noqa: B008 -- it is frozen
+    def __init__(self, project: Project, seed: str, crew: Crew = Crew()) -> None:
         self._project = project
         self._crew = crew
         self._chance = Random(seed)
@@ -100,7 +100,9 @@ class Campaign:
         self._killer = Killer(self._chance)
         self.hits: Counter[Place] = self._killer.hits
         self.killed: Counter[str] = self._killer.killed
-        self._person = Person(project, crew.all, self._chance, self._killer, self.ledger, crew.host)
+        self._person = Person(
+            project, crew.all, self._chance, self._killer, self.ledger, label=crew.host
+        )
         self._special = {
             Place.DRAIN: self._person.be_killed_reading,
             Place.START: self._kill_starting,

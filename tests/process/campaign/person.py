@@ -38,6 +38,7 @@ class Person:
         chance: Random,
         killer: Killer,
         ledger: Ledger,
+        *,
         label: str = "",
     ) -> None:
         self._project = project

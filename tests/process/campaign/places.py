@@ -39,8 +39,6 @@ class Place(StrEnum):
     BOTH = "in a tool, with its supervisor"
     POST_INBOX = "postman at an inbox"
     POST_CURSOR = "postman at a cursor of what came"
-    POST_CONFIRMED = "postman at what is confirmed"
-    POST_OUTBOX = "postman at an outbox"
     ELSEWHERE = "elsewhere"
 
 
@@ -98,17 +96,12 @@ def of_reader(paths: TeamPaths, pid: int) -> Place:
 
 
 def of_postman(paths: TeamPaths, pid: int) -> Place:
-    """Where the postman is. It always has the outboxes open; it locks what it writes anew."""
-    hosts = HostPlaces(paths)
-    folders = {
-        paths.inboxes: Place.POST_INBOX,
-        hosts.received("").parent: Place.POST_CURSOR,
-        hosts.confirmed("").parent: Place.POST_CONFIRMED,
-    }
-    held = _open_files(pid)
-    found = (place for folder, place in folders.items() if any(f.parent == folder for f in held))
-    rewritten = any(f.parent == hosts.outboxes and f.suffix == ".tmp" for f in held)
-    return next(found, Place.POST_OUTBOX if rewritten else Place.ELSEWHERE)
+    """Where the postman is, of the places where it waits for the disk; see test_postman_kills."""
+    held = {file.parent for file in _open_files(pid)}
+    if paths.inboxes in held:
+        return Place.POST_INBOX
+    received = HostPlaces(paths).received("").parent
+    return Place.POST_CURSOR if received in held else Place.ELSEWHERE
 
 
 def of_sender(paths: TeamPaths, pid: int) -> Place:
