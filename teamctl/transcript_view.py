@@ -124,7 +124,7 @@ class TranscriptView:
                 held = f"— it only talked: mail of {', '.join(record.senders)} waits —"
                 yield from self._line(record.time, held, fg="yellow")
             case records.TurnEnded() if record.outcome != "end_turn":
-                ended = f"— {record.outcome} — {record.text}"
+                ended = f"— {record.outcome} — {record.text}".rstrip()
                 yield from self._line(record.time, ended, fg="yellow")
 
     def _date(self, moment: float) -> Iterator[str]:

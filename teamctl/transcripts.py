@@ -31,7 +31,7 @@ _BEGINNINGS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Excerpt:
     """The part of what stands in the conversations that is wanted.
 
     Attributes:
@@ -78,7 +78,7 @@ class Transcripts:
     """
 
     def __init__(
-        self, paths: TeamPaths, names: Callable[[], Sequence[str]], window: Window
+        self, paths: TeamPaths, names: Callable[[], Sequence[str]], window: Excerpt
     ) -> None:
         self._paths = paths
         self._names = names

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import traceback
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +36,54 @@ def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedChild:
+    """A process that was forked, and the pipes to its standard input and from its output."""
+
+    pid: int
+    stdin: TextIO
+    stdout: TextIO
+
+
+@contextmanager
+def forked(deed: Callable[[], None]) -> Iterator[ForkedChild]:
+    """Do something as `child` does it, in a process that imports nothing anew: it is forked."""
+    given, feed = os.pipe()
+    said, to_said = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _do_and_end(deed, given, to_said, (feed, said))
+    os.close(given)
+    os.close(to_said)
+    with open(feed, "w") as stdin, open(said) as stdout:  # noqa: PTH123 -- descriptors
+        try:
+            yield ForkedChild(pid, stdin, stdout)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _do_and_end(
+    deed: Callable[[], None], stdin: int, stdout: int, others: tuple[int, ...]
+) -> NoReturn:
+    code = 1
+    try:
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+        for fd in (stdin, stdout, *others):
+            os.close(fd)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 -- a descriptor, for good
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 -- the same
+        deed()
+        sys.stdout.flush()
+        code = 0
+    except BaseException:  # noqa: BLE001 -- the edge of a process
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import click
 
 from teamctl import output, render
 from teamctl.chat.meanwhile import short_moment, tell
-from teamctl.chat.progress import Doing, describe_call
+from teamctl.chat.progress import LeadProgress, describe_call
 from teamctl.layout import Layout
 from teamctl.tail import GrowingFile, Unseen
 from teamctl.transcripts import Retries
@@ -54,7 +54,7 @@ class Listener:
         self._reply_shown = LiveReply(paths.partial(LEAD))
         self._retries = Retries(paths.log(LEAD))
         self._layout = Layout.of_output()
-        self.doing = Doing()
+        self.doing = LeadProgress()
         self._own = Mailbox(paths, USER)
         self._unseen = Unseen()
         self._awaited: str | None = None

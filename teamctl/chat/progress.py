@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 
-class Doing:
+class LeadProgress:
     """Follows what the lead does, record by record."""
 
     def __init__(self) -> None:

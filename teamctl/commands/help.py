@@ -27,7 +27,9 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
 
 @commandline.command(needs_click=True)
 @commandline.argument("topic", required=False, shell_complete=_complete)
-@commandline.option("--man", metavar="DIR", help="Write a manual page for each command into DIR.")
+@commandline.option(
+    "--man", metavar="DIR", help="Write the manual pages of teamctl and teamd into DIR."
+)
 @output.json_option
 def command(topic: str | None, *, man: str | None, as_json: bool) -> None:
     """Explain TOPIC; without one, list the topics.
@@ -54,15 +56,17 @@ def command(topic: str | None, *, man: str | None, as_json: bool) -> None:
 def _write_pages(folder: Path, *, as_json: bool) -> None:
     from importlib.metadata import version  # noqa: PLC0415 -- only here
 
+    from teamd.__main__ import build  # noqa: PLC0415 -- the same
     from teamd.manual import pages  # noqa: PLC0415 -- the same
 
     written = []
     with translate_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        group = _group(click.get_current_context())
-        for name, text in pages(group, "teamctl", version("teamd")):
-            (folder / name).write_text(text, encoding="utf-8")
-            written.append(str(folder / name))
+        programs = {"teamctl": _group(click.get_current_context()), "teamd": build()}
+        for program, group in programs.items():
+            for name, text in pages(group, program, version("teamd")):
+                (folder / name).write_text(text, encoding="utf-8")
+                written.append(str(folder / name))
     told = f"wrote {len(written)} pages; `man -l {folder / 'teamctl.1'}` shows the first"
     output.print_either(told, {"pages": written}, as_json=as_json)
 

@@ -7,10 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamctl import output
+from teamctl.widths import Shape
 from teamd import commandline
 from teamd.commandline import team_options
 from teamd.files import pidfile
 from teamd.messages import TEAMD
+from teamd.overview.members import look_at
+from teamd.process_id import Identity
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -19,9 +22,14 @@ if TYPE_CHECKING:
     import psutil
 
     from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
 
 _HEADINGS: Final = ("PID", "NAME", "UP", "CPU", "MEM", "COMMAND")
 _NUMBERS: Final = ("PID", "UP", "CPU", "MEM")
+_SHAPE: Final = Shape(
+    elastic={"COMMAND": 12, "NAME": 12}, spare=("CPU", "UP"), dispensable=("MEM", "COMMAND")
+)
+_LONGEST: Final = 160  # characters: that of a sandbox has thousands, and --json has them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +39,7 @@ class _Process:
     Attributes:
         name: the teammate that it belongs to, or `teamd`.
         command: what it runs; empty for teamd and the teammates themselves.
+        memory_bytes: with its share of what it shares, as far as others may know that.
     """
 
     pid: int
@@ -45,6 +54,8 @@ class _Process:
         """Return the row of the table."""
         up, cpu = output.duration(time.time() - self.started), f"{self.cpu_seconds:.1f}s"
         memory, command = output.count(self.memory_bytes), " ".join(self.command.split())
+        if len(command) > _LONGEST:
+            command = f"{command[: _LONGEST - 1]}…"
         return [str(self.pid), self.name, up, cpu, memory, command or "-"]
 
 
@@ -55,18 +66,27 @@ def command(choice: Choice, *, as_json: bool) -> None:
     """List the processes of the team: teamd, each teammate, and the commands that run below it."""
     paths = choice.existing()
     supervisor = pidfile.check(paths)
-    names = {supervisor.pid: TEAMD}
-    for member in Roster(paths).read().members:
-        if member.process is not None and member.process.alive:
-            names[member.process.pid] = member.name
-    found = list(_processes(supervisor.pid, names))
+    found = list(_processes(supervisor.pid, *_known(paths, supervisor.pid)))
     if as_json:
         output.print_json({"processes": [asdict(one) for one in found]})
     else:
-        output.print_table(_HEADINGS, (one.cells() for one in found), _NUMBERS)
+        output.print_table(_HEADINGS, (one.cells() for one in found), _NUMBERS, _SHAPE)
 
 
-def _processes(root: int, names: Mapping[int, str]) -> Iterator[_Process]:
+def _known(paths: TeamPaths, supervisor: int) -> tuple[dict[int, str], dict[int, int]]:
+    """Return whose processes are known by pid, and what they themselves tell of their memory."""
+    names, memory = {supervisor: TEAMD}, {}
+    for member in Roster(paths).read().members:
+        seen = look_at(paths, member, None, None)
+        if member.process is not None and seen.alive:
+            names[member.process.pid] = member.name
+            memory[member.process.pid] = seen.memory_bytes or 0
+    return names, memory
+
+
+def _processes(
+    root: int, names: Mapping[int, str], memory: Mapping[int, int]
+) -> Iterator[_Process]:
     """Yield a process and all below it, each behind the one that started it."""
     import psutil  # noqa: PLC0415 -- 20 ms, only here
 
@@ -83,7 +103,7 @@ def _processes(root: int, names: Mapping[int, str]) -> Iterator[_Process]:
                     command="" if own else " ".join(process.cmdline()) or process.name(),
                     started=process.create_time(),
                     cpu_seconds=times.user + times.system,
-                    memory_bytes=process.memory_info().rss,
+                    memory_bytes=memory.get(process.pid) or _memory_of(process),
                 )
             below = process.children()
         except psutil.Error:  # it has just ended, or is another user's
@@ -92,3 +112,9 @@ def _processes(root: int, names: Mapping[int, str]) -> Iterator[_Process]:
             yield from under(child, name)
 
     yield from under(psutil.Process(root), TEAMD)
+
+
+def _memory_of(process: psutil.Process) -> int:
+    identity = Identity.of(process.pid)
+    proportional = None if identity is None else identity.memory()
+    return proportional or int(process.memory_info().rss)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from teamctl import arguments, output, texts
+from teamctl.deeds import kind_word, title
 from teamctl.post import team_post
 from teamd import commandline, terminal
 from teamd.approvals.approval import Approval, Kind
@@ -17,8 +18,6 @@ from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamd.cli import Choice
-
-_WORDS = {Kind.PLAN: "plan", Kind.SHUTDOWN: "shutdown", Kind.PERMISSION: "permission"}
 
 _id_argument = commandline.argument(
     "request_id", metavar="ID|NAME", shell_complete=arguments.approvals
@@ -94,18 +93,20 @@ def _answer(
     """
     asked = _approvals(choice)
     approval = _find(asked, beginning)
-    what = f"the {_word(approval)} of {output.plain(approval.asker)} ({approval.id})"
+    what = output.plain(title(approval))
     if approval.always and not approve:
         asked.take_back(approval.id)
-        terminal.echo(output.plain(f"took back {what}: it is asked for again"))
+        terminal.echo(f"took back {what}: it is asked for again")
         return
     if always and approval.type != Kind.PERMISSION:
-        raise TeamError(f"--always is for permissions, and {approval.id} is a {_word(approval)}")
+        raise TeamError(
+            f"--always is for permissions, and {approval.id} is a {kind_word(approval)}"
+        )
     if reason is None and not approve:
         reason = texts.ask("Why, and what should change? (Enter for no reason)")
     words = texts.text_or_stdin(reason or "").strip()
     answered = asked.answer(approval.id, by=USER, approve=approve, reason=words, always=always)
-    terminal.echo(output.plain(f"{answered.status} {what}"))
+    terminal.echo(f"{answered.status} {what}")
 
 
 def _find(asked: Approvals, word: str) -> Approval:
@@ -119,14 +120,9 @@ def _find(asked: Approvals, word: str) -> Approval:
     if not found or asked.find(word) is not None:
         return asked.match(word)
     if len(found) > 1:
-        ids = ", ".join(f"{one.id} ({_word(one)})" for one in found)
+        ids = ", ".join(f"{one.id} ({kind_word(one)})" for one in found)
         raise TeamError(f"{found[0].asker} waits for several answers: {ids}; name one by its id")
     return found[0]
-
-
-def _word(approval: Approval) -> str:
-    """Return what is asked for, in a word."""
-    return _WORDS.get(approval.type, output.plain(approval.type))  # type: ignore[call-overload, no-any-return] # a type is a text
 
 
 def _show(request: OpenRequest) -> None:

@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output, texts
+from teamctl.post import team_queue
 from teamd import commandline, control, terminal
 from teamd.commandline import team_options
 from teamd.errors import TeamError
@@ -37,12 +38,12 @@ def command(choice: Choice, name: str, *, purge: bool, yes: bool, as_json: bool)
     """Take NAME out of the team, once it is shut down or has failed.
 
     Its files stay, so that a spawn under the same name goes on with its conversation. --purge
-    deletes them, also of a name that has left before; on a terminal it first asks you. A working
-    copy and what was spent stay in any case.
+    deletes them, also of a name that has left before; on a terminal it first asks you. What nobody
+    merged of a working copy is kept for 30 days, and what was spent is never forgotten.
     """
     paths = choice.existing()
     if purge and not yes:
-        texts.confirm(f"delete all mail and the conversation of {name}?")
+        texts.confirm(f"delete all mail, the conversation and the working copy of {name}?")
     team, said, data = Roster(paths).read(), f"{name} has left the team before", {"name": name}
     if not purge or team.find(name) is not None:
         asked = {"name": team.get(name).name}
@@ -52,12 +53,38 @@ def command(choice: Choice, name: str, *, purge: bool, yes: bool, as_json: bool)
     removed = _purge(paths, data["name"]) if purge else []
     if purge:
         said += f"; {len(removed)} of its files and folders are deleted"
-        if paths.copy(data["name"]).exists():
-            said += f"; its working copy stays in {paths.copy(data['name'])}"
+        said += _remove_copy(choice, paths, data["name"])
+    else:
+        said += "; its files stay" + _describe_copy(paths, data["name"])
     if as_json:
         output.print_json({**data, "removed": list(map(str, removed))})
     else:
         terminal.echo(output.plain(paths.addressed(said)))
+
+
+def _describe_copy(paths: TeamPaths, name: str) -> str:
+    """Say where its working copy is, which nobody asks for any more."""
+    if not paths.copy(name).exists():
+        return ""
+    return f", and its working copy in {paths.copy(name)}"
+
+
+def _remove_copy(choice: Choice, paths: TeamPaths, name: str) -> str:
+    """Remove its working copy, if it has one; say what became of it."""
+    if not paths.copy(name).exists():
+        return ""
+    from teamd.copies import record, removal  # noqa: PLC0415 -- 20 ms
+    from teamd.copies.source import source_of  # noqa: PLC0415 -- the same
+    from teamd.merges.withdrawal import withdraw  # noqa: PLC0415 -- the same
+
+    try:
+        copy = record.get(paths, name)
+        source = source_of(copy)
+        kept = removal.remove_one(paths, name)
+        withdraw(team_queue(choice), copy, source, kept)
+    except TeamError as error:
+        return f"; its working copy stays in {paths.copy(name)}: {error}"
+    return f"; so is its working copy, what nobody merged is kept as {kept}" if kept else ""
 
 
 def _purge(paths: TeamPaths, name: str) -> list[Path]:

@@ -14,7 +14,8 @@ from teamd.budget.ledger import Ledger
 from teamd.commandline import team_options
 from teamd.mail import lines
 from teamd.mail.mailbox import Mailbox
-from teamd.team.roster import Roster
+from teamd.overview.members import WAITING
+from teamd.overview.overview import OverviewReader
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
+    from teamd.overview.members import MemberView
     from teamd.team.member import Member
 
 
@@ -36,12 +38,14 @@ def command(choice: Choice, name: str, *, as_json: bool) -> None:
     The command works without teamd.
     """
     paths = choice.existing()
-    member = Roster(paths).read().get(name)
-    facts = _facts(paths, member)
+    seen = OverviewReader(paths).read()
+    view = seen.find(seen.team.get(name).name)
+    assert view is not None  # noqa: S101 -- each member of the team is seen
+    facts = _facts(paths, view.member)
     if as_json:
-        output.print_json({"member": {**member.encode(), **facts}})
+        output.print_json({"member": {**view.to_json(), **facts}})
         return
-    for label, text in _lines(paths, member, facts):
+    for label, text in _lines(paths, view, facts):
         first, *rest = output.plain(text).splitlines() or [""]
         terminal.echo(f"{terminal.style(f'{label:10}', bold=True)} {first}")
         for line in rest:
@@ -71,9 +75,10 @@ def _last_words(paths: TeamPaths, name: str) -> str:
     return said[0] if said else ""
 
 
-def _lines(paths: TeamPaths, member: Member, facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _lines(paths: TeamPaths, view: MemberView, facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    member = view.member
     yield "name", f"{member.name} ({member.role})"
-    yield "state", f"{member.status}" + (f": {member.reason}" if member.reason else "")
+    yield "state", _state(view)
     if facts["alive"]:
         yield "process", f"pid {member.pid}, since {output.ago(member.since)}"
     yield "used", _used(member, facts)
@@ -87,6 +92,13 @@ def _lines(paths: TeamPaths, member: Member, facts: dict[str, Any]) -> Iterator[
     if facts["said"]:
         yield "said", facts["said"]
     yield "more", f"`teamctl transcript {member.name}`, `teamctl logs {member.name}`"
+
+
+def _state(view: MemberView) -> str:
+    """Return how it is, for how long, and what it does or waits for, as `team` has it."""
+    why = view.describes if view.doing or view.state == WAITING else view.member.reason
+    since = "" if view.since is None else f" for {output.ago(view.since)}"
+    return f"{view.state}{since}" + (f": {why}" if why else "")
 
 
 def _terms(paths: TeamPaths, member: Member) -> Iterator[tuple[str, str]]:
@@ -104,7 +116,8 @@ def _terms(paths: TeamPaths, member: Member) -> Iterator[tuple[str, str]]:
 def _used(member: Member, facts: dict[str, Any]) -> str:
     tokens = f"{output.count(member.input_tokens)} tokens in, {output.count(member.output_tokens)}"
     usd = "an unknown cost" if facts["usd"] is None else f"${facts['usd']:.4f}"
-    return f"{member.turns} turns, {tokens} out, {usd}"
+    turns = "1 turn" if member.turns == 1 else f"{member.turns} turns"
+    return f"{turns}, {tokens} out, {usd}"
 
 
 def _rejected(paths: TeamPaths, member: Member, facts: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from teamctl import output, texts
 from teamctl.arguments import grace_option
+from teamctl.widths import Shape
 from teamd import commandline, control, terminal
 from teamd.cli import Choice
 from teamd.commandline import team_options
@@ -16,6 +17,11 @@ from teamd.files.paths import TeamPaths
 from teamd.messages import TEAM_FOLDER
 from teamd.team import teams
 
+_SHAPE = Shape(
+    elastic={"STATUS": 12, "PATH": 12, "TEAM": 12},
+    spare=("TEAMD", "MEMBERS"),
+    dispensable=("STATUS",),
+)
 _MARGIN_SECONDS = 10.0  # between the kill and the answer
 
 
@@ -40,7 +46,7 @@ def command(choice: Choice, *, everywhere: bool, as_json: bool) -> None:
     if everywhere:
         headings.append("PATH")
         rows = [[*row, str(team.paths.root)] for row, team in zip(rows, found, strict=True)]
-    output.print_table(headings, rows, ("MEMBERS",))
+    output.print_table(headings, rows, ("MEMBERS",), _SHAPE)
 
 
 def _cells(team: teams.TeamFacts) -> list[str]:

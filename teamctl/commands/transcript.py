@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import arguments, output
 from teamctl.tail import Watched
-from teamctl.transcripts import Retries, Transcripts, Window
+from teamctl.transcripts import Excerpt, Retries, Transcripts
 from teamctl.when import SINCE_HELP, parse_when
 from teamd import commandline, terminal
 from teamd.commandline import team_options
@@ -62,7 +62,7 @@ def command(
     paths = choice.existing()
     if last is None and since is None and not as_json and sys.stdout.isatty():
         last = _SHOWN
-    window = Window(last, None if since is None else parse_when(since))
+    window = Excerpt(last, None if since is None else parse_when(since))
     whose = _choose(paths, names)
     found = Transcripts(paths, whose, window)
     if not found.open() and not follow:

@@ -13,6 +13,8 @@ from teamd.commandline import team_options
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import files, pidfile
 from teamd.files.watch import wait_for
+from teamd.overview.members import WAITING
+from teamd.overview.overview import OverviewReader
 from teamd.states import Status
 from teamd.team.roster import Roster
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
+    from teamd.overview.overview import Overview
     from teamd.team.member import Member
 
 # From the mail that is taken to the report of who works on it.
@@ -35,8 +38,8 @@ _CALM_SECONDS: Final = 0.5
 def command(choice: Choice, names: Sequence[str], *, timeout: float, as_json: bool) -> int:
     """Wait until none of the NAMES is at work or has mail to read, and say how each is then.
 
-    The exit status is 0 if all of them are idle, 1 if one is paused, has failed or is shut down,
-    and 4 after --timeout.
+    The exit status is 0 if all of them are idle, 1 if one waits for an answer, is paused, has
+    failed or is shut down, and 4 after --timeout.
     """
     paths = choice.existing()
     members = wait_for(paths.root, _Rest(paths, names).look, timeout_seconds=timeout)
@@ -44,14 +47,25 @@ def command(choice: Choice, names: Sequence[str], *, timeout: float, as_json: bo
         working = [one.name for one in _named(paths, names) if _at_work(paths, one)]
         who = ", ".join(working) or "somebody"
         raise DeadlinePassed(f"{who} is still at work after {timeout:g} s; `teamctl team` shows it")
+    seen = OverviewReader(paths).read()
+    ended = [_ended(one, seen) for one in members]
     if as_json:
-        output.print_json({"members": [one.encode() for one in members]})
+        found = zip(members, ended, strict=True)
+        output.print_json({"members": [{**one.encode(), "state": how} for one, (how, _) in found]})
     else:
-        for one in members:
-            why = f": {one.reason}" if one.reason else ""
-            terminal.echo(output.plain(f"{one.name} is {one.status}{why}"))
-    idle = all(one.status is Status.IDLE for one in members)
+        for one, (how, why) in zip(members, ended, strict=True):
+            terminal.echo(output.plain(f"{one.name} is {how}" + (f": {why}" if why else "")))
+    idle = all(how == Status.IDLE for how, _ in ended)
     return ExitCode.DONE if idle else ExitCode.REFUSED
+
+
+def _ended(member: Member, seen: Overview) -> tuple[str, str | None]:
+    """Return how somebody is that rests, in the words of `team`, and why."""
+    view = seen.find(member.name)
+    if view is None or view.state != WAITING or view.request is None:
+        return member.status, member.reason
+    answers = f"`{view.request.approve}` or `{view.request.reject}`"
+    return WAITING, member.reason or f"{view.request.sentence}; {answers}"
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from teamd.messages import Message
 
 
-class Conversation:
+class TranscriptEvents:
     """Tells the events of one conversation, record by record.
 
     Args:

@@ -36,7 +36,7 @@ _OWN: Final = frozenset({"time", "level", "event", "who", "name", "traceback"})
 _RESTARTED: Final = "restarted"  # a process that begins after a crash
 
 
-class Journal:
+class LogEvents:
     """Tells the events of all logs, line by line in the order of time."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ _REJECTED: Final = ".rejected.jsonl"
 _TAKEN: Final = ".taken.jsonl"
 
 
-class Outbox:
+class MailEvents:
     """Tells of each message once that it was sent.
 
     It looks into the inboxes without a lock: what it may miss, since its reader was faster, is told

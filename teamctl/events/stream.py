@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from teamctl.events.boards import Boards
-from teamctl.events.conversation import Conversation
-from teamctl.events.journal import Journal
-from teamctl.events.mail import Outbox
+from teamctl.events.conversation import TranscriptEvents
+from teamctl.events.journal import LogEvents
+from teamctl.events.mail import MailEvents
 from teamctl.tail import GrowingFile, end_of, lines_back
 from teamctl.transcripts import logged_at, moment_of
 from teamd.messages import TEAMD, USER
@@ -36,10 +36,10 @@ class Stream:
         self._paths = paths
         self._since = since
         self._first = True
-        self._outbox = Outbox(paths)
-        self._journal = Journal()
+        self._mail = MailEvents(paths)
+        self._log_events = LogEvents()
         self._boards = Boards(paths)
-        self._conversations: dict[Path, tuple[Conversation, GrowingFile]] = {}
+        self._conversations: dict[Path, tuple[TranscriptEvents, GrowingFile]] = {}
         self._logs: dict[Path, GrowingFile] = {}
 
     @property
@@ -52,7 +52,7 @@ class Stream:
     def look(self) -> list[Event]:
         """Return what has happened since the last look, by time."""
         found = [
-            *self._outbox.events(),
+            *self._mail.events(),
             *self._logged(),
             *self._said(),
             *self._boards.events(),
@@ -66,13 +66,13 @@ class Stream:
         for path in sorted(self._paths.transcripts.glob("*.jsonl")):
             if path not in self._conversations:
                 growing = GrowingFile(path, self._start(path))
-                self._conversations[path] = Conversation(path.stem), growing
+                self._conversations[path] = TranscriptEvents(path.stem), growing
             conversation, growing = self._conversations[path]
             for line in growing.lines():
                 found = None if is_checkpoint(line) else parse(line)
                 for event in conversation.events(found) if found else ():
                     sent = event.kind == "mail_sent"
-                    yield from self._outbox.unless_told(event) if sent else (event,)
+                    yield from self._mail.unless_told(event) if sent else (event,)
 
     def _start(self, path: Path) -> int:
         """Return where to begin in a conversation: with the turn in which the moment lies."""
@@ -96,7 +96,7 @@ class Stream:
                 self._logs[path] = GrowingFile(path, self._log_start(path))
             entries += [one for one in map(parse, self._logs[path].lines()) if one]
         for entry in sorted(entries, key=logged_at):
-            yield from self._journal.events(entry)
+            yield from self._log_events.events(entry)
 
     def _log_start(self, path: Path) -> int:
         """Return where to begin in a log."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class MembershipChange:
     """A host that was added or removed.
 
     Attributes:
@@ -35,7 +35,7 @@ class Changed:
     token: Path | None = None
 
 
-def add(choice: Choice, host: str) -> Changed:
+def add(choice: Choice, host: str) -> MembershipChange:
     """Admit one more host.
 
     Raises:
@@ -50,10 +50,10 @@ def add(choice: Choice, host: str) -> Changed:
         record = with_new_host(record, team, host)
         broker.write(record)
         token = write_token(paths, broker, record, team, host)
-    return Changed(broker=broker, record=record, host=host, token=token)
+    return MembershipChange(broker=broker, record=record, host=host, token=token)
 
 
-def remove(choice: Choice, host: str) -> Changed:
+def remove(choice: Choice, host: str) -> MembershipChange:
     """Admit a host no more.
 
     Raises:
@@ -74,4 +74,4 @@ def remove(choice: Choice, host: str) -> Changed:
         record = record.without_host(team, found)
         broker.write(record)
         files.remove(Keys(paths).token(found))
-    return Changed(broker=broker, record=record, host=found)
+    return MembershipChange(broker=broker, record=record, host=found)

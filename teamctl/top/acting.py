@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from teamctl import output
 from teamctl.top.dialogs import Confirm
 from teamctl.top.face import Face
+from teamd.errors import TeamError
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -79,5 +80,23 @@ class Acting(Face):
             self.fill(
                 f"Raise the limits of {mate.name}, which has used {used}",
                 ("USD more (may be empty)", "tokens more (may be empty)"),
-                lambda usd, tokens: self.top.do(lambda deeds: deeds.resume(mate.name, usd, tokens)),
+                lambda usd, tokens: self.top.do(
+                    lambda deeds: deeds.resume(mate.name, **_more(usd, tokens))
+                ),
             )
+
+
+def _more(usd: str, tokens: str) -> dict[str, float]:
+    """Return by how much limits are raised, of what was typed."""
+    typed: tuple[tuple[str, str, type[int | float]], ...] = (
+        ("usd", usd, float),
+        ("tokens", tokens, int),
+    )
+    return {unit: _number(text, kind) for unit, text, kind in typed if text.strip()}
+
+
+def _number(text: str, kind: type[int | float]) -> float:
+    try:
+        return kind(text.strip().removeprefix("$"))
+    except ValueError as error:
+        raise TeamError(f"{text!r} is no number; nothing was changed") from error

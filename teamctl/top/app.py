@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from textual.app import App, ScreenStackError, SystemCommand
 from textual.binding import Binding
 
+from teamctl.deeds import Deeds
 from teamctl.top.columns import in_a_line
-from teamctl.top.deeds import Deeds
 from teamctl.top.face import Face
 from teamctl.top.lines import row_of
 from teamctl.top.messages import Looked, Read, Told, explain
 from teamctl.top.screens import MateScreen, TeamScreen
-from teamctl.top.watcher import Watcher
+from teamctl.top.watcher import FolderWatcher
 from teamd.cli import Choice
 from teamd.files.find_team import all_teams, finish
 from teamd.overview.overview import Overview, OverviewReader
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.message import Message
     from textual.screen import Screen
 
-    from teamctl.top.sources import Source
+    from teamctl.top.sources import Tab
     from teamd.files.paths import TeamPaths
     from teamd.overview.members import MemberView
 
@@ -87,11 +87,11 @@ class Top(App[None]):
         self._trouble = ""  # why the team could not be read
         self._rung = _ids(seen)
         self.paths = choice.existing()
-        self._deeds = Deeds(choice, self.paths)
+        self._deeds = Deeds(choice)
         self._watcher = self._watch()
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[Tab]:
         """The tabs that are open and live; also asked by the watcher's thread."""
         sources = [face.source for face in self.faces if isinstance(face, MateScreen)]
         return [source for source in sources if source is not None and source.live]
@@ -144,7 +144,7 @@ class Top(App[None]):
         self.tell("…")
         Thread(target=self._do, args=(deed, self._deeds), daemon=True).start()
 
-    def read(self, source: Source) -> None:
+    def read(self, source: Tab) -> None:
         """Read a tab now, in a thread; the watcher goes on with one that is live."""
         if source.live:
             self._watcher.look_soon()
@@ -218,16 +218,16 @@ class Top(App[None]):
         self._watcher.end()
         self.paths = paths
         choice = Choice(team_dir=str(paths.root), config=self._choice.config)
-        self._deeds = Deeds(choice, paths)
+        self._deeds = Deeds(choice)
         self._rung = set()
         self._untrusted_at = 0.0
         self._watcher = self._watch()
         self._watcher.start()
 
-    def _watch(self) -> Watcher:
+    def _watch(self) -> FolderWatcher:
         paths = self.paths
         folders = (paths.root, paths.inboxes, paths.transcripts, paths.requests, paths.tasks)
-        return Watcher(
+        return FolderWatcher(
             (*folders, paths.logs, paths.activities),
             partial(self._look, paths, OverviewReader(paths)),
         )
@@ -254,7 +254,7 @@ class Top(App[None]):
             self._untrusted_at = now + _UNTRUSTED_SECONDS
         return self._untrusted
 
-    def _read(self, source: Source) -> None:
+    def _read(self, source: Tab) -> None:
         try:
             rows = source.read()
         except Exception as error:  # noqa: BLE001
@@ -265,7 +265,7 @@ class Top(App[None]):
         try:
             text = deed(deeds)
         except Exception as error:  # noqa: BLE001
-            text = deeds.paths.addressed(explain(error))
+            text = deeds.choice.addressed(explain(error))
         self._post(Told(text))
 
     def _post(self, message: Message) -> None:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from teamd.overview.overview import Overview
     from teamd.overview.requests import OpenRequest
 
-KEYS: Final = "a approve  r reject  e all of it  s send  ? keys  q quit"
-READ_ONLY_KEYS: Final = "e all of it  Enter look  ? keys  q quit"
+_KEYS: Final = ("a approve", "r reject", "e all of it", "s send")
+_READ_ONLY_KEYS: Final = ("e all of it", "Enter look")
+_ALWAYS: Final = ("? keys", "q quit")  # by these all others are found
 
 
 def title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Line:
@@ -34,6 +35,14 @@ def title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Line:
     if len(teams) > 1:
         shown += " · " + " ".join(f"{n}:{name or '.team'}" for n, name in enumerate(teams, 1))
     return ((cut(shown, width), "bold"),)
+
+
+def keys(width: int, *, readonly: bool) -> Line:
+    """Return the line that says which keys there are; the last before `?` goes first."""
+    named = list(_READ_ONLY_KEYS if readonly else _KEYS)
+    while named and len("  ".join((*named, *_ALWAYS))) > width:
+        named.pop()
+    return (("  ".join((*named, *_ALWAYS)), ""),)
 
 
 def waiting(seen: Overview) -> Line:

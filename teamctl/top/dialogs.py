@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from teamctl.top.lines import Lines, Row
+from teamctl.top.lines import Row, RowList
 from teamd.terminal import plain
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(event.key == "y")
 
 
-class Page(ModalScreen[str | None]):
+class TextDialog(ModalScreen[str | None]):
     """Shows a text whole; gives back the key that it was left by, if that has a meaning.
 
     Args:
@@ -112,13 +112,13 @@ class Page(ModalScreen[str | None]):
         """Build the page."""
         keys = "  ".join(f"{key} {what}" for key, what in self._answers.items())
         yield Static(Text(self._title, style="bold"))
-        yield Lines(name="page", wrapped=True)
+        yield RowList(name="page", wrapped=True)
         yield Static(Text(f"{keys}  y copy  Esc back".strip()))
 
     def on_mount(self) -> None:
         """Show the text."""
         lines = plain(self._text).splitlines()
-        self.query_one(Lines).show([Row(str(n), Text(line)) for n, line in enumerate(lines)])
+        self.query_one(RowList).show([Row(str(n), Text(line)) for n, line in enumerate(lines)])
 
     def on_key(self, event: Key) -> None:
         """Leave by a key that has a meaning."""

@@ -10,8 +10,8 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from teamctl.top import bar, columns
-from teamctl.top.dialogs import Form, Page
-from teamctl.top.lines import Lines
+from teamctl.top.dialogs import Form, TextDialog
+from teamctl.top.lines import RowList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Face(Screen[None]):
     DEFAULT_CSS: ClassVar[str] = """
     Face Static { height: 1; }
     Face #status { height: auto; max-height: 5; }
-    Face Lines { height: 1fr; }
+    Face RowList { height: 1fr; }
     Face #asks, Face #notes { height: 0; }
     Face Input { height: 1; border: none; padding: 0; display: none; }
     """
@@ -65,24 +65,24 @@ class Face(Screen[None]):
         return cast("Top", self.app)
 
     @property
-    def asks(self) -> Lines:
+    def asks(self) -> RowList:
         """The requests."""
-        return self.query_one("#asks", Lines)
+        return self.query_one("#asks", RowList)
 
     @property
-    def body(self) -> Lines:
+    def body(self) -> RowList:
         """The list that the screen is about."""
-        return self.query_one("#list", Lines)
+        return self.query_one("#list", RowList)
 
     def compose(self) -> ComposeResult:
         """Build the lines, from the top of the screen down."""
         yield Static(id="title")
         yield Static(id="waiting")
-        yield Lines(name="asks", chosen=True, wrapped=True)
+        yield RowList(name="asks", chosen=True, wrapped=True)
         yield from self.compose_body()
         yield Input(id="filter", compact=True)
         yield Static(id="status")
-        yield Static(Text(bar.READ_ONLY_KEYS if self.top.readonly else bar.KEYS), id="keys")
+        yield Static(id="keys")
 
     def compose_body(self) -> ComposeResult:
         """Build what is between the requests and the filter."""
@@ -102,7 +102,9 @@ class Face(Screen[None]):
             self._calm_at = time.monotonic() + self.top.calm_seconds
         self.fit(asks)
         self.write("waiting", bar.waiting(self.top.seen))
-        self.write("status", ((self.top.status or self._filtered(), ""),))
+        told = " · ".join(filter(None, (self._filtered(), self.top.status)))
+        self.write("status", ((told, ""),))
+        self.write("keys", bar.keys(self.size.width, readonly=self.top.readonly))
 
     def write(self, where: str, line: Line) -> None:
         """Write a line of its own, if it is another one than before."""
@@ -110,7 +112,7 @@ class Face(Screen[None]):
         if place.content != text:
             place.update(text)
 
-    def fit(self, lines: Lines) -> None:
+    def fit(self, lines: RowList) -> None:
         """Make a list as high as it needs to be, up to a part of the screen."""
         lines.styles.height = min(lines.height, max(1, self.size.height // _PART))
 
@@ -163,12 +165,12 @@ class Face(Screen[None]):
             asked = ask.approval
             title = columns.in_a_line(f"{asked.asker} asks: {bar.kind_of(ask)} {asked.id}")
             self.app.push_screen(
-                Page(title, asked.content, answers), lambda key: self._answer(ask, key)
+                TextDialog(title, asked.content, answers), lambda key: self._answer(ask, key)
             )
 
     def action_turn_focus(self) -> None:
         """Go to the next list that has something in it."""
-        there = [self.body, *(one for one in self.query(Lines) if one is not self.body)]
+        there = [self.body, *(one for one in self.query(RowList) if one is not self.body)]
         filled = [one for one in there if one is self.body or one.height]
         at = next((n for n, one in enumerate(filled) if one.has_focus), -1)
         filled[(at + 1) % len(filled)].focus()
@@ -202,7 +204,7 @@ class Face(Screen[None]):
         keys = {key: what for key, _, what in self.top.keys_of(self)}
         wide = max(map(len, keys))
         text = "\n".join(f"{key:{wide}}  {what}" for key, what in keys.items())
-        self.app.push_screen(Page("The keys of this screen", text))
+        self.app.push_screen(TextDialog("The keys of this screen", text))
 
     def on_screen_resume(self) -> None:
         """Draw what has changed while another screen was in front."""

@@ -41,7 +41,7 @@ class Row:
 
     __hash__ = None  # type: ignore[assignment] # it is drawn anew at need
 
-    def strips(self, view: Lines, width: int) -> list[Strip]:
+    def strips(self, view: RowList, width: int) -> list[Strip]:
         """Return it as the lines of the screen that it takes."""
         if self._width != width:
             console = view.app.console
@@ -56,7 +56,7 @@ def row_of(key: str, line: Line) -> Row:
     return Row(key, Text.assemble(*line))
 
 
-class Lines(ScrollView, can_focus=True):
+class RowList(ScrollView, can_focus=True):
     """Rows of text to scroll through, and with a cursor to choose from.
 
     Args:
@@ -106,7 +106,8 @@ class Lines(ScrollView, can_focus=True):
 
     def follow(self) -> None:
         """Go to the end, and stay there as rows are added."""
-        self.scroll_end(animate=False, immediate=True)
+        # By force: there is no scroll bar yet where rows have just outgrown the screen.
+        self.scroll_end(animate=False, immediate=True, force=True)
 
     def rows_of(self, lines: Iterable[tuple[str, Line]]) -> list[Row]:
         """Return lines by their keys as rows: those that are as they were are the same rows."""
@@ -126,7 +127,7 @@ class Lines(ScrollView, can_focus=True):
         self._at = next(found, min(self._at, max(0, len(self._rows) - 1)))
         self._lay_out(before)
         if self._following and last:
-            self.scroll_end(animate=False, immediate=True)
+            self.follow()
 
     def choose(self, key: str) -> None:
         """Move the cursor to a row, if it is there."""
@@ -190,7 +191,7 @@ class Lines(ScrollView, can_focus=True):
     def _keep_in_sight(self) -> None:
         start, end = self._span(self._at)
         region = Region(0, start, 1, max(1, end - start))
-        self.scroll_to_region(region, animate=False, immediate=True)
+        self.scroll_to_region(region, animate=False, immediate=True, force=True)
 
     def _lay_out(self, before: Iterable[Row]) -> None:
         known = {row.key: row for row in before}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from teamctl.top.lines import Row
-    from teamctl.top.sources import Source
+    from teamctl.top.sources import Tab
     from teamd.files.paths import TeamPaths
     from teamd.overview.overview import Overview
 
@@ -32,7 +32,7 @@ class Looked(Message):
 class Read(Message):
     """A tab was read."""
 
-    source: Source
+    source: Tab
     rows: Sequence[Row]
 
 

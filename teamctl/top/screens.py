@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from teamctl.top import bar, columns
 from teamctl.top.acting import Acting
-from teamctl.top.lines import Lines, Row
+from teamctl.top.lines import Row, RowList
 from teamctl.top.sources import TABS
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from teamctl.top.columns import Line
-    from teamctl.top.sources import Source
+    from teamctl.top.sources import Tab
     from teamd.overview.members import MemberView
 
 _NUMBERS: Final = "123456789"
@@ -45,8 +45,8 @@ class TeamScreen(Acting):
     def compose_body(self) -> ComposeResult:
         """Build the table and the notes below it."""
         yield Static(id="header")
-        yield Lines(name="list", chosen=True)
-        yield Lines(name="notes", wrapped=True)
+        yield RowList(name="list", chosen=True)
+        yield RowList(name="notes", wrapped=True)
 
     def draw_parts(self) -> None:
         """Draw the roster, which has the room that the rest leaves."""
@@ -57,7 +57,7 @@ class TeamScreen(Acting):
         self.write("header", columns.header(widths))
         lines = ((name, columns.line(row, widths)) for name, row in rows.items())
         self.show(self.body.rows_of(lines))
-        notes = self.query_one("#notes", Lines)
+        notes = self.query_one("#notes", RowList)
         notes.show(notes.rows_of((str(n), line) for n, line in enumerate(bar.notes(seen))))
         self.fit(notes)
         super().draw_parts()
@@ -95,7 +95,7 @@ class MateScreen(Acting):
         super().__init__()
         self._of = name
         self.view = next(iter(TABS))
-        self.source: Source | None = None
+        self.source: Tab | None = None
 
     @property
     def mate(self) -> MemberView | None:
@@ -105,7 +105,7 @@ class MateScreen(Acting):
     def compose_body(self) -> ComposeResult:
         """Build the tabs, and the list below them."""
         yield Static(id="tabs")
-        yield Lines(name="list", wrapped=True, following=True)
+        yield RowList(name="list", wrapped=True, following=True)
 
     def on_mount(self) -> None:
         """Open the first tab."""
@@ -117,7 +117,7 @@ class MateScreen(Acting):
         self.write("tabs", tuple(_tab(tab, opened=tab == self.view) for tab in TABS))
         super().draw_parts()
 
-    def take(self, source: Source, rows: Sequence[Row]) -> None:
+    def take(self, source: Tab, rows: Sequence[Row]) -> None:
         """Show what was read, if that is still what is looked at."""
         if source is self.source and self.query("#list"):
             self.show(rows)

@@ -34,7 +34,7 @@ _OWN: Final = ("time", "event", "level", "who")
 _SIGNS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
-class Source(Protocol):
+class Tab(Protocol):
     """What a tab shows; it is read in a thread.
 
     Attributes:
@@ -51,7 +51,7 @@ class Source(Protocol):
         """
 
 
-class Transcript:
+class TranscriptTab:
     """The conversation of a teammate, its end first and then live, with the reply under way."""
 
     live = True
@@ -74,7 +74,7 @@ class Transcript:
             yield Row(f"partial {number}", Text(f"  {line}", style="dim"))
 
 
-class Log:
+class LogTab:
     """The log of a teammate."""
 
     live = True
@@ -89,7 +89,7 @@ class Log:
         return list(self._grown.rows)
 
 
-class Mail:
+class MailTab:
     """The mail of a teammate: what was delivered of late, and what waits; none of it is taken."""
 
     live = True
@@ -122,7 +122,7 @@ class Mail:
                 continue
 
 
-class Tasks:
+class TasksTab:
     """The board: the tasks of a teammate, and those of nobody."""
 
     live = True
@@ -139,7 +139,7 @@ class Tasks:
         return [_task(task) for task in (*own, *free)] or [_said("no tasks for it")]
 
 
-class Diff:
+class DiffTab:
     """The difference between a teammate's working copy and its base."""
 
     live = False
@@ -231,6 +231,6 @@ def _said(text: str) -> Row:
     return Row("said", Text(output.plain(text)))
 
 
-TABS: Final[dict[str, Callable[[TeamPaths, str], Source]]] = {
-    "Transcript": Transcript, "Mail": Mail, "Log": Log, "Tasks": Tasks, "Diff": Diff,
+TABS: Final[dict[str, Callable[[TeamPaths, str], Tab]]] = {
+    "Transcript": TranscriptTab, "Mail": MailTab, "Log": LogTab, "Tasks": TasksTab, "Diff": DiffTab,
 }  # fmt: skip

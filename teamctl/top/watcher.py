@@ -22,7 +22,7 @@ _REST_SECONDS: Final = 2.0  # what no file tells, such as CPU and memory, is loo
 _REST_TIMES: Final = 200  # and costs at most this part of a core
 
 
-class Watcher(Thread):
+class FolderWatcher(Thread):
     """Calls `look` when files of some folders have changed, and now and then.
 
     Args:

@@ -1,24 +1,18 @@
-"""What a page may have done: each by the very functions of the command of that name."""
+"""What a page may have done: each a deed of the person, from values that a page has sent."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from teamctl import arguments, texts
-from teamctl.post import team_post
-from teamd import control
-from teamd.approvals.store import Approvals
-from teamd.errors import ExitCode, TeamError, WrongUsage
-from teamd.messages import USER, Message, check_name, new_id
+from teamctl import texts
+from teamctl.deeds import Deeds
+from teamd.errors import WrongUsage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from teamd.cli import Choice
-
-_GRACE_SECONDS: Final = 10.0  # for a shutdown, as the command has it
-_MARGIN_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,111 +57,47 @@ def act(choice: Choice, name: str, asked: Asked) -> str:
     Raises:
         TeamError: it is refused, or failed.
     """
-    return ACTIONS[name](choice, asked)
+    return ACTIONS[name](Deeds(choice), asked)
 
 
-def _approve(choice: Choice, asked: Asked) -> str:
-    return _answer(choice, asked, approve=True)
+def _approve(deeds: Deeds, asked: Asked) -> str:
+    always = asked.flag("always")
+    return deeds.answer(asked.text("id"), asked.words("reason"), approve=True, always=always)
 
 
-def _reject(choice: Choice, asked: Asked) -> str:
-    return _answer(choice, asked, approve=False)
+def _reject(deeds: Deeds, asked: Asked) -> str:
+    return deeds.answer(asked.text("id"), asked.words("reason"), approve=False)
 
 
-def _answer(choice: Choice, asked: Asked, *, approve: bool) -> str:
-    post = team_post(choice)
-    done = Approvals(post.paths, post).answer(
-        asked.text("id"),
-        by=USER,
-        approve=approve,
-        reason=asked.words("reason").strip(),
-        always=approve and asked.flag("always"),
+def _send(deeds: Deeds, asked: Asked) -> str:
+    return deeds.send(asked.text("to"), asked.text("text"), asked.words("key"))
+
+
+def _spawn(deeds: Deeds, asked: Asked) -> str:
+    return deeds.spawn(
+        asked.text("name"),
+        asked.text("role"),
+        asked.text("prompt"),
+        model=asked.words("model") or None,
+        fresh=asked.flag("fresh"),
+        plan=True if asked.flag("plan") else None,
+        worktree=True if asked.flag("worktree") else None,
     )
-    return f"{done.status}: the request {done.id} of {done.asker}"
 
 
-def _send(choice: Choice, asked: Asked) -> str:
-    post = team_post(choice)
-    to, content = asked.text("to"), asked.text("text")
-    made = asked.words("key") or new_id()  # a page that repeats it sends it once
-    sent = post.send(Message(id=made, sender=post.person(), to=to, content=content))
-    return f"sent to {sent.to}" + (f"; {sent.warning}" if sent.warning else "")
-
-
-def _broadcast(choice: Choice, asked: Asked) -> str:
-    post = team_post(choice)
-    message = Message(type="broadcast", sender=post.person(), to="all", content=asked.text("text"))
-    sent = post.broadcast(message)
-    if not sent:
-        raise TeamError("there is nobody to send to; spawn a teammate first")
-    return f"sent to {', '.join(one.to for one in sent)}"
-
-
-def _spawn(choice: Choice, asked: Asked) -> str:
-    name = asked.text("name")
-    check_name(name)
-    facts = {
-        "name": name,
-        "role": asked.text("role"),
-        "prompt": asked.text("prompt"),
-        "model": asked.words("model") or None,
-        "fresh": asked.flag("fresh"),
-        "plan": True if asked.flag("plan") else None,
-        "worktree": True if asked.flag("worktree") else None,
-    }
-    seconds = arguments.COPY_SECONDS if facts["worktree"] else arguments.REQUEST_SECONDS
-    return _ask(choice, "spawn", facts, seconds)
-
-
-def _shutdown(choice: Choice, asked: Asked) -> str:
-    force = asked.flag("force")
-    seconds = (0.0 if force else _GRACE_SECONDS) + _MARGIN_SECONDS
-    facts = {"name": asked.text("name"), "seconds": _GRACE_SECONDS, "force": force}
-    reply = control.ask(choice.existing(), "shutdown", facts, timeout_seconds=seconds)
-    members = reply.data.get("members")
-    if members is None:
-        return reply.raise_unless_done().text
-    said = "; ".join(member["text"] for member in members)
-    if reply.exit_code is ExitCode.REFUSED:
-        raise TeamError(said)
-    return said
-
-
-def _resume(choice: Choice, asked: Asked) -> str:
+def _resume(deeds: Deeds, asked: Asked) -> str:
     more = {unit: asked.amount(unit) for unit in ("usd", "tokens")}
-    facts = {"name": asked.text("name"), **{unit: most for unit, most in more.items() if most}}
-    return _ask(choice, "resume", facts)
+    return deeds.resume(asked.text("name"), **{unit: most for unit, most in more.items() if most})
 
 
-def _interrupt(choice: Choice, asked: Asked) -> str:
-    facts = {"name": asked.text("name"), "text": asked.words("text")}
-    return _ask(choice, "interrupt", facts)
-
-
-def _pause(choice: Choice, asked: Asked) -> str:
-    return _ask(choice, "pause", {"name": asked.text("name")})
-
-
-def _ask(
-    choice: Choice,
-    command: str,
-    facts: Mapping[str, Any],
-    seconds: float = arguments.REQUEST_SECONDS,
-) -> str:
-    reply = control.ask(choice.existing(), command, facts, timeout_seconds=seconds)
-    reply.raise_unless_done()
-    warning = reply.data.get("warning")
-    return f"{reply.text}; {warning}" if warning else reply.text
-
-
-ACTIONS: Final[Mapping[str, Callable[[Choice, Asked], str]]] = {
+ACTIONS: Final[Mapping[str, Callable[[Deeds, Asked], str]]] = {
     "approve": _approve,
     "reject": _reject,
     "send": _send,
-    "broadcast": _broadcast,
+    "broadcast": lambda deeds, asked: deeds.broadcast(asked.text("text")),
     "spawn": _spawn,
-    "shutdown": _shutdown,
+    "shutdown": lambda deeds, asked: deeds.shutdown(asked.text("name"), force=asked.flag("force")),
     "resume": _resume,
-    "interrupt": _interrupt,
-    "pause": _pause,
+    "interrupt": lambda deeds, asked: deeds.interrupt(asked.text("name"), asked.words("text")),
+    "pause": lambda deeds, asked: deeds.pause(asked.text("name")),
 }

@@ -19,7 +19,7 @@ _DIGITS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StateEvent:
     """A part of the state that has changed, or all of it; `data` is JSON in one line."""
 
     id: str
@@ -30,12 +30,12 @@ class Event:
 class Reader:
     """One page's events. It is never waited for: one that does not keep up is cut off."""
 
-    def __init__(self, first: Iterable[Event]) -> None:
+    def __init__(self, first: Iterable[StateEvent]) -> None:
         self._waiting = deque(first)
         self._news = asyncio.Event()
         self._cut = False
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: StateEvent) -> None:
         """Add an event, unless too many wait already."""
         if len(self._waiting) >= MOST_WAITING:
             self._cut = True
@@ -44,7 +44,7 @@ class Reader:
             self._waiting.append(event)
         self._news.set()
 
-    async def events(self) -> AsyncGenerator[Event]:
+    async def events(self) -> AsyncGenerator[StateEvent]:
         """Yield events as they come; it ends for a reader that is cut off, who may come back."""
         while not self._cut:
             while self._waiting:
@@ -65,7 +65,7 @@ class EventLog:
     boot: str = field(default_factory=lambda: secrets.token_hex(4))
     _state: dict[str, str] = field(default_factory=dict)
     _number: int = 0
-    _recent: deque[Event] = field(default_factory=lambda: deque(maxlen=KEPT))
+    _recent: deque[StateEvent] = field(default_factory=lambda: deque(maxlen=KEPT))
     _readers: set[Reader] = field(default_factory=set)
 
     @property
@@ -80,7 +80,7 @@ class EventLog:
             return
         self._state[name] = data
         self._number += 1
-        event = Event(f"{self.boot}-{self._number}", name, data)
+        event = StateEvent(f"{self.boot}-{self._number}", name, data)
         self._recent.append(event)
         for reader in self._readers:
             reader.offer(event)
@@ -100,13 +100,13 @@ class EventLog:
         """Read no more."""
         self._readers.discard(reader)
 
-    def _since(self, last_id: str) -> list[Event]:
+    def _since(self, last_id: str) -> list[StateEvent]:
         boot, _, number = last_id.partition("-")
         known = boot == self.boot and number.isascii() and number.isdigit()
         missed = self._number - int(number[:_DIGITS]) if known else -1
         if 0 <= missed <= min(len(self._recent), MOST_WAITING):
             return list(self._recent)[len(self._recent) - missed :]
-        return [Event(f"{self.boot}-{self._number}", SNAPSHOT, self._snapshot())]
+        return [StateEvent(f"{self.boot}-{self._number}", SNAPSHOT, self._snapshot())]
 
     def _snapshot(self) -> str:
         parts = (f"{json.dumps(name)}:{data}" for name, data in self._state.items())

@@ -72,7 +72,7 @@ class Json(JSONResponse):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Denial:
     """A request that is not let in: the status and the sentence."""
 
     status: int
@@ -101,9 +101,9 @@ class Guard:
         app = self._app if found is None else _refuse(found)
         await app(scope, receive, _with_headers(send))
 
-    def _look(self, scope: Scope) -> Refusal | None:
+    def _look(self, scope: Scope) -> Denial | None:
         if scope["type"] != "http":
-            return Refusal(403, "only HTTP is spoken here")
+            return Denial(403, "only HTTP is spoken here")
         headers = Headers(scope=scope)
         return (
             self._look_at_way(headers)
@@ -111,47 +111,47 @@ class Guard:
             or self._look_at_token(scope, headers)
         )
 
-    def _look_at_way(self, headers: Headers) -> Refusal | None:
+    def _look_at_way(self, headers: Headers) -> Denial | None:
         """Refuse what a page of another origin, or under another name, has sent."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             known = ", ".join(sorted(self._hosts))
-            return Refusal(421, f"this server is known as {known}; use one of those addresses")
+            return Denial(421, f"this server is known as {known}; use one of those addresses")
         origins = headers.getlist("origin")
         if origins not in ([], [f"http://{hosts[0].lower()}"]):
-            return Refusal(403, "a page of another origin may not ask here")
+            return Denial(403, "a page of another origin may not ask here")
         if not _SITES.issuperset(headers.getlist("sec-fetch-site")):
-            return Refusal(403, "a page of another site may not ask here; open the link itself")
+            return Denial(403, "a page of another site may not ask here; open the link itself")
         if not _FRAMES.isdisjoint(headers.getlist("sec-fetch-dest")):
-            return Refusal(403, "this page is shown in no frame; open the link itself")
+            return Denial(403, "this page is shown in no frame; open the link itself")
         return None
 
-    def _look_at_token(self, scope: Scope, headers: Headers) -> Refusal | None:
+    def _look_at_token(self, scope: Scope, headers: Headers) -> Denial | None:
         if not scope["path"].startswith(API):
             return None
         kind, _, given = headers.get("authorization", "").partition(" ")
         may_act = self._tokens.may_act(given) if kind.lower() == "bearer" else None
         if may_act is None:
-            return Refusal(401, f"the token is missing or not of this server; {_LEFT}")
+            return Denial(401, f"the token is missing or not of this server; {_LEFT}")
         if scope["method"] == "POST" and not may_act:
-            return Refusal(403, "this link is for reading only; `teamctl web` prints one to act")
+            return Denial(403, "this link is for reading only; `teamctl web` prints one to act")
         scope["may_act"] = may_act
         connection = scope.get("connection")
         if connection is not None and not connection.vouch():
-            return Refusal(503, "too many pages look at this team; close one and try again")
+            return Denial(503, "too many pages look at this team; close one and try again")
         return None
 
 
-def _look_at_method(method: str, headers: Headers) -> Refusal | None:
+def _look_at_method(method: str, headers: Headers) -> Denial | None:
     """Refuse what no page of ours sends; a form, or a script without leave, sends no JSON."""
     if method not in ("GET", "HEAD", "POST"):
-        return Refusal(405, "only GET, HEAD and POST are served")
+        return Denial(405, "only GET, HEAD and POST are served")
     if method == "POST" and headers.get("content-type", "").partition(";")[0] != JSON:
-        return Refusal(415, "what is posted has to be application/json")
+        return Denial(415, "what is posted has to be application/json")
     return None
 
 
-def _refuse(found: Refusal) -> ASGIApp:
+def _refuse(found: Denial) -> ASGIApp:
     return Json({"error": found.why}, found.status, headers={"Connection": "close"})
 
 

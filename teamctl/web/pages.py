@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from teamctl.web.guard import Tokens
     from teamctl.web.mail import TeamMail
-    from teamctl.web.watcher import Watcher
+    from teamctl.web.watcher import PartsWatcher
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
 
@@ -52,7 +52,12 @@ class Pages:
     """
 
     def __init__(
-        self, choice: Choice, paths: TeamPaths, mail: TeamMail, watcher: Watcher, tokens: Tokens
+        self,
+        choice: Choice,
+        paths: TeamPaths,
+        mail: TeamMail,
+        watcher: PartsWatcher,
+        tokens: Tokens,
     ) -> None:
         self._choice = choice
         self._paths = paths

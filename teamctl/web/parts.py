@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl.web.usage import read_usage
-from teamctl.web.watcher import Part
+from teamctl.web.watcher import WatchedPart
 from teamd.board.files import read_all
 from teamd.board.task import TaskStatus
 from teamd.errors import DamagedRoster
@@ -26,28 +26,28 @@ _DRAWN_SECONDS: Final = 0.25  # between two looks at what takes long: processes,
 _MEASURED_SECONDS: Final = 2.0  # after which processes are measured again
 
 
-def parts(choice: Choice, paths: TeamPaths, mail: TeamMail) -> list[Part]:
+def parts(choice: Choice, paths: TeamPaths, mail: TeamMail) -> list[WatchedPart]:
     """Return all of them."""
     root, talk, inboxes = paths.root, paths.transcripts, paths.inboxes
     return [
-        Part(
+        WatchedPart(
             name="team",
             look=partial(_team, choice, paths, OverviewReader(paths)),
             folders=[root, inboxes, talk, paths.requests, paths.activities],
             pause_seconds=_DRAWN_SECONDS,
             recheck_seconds=_MEASURED_SECONDS,
         ),
-        Part(name="mail", look=mail.look, folders=[inboxes, talk]),
-        Part(name="roster", look=partial(_roster, paths), folders=[root]),
-        Part(name="board", look=partial(_board, paths), folders=[paths.tasks]),
-        Part(name="queue", look=partial(_queue, paths), folders=[paths.tasks]),
-        Part(
+        WatchedPart(name="mail", look=mail.look, folders=[inboxes, talk]),
+        WatchedPart(name="roster", look=partial(_roster, paths), folders=[root]),
+        WatchedPart(name="board", look=partial(_board, paths), folders=[paths.tasks]),
+        WatchedPart(name="queue", look=partial(_queue, paths), folders=[paths.tasks]),
+        WatchedPart(
             name="usage",
             look=partial(read_usage, paths),
             folders=[root],
             pause_seconds=_DRAWN_SECONDS,
         ),
-        Part(name="sizes", look=partial(_sizes, paths), folders=[talk, paths.logs]),
+        WatchedPart(name="sizes", look=partial(_sizes, paths), folders=[talk, paths.logs]),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from teamctl.web.guard import Guard, Tokens
 from teamctl.web.mail import TeamMail
 from teamctl.web.pages import Pages
 from teamctl.web.parts import parts
-from teamctl.web.watcher import Watcher
+from teamctl.web.watcher import PartsWatcher
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files.safe_open import PRIVATE_FILE, private_umask
 
@@ -31,6 +32,7 @@ LOOPBACK: Final = "127.0.0.1"
 FORWARDED_PORT: Final = 8080  # in the link to a socket in a file, which `ssh -L` gives a port
 _KEEP_SECONDS: Final = 30  # an idle connection
 _END_SECONDS: Final = 1
+_LONGEST_PATH: Final = 107  # bytes of a socket's name, unix(7)
 
 
 def serve(
@@ -57,7 +59,7 @@ def serve(
         number = listening.getsockname()[1] if file is None else port or FORWARDED_PORT
         hosts = frozenset({f"{LOOPBACK}:{number}", f"localhost:{number}"})
         mail = TeamMail(paths)
-        watcher = Watcher(parts(choice, paths, mail), EventLog())
+        watcher = PartsWatcher(parts(choice, paths, mail), EventLog())
         app = Guard(Pages(choice, paths, mail, watcher, tokens).app(), hosts=hosts, tokens=tokens)
         allow_descriptors()
         listening.listen(BACKLOG)
@@ -127,6 +129,10 @@ def _in_file(file: Path) -> Iterator[socket.socket]:
 
 
 def _make_way(file: Path) -> None:
+    if not file.parent.is_dir():
+        raise TeamError(f"there is no folder {file.parent} for the socket; name another place")
+    if len(os.fsencode(file)) > _LONGEST_PATH:
+        raise TeamError(f"{file} is too long for a socket; name a place of a shorter path")
     if not file.is_socket():
         if file.exists() or file.is_symlink():
             raise TeamError(f"{file} is there already and is no socket; name another place")

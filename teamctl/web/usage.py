@@ -1,48 +1,31 @@
-"""Tokens and cost of each member and of each day, and how much of the limits that is."""
+"""What the page shows of tokens and cost: of each member, of the team, and of each day."""
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from teamd.budget import days
-from teamd.budget.accounts import NOTHING
 from teamd.budget.ledger import Ledger
-from teamd.budget.refusals import LIMITS
+from teamd.overview.usage import read_uses
 
 if TYPE_CHECKING:
-    from teamd.budget.accounts import Account, Accounts
     from teamd.files.paths import TeamPaths
+    from teamd.overview.usage import Use
 
 
 def read_usage(paths: TeamPaths) -> dict[str, Any]:
     """Return what everybody has used, what all have, and what each day has cost."""
     accounts = Ledger(paths.ledger).read()
-    today = accounts.days.get(days.today(), NOTHING)
-    total = accounts.total()
+    members, total = read_uses(paths, accounts)
     return {
-        "members": [
-            {"name": name, **_to_json(used), **_limits(accounts, "teammate", name, used, NOTHING)}
-            for name, used in sorted(accounts.used.items())
+        "members": [{"name": one.name, **_to_json(one)} for one in members],
+        "total": _to_json(total),
+        "days": [
+            {"day": day, **used.encode(), "tokens": used.tokens, "usd": used.known_usd}
+            for day, used in sorted(accounts.days.items())
         ],
-        "total": {**_to_json(total), **_limits(accounts, "team", "", total, today)},
-        "days": [{"day": day, **_to_json(used)} for day, used in sorted(accounts.days.items())],
     }
 
 
-def _to_json(account: Account) -> dict[str, Any]:
-    return {**account.encode(), "tokens": account.tokens, "usd": account.known_usd}
-
-
-def _limits(
-    accounts: Accounts, who: str, name: str, used: Account, today: Account
-) -> dict[str, Any]:
-    """Return each limit in force with the share of it that is used, and the largest share."""
-    limits: list[dict[str, Any]] = []
-    for limit in LIMITS:
-        most = accounts.most(limit, days.today() if limit.daily else name)
-        if limit.who == who and most:
-            taken = Decimal(getattr(today if limit.daily else used, limit.unit))
-            share = float(taken / most)
-            limits.append({"name": limit.name, "most": float(most), "share": share})
-    return {"limits": limits, "share": max((one["share"] for one in limits), default=None)}
+def _to_json(use: Use) -> dict[str, Any]:
+    limits = [{**one._asdict(), "most": float(one.most)} for one in use.shares]
+    return {**use.to_json(), "limits": limits}

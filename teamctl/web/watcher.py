@@ -27,7 +27,7 @@ _LOOKS: Final = 4  # at a time, each in a thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class WatchedPart:
     """A part of the state.
 
     Attributes:
@@ -46,10 +46,10 @@ class Part:
 
 
 @dataclass(eq=False, slots=True)
-class Watcher:
+class PartsWatcher:
     """Looks while somebody reads, and rests otherwise."""
 
-    parts: Sequence[Part]
+    parts: Sequence[WatchedPart]
     log: EventLog
     linger_seconds: float = LINGER_SECONDS
     _looking: asyncio.Task[None] | None = None
@@ -111,7 +111,7 @@ class Watcher:
 
     async def _keep(
         self,
-        part: Part,
+        part: WatchedPart,
         changed: asyncio.Event,
         watches: Sequence[Watch],
         limiter: anyio.CapacityLimiter,
@@ -140,7 +140,7 @@ def _hint(watching: Watch, told: Sequence[asyncio.Event]) -> None:
         event.set()
 
 
-def _look_at(part: Part) -> Any:
+def _look_at(part: WatchedPart) -> Any:
     try:
         return part.look()
     except TeamError as error:

@@ -21,7 +21,7 @@ LONGEST: Final = 20_000  # characters of one text
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class LineWindow:
     """Whole lines, and the offsets between which they stand."""
 
     start: int
@@ -29,7 +29,7 @@ class Window:
     lines: tuple[bytes, ...]
 
 
-def read_before(path: Path, end: int | None, *, size: int = WINDOW) -> Window:
+def read_before(path: Path, end: int | None, *, size: int = WINDOW) -> LineWindow:
     """Return the last lines before an offset, or those at the end of the file."""
     with translate_os_errors(path):
         fd = safe_open(path, os.O_RDONLY)
@@ -49,7 +49,7 @@ def read_before(path: Path, end: int | None, *, size: int = WINDOW) -> Window:
     return _window(content[head : max(head, tail)], start + head)
 
 
-def read_behind(path: Path, start: int, *, size: int = WINDOW) -> Window:
+def read_behind(path: Path, start: int, *, size: int = WINDOW) -> LineWindow:
     """Return the first lines behind an offset; the end of a file that is shorter by now."""
     with translate_os_errors(path):
         fd = safe_open(path, os.O_RDONLY)
@@ -68,7 +68,7 @@ def read_behind(path: Path, start: int, *, size: int = WINDOW) -> Window:
     return _window(content[:tail], start)
 
 
-def to_json(window: Window) -> dict[str, Any]:
+def to_json(window: LineWindow) -> dict[str, Any]:
     """Return a window as pages get it: objects as they stand there, long texts cut."""
     found = (parse(line) for line in window.lines)
     shown = [
@@ -79,9 +79,9 @@ def to_json(window: Window) -> dict[str, Any]:
     return {"start": window.start, "end": window.end, "records": shown}
 
 
-def _window(content: bytes, start: int) -> Window:
+def _window(content: bytes, start: int) -> LineWindow:
     lines = tuple(content.split(b"\n")[:-1])
-    return Window(start, start + len(content), lines)
+    return LineWindow(start, start + len(content), lines)
 
 
 def _cut(value: Any) -> Any:

@@ -116,9 +116,14 @@ class ModelStack:
         self._env.presence.begin_retry(str(error), left, attempt, self._settings.attempts)
         self._note_retry(error, seconds, attempt)
 
-    def _note_retry(self, error: TransientError, seconds: float, _: int) -> None:
-        pause = round(seconds, 1)
-        self._env.journal.warn("model call failed, trying again", reason=str(error), seconds=pause)
+    def _note_retry(self, error: TransientError, seconds: float, attempt: int) -> None:
+        facts = {"attempt": attempt, "attempts": self._settings.attempts}
+        self._env.journal.warn(
+            "model call failed, trying again",
+            reason=str(error),
+            seconds=round(seconds, 1),
+            **facts,
+        )
 
 
 @dataclass(slots=True)

@@ -55,8 +55,8 @@ class Permissions:
     secret: Callable[[], str] = str
     settle: Callable[[], None] = lambda: None
 
-    def check(self, tool: str, arguments: Input, key: str) -> None:
-        """Return if a call may run.
+    def check(self, tool: str, arguments: Input, key: str) -> str:
+        """Return if a call may run, with what was said when it was approved, as a line of its own.
 
         Args:
             tool: the name of the tool.
@@ -68,11 +68,12 @@ class Permissions:
             PermissionPending: the person is asked; try again when there is an answer.
         """
         judgement = self._judge(tool, arguments)
-        if judgement.then is Then.ASK:
-            self.settle()
-            self._heed(self._ask(tool, arguments, key, judgement))
+        if judgement.then is not Then.ASK:
+            return ""
+        self.settle()
+        return self._heed(self._ask(tool, arguments, key, judgement))
 
-    def check_unasked(self, tool: str, arguments: Input, _key: str) -> None:
+    def check_unasked(self, tool: str, arguments: Input, _key: str) -> str:
         """Return if a call of a subagent may run, for which nobody is asked.
 
         Raises:
@@ -83,6 +84,7 @@ class Permissions:
             self._log(tool, "denied", judgement.rule, why="a subagent cannot ask")
             why = f"{tool} needs the person's permission here, and a subagent cannot ask for it"
             raise ToolError(f"{why}; leave it to {self.name}, and say so")
+        return ""
 
     def answered(self, request: str) -> bool:
         """Return whether a request waits no more."""
@@ -141,8 +143,8 @@ class Permissions:
             )
         )
 
-    def _heed(self, approval: Approval) -> None:
-        """Return if it was approved.
+    def _heed(self, approval: Approval) -> str:
+        """Return if it was approved, with what was said then.
 
         Raises:
             ToolError: it was rejected, or nobody has answered in time.
@@ -156,7 +158,8 @@ class Permissions:
             "permission answered", id=approval.id, status=approval.status, by=approval.answered_by
         )
         if approval.status is Verdict.APPROVED:
-            return
+            said = approval.reason.strip()
+            return f"[approved by {approval.answered_by}: {said}]\n" if said else ""
         if approval.status is Verdict.REJECTED:
             why = f": {approval.reason}" if approval.reason else ""
             raise ToolError(f"rejected by {approval.answered_by}{why}{_ENDED}")

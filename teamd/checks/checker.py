@@ -88,7 +88,7 @@ class Checker:
         What is not fit for a repository has failed.
         """
         try:
-            proof = joining.Proof(task, task.claim, attempt.commit)
+            proof = joining.CheckedCommit(task, task.claim, attempt.commit)
             joining.join(Queue(board), self.settings, proof)
         except StoreError:
             raise
@@ -115,8 +115,8 @@ class Checker:
             return failed(status=KILLED, why=why)
         try:
             async with self._place(task).opened() as place:
-                most = self.settings.tasks.check_seconds
-                made = await run_commands(place.shell, commands, seconds=most, output=output)
+                limit = self.settings.tasks.check_seconds
+                made = await run_commands(place.shell, commands, seconds=limit, output=output)
                 return replace(made, commit=place.commit)
         except NoPlace as error:
             return failed(status=NOT_STARTED, why=str(error))

@@ -18,7 +18,7 @@ from teamd.checks.places import CleanClone, NoPlace, empty
 from teamd.checks.shells import CheckShells
 from teamd.copies import landing, mending, onto
 from teamd.copies.confined import GitKilled, remove_scratch
-from teamd.copies.forbidden import Forbidden, Gate
+from teamd.copies.forbidden import CommitGate, Forbidden
 from teamd.copies.source import Source
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
@@ -208,8 +208,8 @@ class Merger:
         if not made.commit:
             raise self._refused(entry, news.describe_left_out(entry, made.left_out))
         try:
-            gate = Gate.of(self._paths, self.settings, self._source.folder, entry.teammate)
-            gate.check(self._source, made.commit, entry.onto)
+            gate = CommitGate(self._paths, self.settings, self._source)
+            gate.check(entry.teammate, made.commit, entry.onto)
         except Forbidden as error:
             raise self._refused(entry, str(error)) from error
         return made

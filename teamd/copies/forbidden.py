@@ -20,7 +20,7 @@ from teamd.sandbox.places import find_places, protected_names
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from teamd.copies.source import Source
     from teamd.files.paths import TeamPaths
@@ -32,41 +32,30 @@ class Forbidden(TeamError):
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """Keeps a teammate's commits out that change what its commands may not change.
+class CommitGate:
+    """Keeps teammates' commits out that change what their commands may not change.
 
     Attributes:
-        name: the teammate's.
-        places: relative to the person's repository, folded as `_fold` does.
+        source: the person's repository, which has those commits.
     """
 
-    name: str
-    places: tuple[Path, ...]
+    paths: TeamPaths
+    settings: Settings
+    source: Source
 
-    @classmethod
-    def of(cls, paths: TeamPaths, settings: Settings, folder: Path, name: str) -> Gate:
-        """Return that of a teammate by the settings, before the person's repository."""
-        return cls(name, tuple(map(_fold, _places(paths, settings, folder, name))))
-
-    def check(self, source: Source, commit: str, tip: str) -> None:
-        """See that a commit that is to be merged into a tip brings nothing to those places.
+    def check(self, name: str, commit: str, tip: str) -> None:
+        """See that a teammate's commit, to be merged into a tip, brings nothing to those places.
 
         Raises:
             Forbidden: it does.
         """
-        if found := [path for path in brought(source, commit, tip) if self._keeps(path)]:
+        kept = [*map(_fold, _places(self.paths, self.settings, self.source.folder, name))]
+        if found := [one for one in brought(self.source, commit, tip) if _is_kept(one, kept)]:
             raise Forbidden(
-                f"{self.name}'s work changes {name_files(found)}, which no teammate may change; "
+                f"{name}'s work changes {name_files(found)}, which no teammate may change; "
                 "have it take that back from its commits, and make the change yourself if you want "
                 "it"
             )
-
-    def _keeps(self, path: str) -> bool:
-        """Return whether a path is such a place, lies in one, or stands in the way of one."""
-        asked = _fold(path)
-        return any(
-            asked.is_relative_to(place) or place.is_relative_to(asked) for place in self.places
-        )
 
 
 def brought(source: Source, commit: str, tip: str, *patterns: str) -> list[str]:
@@ -110,3 +99,9 @@ def _places(paths: TeamPaths, settings: Settings, folder: Path, name: str) -> It
 def _fold(path: str) -> Path:
     """Some file systems take `.Team` for `.team`; where they do not, nobody needs the other one."""
     return Path(path.casefold())
+
+
+def _is_kept(path: str, places: Iterable[Path]) -> bool:
+    """Return whether a path is such a place, lies in one, or stands in the way of one."""
+    asked = _fold(path)
+    return any(asked.is_relative_to(place) or place.is_relative_to(asked) for place in places)

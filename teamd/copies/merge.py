@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record, work
 from teamd.copies.confined import confined_git
-from teamd.copies.forbidden import Gate
+from teamd.copies.forbidden import CommitGate
 from teamd.copies.landing import check_free
 from teamd.copies.source import last_words, source_of
 from teamd.errors import TeamError
@@ -67,7 +67,7 @@ def merge(
             work.fetch_commit(git, source, state.tip, [copy.base, before])
         taken = work.count_new(source, copy, state.tip, within=before)
         if taken:
-            Gate.of(paths, settings, source.folder, copy.name).check(source, state.tip, before)
+            CommitGate(paths, settings, source).check(copy.name, state.tip, before)
             check_free(source, before, state.tip)
             _do_merge(source, copy, (branch, before), state.tip, squash=squash, message=message)
         commit = source.do("rev-parse", "HEAD")

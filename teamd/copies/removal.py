@@ -1,14 +1,15 @@
-"""Takes leave of the working copies of a team that is deleted: no work of theirs goes with it."""
+"""Takes leave of working copies, one or those of a whole team: no work of theirs goes with them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from teamd.copies import record, work
+from teamd.copies.clone import remove_copy
 from teamd.copies.discard import discard
 from teamd.copies.discarded import DISCARDED
 from teamd.copies.source import source_of
-from teamd.errors import TeamError
+from teamd.errors import TeamError, translate_os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,24 @@ def keep_work(paths: TeamPaths) -> list[str]:
     for source in sources.values():
         _let_go(source, f"@{paths.own_name}")
     return [ref for ref in kept if ref]
+
+
+def remove_one(paths: TeamPaths, name: str) -> str:
+    """Remove the working copy of one that left the team; what nobody merged is kept for 30 days.
+
+    Returns:
+        The ref or the folder that has it; empty where there was nothing, or no copy.
+
+    Raises:
+        TeamError: it cannot be kept, or the copy cannot be removed; the copy stays.
+    """
+    copy = record.find(paths, name)
+    if copy is None:
+        return ""
+    kept = discard(paths, name, force=True).kept
+    with translate_os_errors(copy.folder):
+        remove_copy(paths, name, copy.origin.folder)
+    return kept
 
 
 def _let_go(source: Source, team: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record, work
 from teamd.copies.confined import confined_git
-from teamd.copies.forbidden import Gate
+from teamd.copies.forbidden import CommitGate
 from teamd.copies.landing import ref_of
 from teamd.copies.merge import check_work
 from teamd.copies.source import source_of
@@ -28,7 +28,7 @@ _LONGEST_TITLE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class CheckedCommit:
     """What a check has shown of a teammate's commit.
 
     Attributes:
@@ -60,12 +60,12 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
             work.fetch_commit(git, source, state.tip, [*filter(None, (copy.base, into))])
         if not work.count_new(source, copy, state.tip, within=into or "HEAD"):
             raise TeamError(f"{name} has committed nothing that is not in {settings.merge.into}")
-        gate = Gate.of(paths, settings, source.folder, copy.name)
-        gate.check(source, state.tip, into or copy.base)
+        gate = CommitGate(paths, settings, source)
+        gate.check(copy.name, state.tip, into or copy.base)
         return _put(queue, source, Entry(id="", teammate=name, commit=state.tip))
 
 
-def join(queue: Queue, settings: Settings, proof: Proof) -> Entry | None:
+def join(queue: Queue, settings: Settings, proof: CheckedCommit) -> Entry | None:
     """Put work that was proven into the queue; `None` where it is merged, or in no working copy.
 
     The same claim twice makes one entry: it comes before the task is completed, and waits for that.
@@ -86,8 +86,8 @@ def join(queue: Queue, settings: Settings, proof: Proof) -> Entry | None:
             if any(source.holds(proof.commit, within=one) for one in known):
                 return None
             work.fetch_commit(git, source, proof.commit, known)
-        gate = Gate.of(paths, settings, source.folder, copy.name)
-        gate.check(source, proof.commit, into or copy.base)
+        gate = CommitGate(paths, settings, source)
+        gate.check(copy.name, proof.commit, into or copy.base)
         entry = Entry(id="", teammate=copy.name, task=task.id, commit=proof.commit)
         return _put(queue, source, replace(entry, title=task.subject, key=proof.claim))
 

@@ -23,7 +23,7 @@ from teamd.postman.arrivals import Arrivals
 from teamd.postman.commands import Commands
 from teamd.postman.delivery import FarDelivery
 from teamd.postman.links import Links
-from teamd.postman.presence import Presence
+from teamd.postman.presence import HostPresence
 from teamd.postman.process import Postman
 from teamd.states import ChildExit
 from teamd.team.roster import Roster
@@ -104,7 +104,7 @@ def build_postman(
     def left(host: str, boot: str, deadline: float) -> float:
         return presence.left(host, boot, deadline, clocks.elapsed())
 
-    presence = Presence(name, own_boot(), FarRoster.of(team))
+    presence = HostPresence(name, own_boot(), FarRoster.of(team))
     commands = Commands(paths, team.name, name, hosts.allows, left, journal)
     arrivals = Arrivals(FarDelivery(post, team.name, journal), commands, outbox, journal)
     views = Views(paths)

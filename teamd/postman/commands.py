@@ -71,11 +71,11 @@ class Commands:
         if not self.allows(host, what):
             here = f'its team.toml has no "{host}" in [hosts] allow {what}'
             raise TeamError(f"{self.name} does not let {host} {what} teammates: {here}")
-        left = self.left(host, request.boot, request.deadline)
-        if left <= 0:
-            raise DeadlinePassed(f"the {what} came too late to {self.name}, and was not done")
         from teamd.tools.asking import Asking  # noqa: PLC0415 -- loads pydantic, of 8 MB
 
+        left = self.left(host, request.boot, request.deadline)  # now: the import takes a while
+        if left <= 0:
+            raise DeadlinePassed(f"the {what} came too late to {self.name}, and was not done")
         asking = Asking(self.paths, f"{LEAD}@{self.team}@{host}")
         # With the host's name: no other host, and nobody here, has made that id.
         key = f"{host}-{request.id}"

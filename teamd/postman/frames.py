@@ -45,7 +45,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class HelloFrame:
     """Says where one side stands, and asks the other one.
 
     What it says may be old by the time it comes, unless it answers a question that was just asked.
@@ -73,7 +73,7 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class ReceiptFrame:
     """Confirms all lines up to a place."""
 
     session: str
@@ -85,7 +85,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineFrame:
     """Lines of an outbox as they stand there: behind the frame's first line, one a line."""
 
     epoch: str
@@ -96,7 +96,7 @@ class Lines:
         return b"".join([_encode({"kind": "lines", "epoch": self.epoch}), b"\n", *self.raw])
 
 
-Frame: TypeAlias = Hello | Receipt | Lines
+Frame: TypeAlias = HelloFrame | ReceiptFrame | LineFrame
 
 
 def decode(payload: bytes) -> Frame | None:
@@ -108,14 +108,16 @@ def decode(payload: bytes) -> Frame | None:
         return None
     match found:
         case {"kind": "lines", "epoch": str(epoch)}:
-            return Lines(epoch, _split(rest))
+            return LineFrame(epoch, _split(rest))
         case {"kind": "receipt", "session": str(session)}:
             cursor = Cursor.from_json(found)
-            return None if cursor is None else Receipt(session, cursor)
+            return None if cursor is None else ReceiptFrame(session, cursor)
         case {"kind": "hello", "session": str(session), "ask": str(ask), "answers": str(answers)}:
             offer = Offer.from_json(found.get("offer"))
             received = Cursor.from_json(found.get("received"))
-            return Hello(session=session, ask=ask, answers=answers, offer=offer, received=received)
+            return HelloFrame(
+                session=session, ask=ask, answers=answers, offer=offer, received=received
+            )
     return None
 
 

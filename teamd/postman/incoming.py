@@ -13,7 +13,7 @@ from teamd.hosts.lines import MAIL, OutLine
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from teamd.postman.frames import Lines, Offer
+    from teamd.postman.frames import LineFrame, Offer
 
 
 class Receiver(Protocol):
@@ -66,7 +66,7 @@ class Incoming:
         if self.cursor is not None:  # killed between inbox and cursor, maybe
             self._suspected = self.cursor.n + self.window
 
-    def gather(self, frame: Lines) -> None:
+    def gather(self, frame: LineFrame) -> None:
         """Keep the lines of a frame that come next; `take` deals with them."""
         cursor = self.cursor
         if cursor is None or frame.epoch != cursor.epoch:

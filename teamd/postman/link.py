@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError
 from teamd.postman import frames
-from teamd.postman.frames import Hello, Lines, Receipt
+from teamd.postman.frames import HelloFrame, LineFrame, ReceiptFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,13 +80,13 @@ class Link:
             StoreError: files could not be read or written.
         """
         match frames.decode(payload):
-            case Lines() as lines:
+            case LineFrame() as lines:
                 self.incoming.gather(lines)
-            case Receipt(session=session, cursor=cursor) if session == self._far:
+            case ReceiptFrame(session=session, cursor=cursor) if session == self._far:
                 if self.outgoing.confirm(cursor):
                     self._progress(now)
                 self._fill(now)
-            case Hello() as hello:
+            case HelloFrame() as hello:
                 self._greet(hello, now)
 
     def finish(self, now: float) -> None:
@@ -120,7 +120,7 @@ class Link:
         """Give descriptors back."""
         self.outgoing.close()
 
-    def _greet(self, hello: Hello, now: float) -> None:
+    def _greet(self, hello: HelloFrame, now: float) -> None:
         fresh = bool(self._question) and hello.answers == self._question
         if fresh:
             self._question, self._far = "", hello.session
@@ -138,7 +138,7 @@ class Link:
         self._confirm()
         self._fill(now)
 
-    def _is_news(self, hello: Hello) -> bool:
+    def _is_news(self, hello: HelloFrame) -> bool:
         """Return whether what a hello says would change something here, if it holds now."""
         cursor, offer = self.incoming.cursor, hello.offer
         unknown = offer is not None and (cursor is None or cursor.epoch != offer.header.epoch)
@@ -155,7 +155,7 @@ class Link:
         self._due = now + pause
 
     def _say(self, answers: str = "") -> None:
-        hello = Hello(
+        hello = HelloFrame(
             session=self.session,
             ask=self._question,
             answers=answers,
@@ -167,7 +167,7 @@ class Link:
     def _confirm(self) -> None:
         if self.incoming.owes and self.incoming.cursor is not None:
             self.incoming.owes = False
-            self.send(Receipt(self.session, self.incoming.cursor).encode())
+            self.send(ReceiptFrame(self.session, self.incoming.cursor).encode())
 
     def _fill(self, now: float) -> None:
         if not self._up or self._question:

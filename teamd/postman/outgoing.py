@@ -14,7 +14,7 @@ from teamd.files.safe_open import safe_open
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import REQUEST, OutLine
 from teamd.hosts.outbox import End, Header, find_end, read_header, read_lines, whole_size
-from teamd.postman.frames import Lines, Offer
+from teamd.postman.frames import LineFrame, Offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ _COMPACT_BYTES: Final = 1 << 20  # that are confirmed, before the file is writte
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LineEnd:
     """Where a line ends: its number and chain, and the file's size up to there."""
 
     n: int
@@ -55,8 +55,8 @@ class Outgoing:
     header: Header | None = None
     _fd: int = -1
     _synced: int = 0  # bytes of the file that are on disk for sure
-    _confirmed: Place = Place(0, "", 0)
-    _flying: deque[Place] = field(default_factory=deque)
+    _confirmed: LineEnd = LineEnd(0, "", 0)
+    _flying: deque[LineEnd] = field(default_factory=deque)
 
     def look(self) -> bool:
         """Look at the file; return whether another epoch stands there than before.
@@ -85,14 +85,14 @@ class Outgoing:
         """Whether there are lines that are not confirmed."""
         return self.header is not None and self._confirmed.end < os.fstat(self._fd).st_size
 
-    def take(self) -> Iterator[Lines]:
+    def take(self) -> Iterator[LineFrame]:
         """Yield the frames that may go out now: what they hold is on disk.
 
         Raises:
             StoreError: the file cannot be read, or the disk failed.
         """
         while self.ready and self.header is not None and (raw := self._next()):
-            yield Lines(self.header.epoch, raw)
+            yield LineFrame(self.header.epoch, raw)
 
     def confirm(self, cursor: Cursor) -> bool:
         """Take note of a receipt; return whether it confirms anything new.
@@ -194,7 +194,7 @@ class Outgoing:
             if len(found) == room or (found and size > FRAME_BYTES):
                 break
             found.append(line.raw)
-            start = Place(line.n, line.chain, start.end + len(line.raw))
+            start = LineEnd(line.n, line.chain, start.end + len(line.raw))
             self._flying.append(start)
         return found
 
@@ -216,7 +216,7 @@ class Outgoing:
         self.outbox.compact(self._fd, End(self.header, place.n, place.chain, place.end))
         self._open()
         gone = before - self._confirmed.end
-        self._flying = deque(Place(one.n, one.chain, one.end - gone) for one in flying)
+        self._flying = deque(LineEnd(one.n, one.chain, one.end - gone) for one in flying)
 
     def _stands(self) -> bool:
         own = os.fstat(self._fd)
@@ -249,17 +249,17 @@ class Outgoing:
         self._confirmed = place or self._start
 
     @property
-    def _start(self) -> Place:
+    def _start(self) -> LineEnd:
         assert self.header is not None  # noqa: S101 -- for the type checker
-        return Place(self.header.first - 1, self.header.chain, len(self.header.encode()))
+        return LineEnd(self.header.first - 1, self.header.chain, len(self.header.encode()))
 
-    def _find(self, n: int, after: Place | None = None) -> Place | None:
+    def _find(self, n: int, after: LineEnd | None = None) -> LineEnd | None:
         """Return where the line with a number ends, that one or one behind it; or `None`."""
         place = after or self._start
         if place.n >= n:
             return place if place.n == n else None
         for line in read_lines(self._fd, place.end, whole_size(self._fd)):
-            place = Place(line.n, line.chain, place.end + len(line.raw))
+            place = LineEnd(line.n, line.chain, place.end + len(line.raw))
             if place.n == n:
                 return place
         return None

@@ -125,7 +125,7 @@ class Peer:
 
 
 @dataclass(slots=True)
-class Presence:
+class HostPresence:
     """What this host tells of itself, and what it knows of others.
 
     Attributes:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from teamd.files.watch import Watch
     from teamd.journal import Journal
     from teamd.postman.links import Links
-    from teamd.postman.presence import Presence
+    from teamd.postman.presence import HostPresence
     from teamd.settings.hosts import HostSettings
 
 _OFFLINE: Final = "there is no connection to the broker"
@@ -54,7 +54,7 @@ class Postman:
     paths: TeamPaths
     settings: HostSettings
     journal: Journal
-    presence: Presence
+    presence: HostPresence
     links: Links
     views: Views
     check: Callable[[], None]

@@ -15,7 +15,7 @@ from teamd.heartbeat import HeartbeatMemory, Watchdog
 from teamd.mail.mailbox import Mailbox
 from teamd.states import ChildExit
 from teamd.supervisor.fork import ChildStart, any_ended, fork
-from teamd.supervisor.lifecycle import TABLE, Action, Event, Life, State, describe_exit
+from teamd.supervisor.lifecycle import TABLE, Action, Life, LifeEvent, State, describe_exit
 from teamd.supervisor.lives import Lives
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Children(Lives):
         """Give a teammate a process, unless it has one; earlier crashes count no more."""
         life = self._life(name)
         life.forgive()
-        self._step(life, Event.WANTED)
+        self._step(life, LifeEvent.WANTED)
 
     def restart(self, name: str, *, seconds: float) -> None:
         """Give a teammate a new process; a `stop` that comes meanwhile is the last word."""
@@ -97,7 +97,7 @@ class Children(Lives):
         due = Deadline.after(seconds, clocks.awake)  # asleep, it could not end
         if not (self.ending(name) and life.due is not None and life.due.left < seconds):
             life.due = due
-        self._step(life, Event.UNWANTED)
+        self._step(life, LifeEvent.UNWANTED)
 
     def kill_all(self) -> None:
         """Kill every process at once; nobody is told, and nothing is written down."""
@@ -134,7 +134,7 @@ class Children(Lives):
         for life in list(self._lives.values()):
             if life.due is not None and life.due.left <= 0:
                 life.due = Deadline.after(KILL_AGAIN_SECONDS)
-                self._step(life, Event.DUE)
+                self._step(life, LifeEvent.DUE)
 
     def check_heartbeats(self) -> None:
         """See whose heartbeat has been missing for too long, and whose has come back."""
@@ -143,7 +143,7 @@ class Children(Lives):
         now = clocks.awake()
         for life in self._lives.values():
             if life.watchdog is not None:
-                event = Event.SILENT if life.watchdog.expired(now) else Event.HEARD
+                event = LifeEvent.SILENT if life.watchdog.expired(now) else LifeEvent.HEARD
                 self._step(life, event, self.heartbeats.violation)
         beat = self.heartbeats.beat_seconds
         left = (life.left(beat) for life in self._lives.values())
@@ -174,7 +174,7 @@ class Children(Lives):
         self.slots.close(life.name)
         life.former = process if hibernates else None
         if hibernates:
-            self._step(life, Event.HIBERNATED)
+            self._step(life, LifeEvent.HIBERNATED)
             return
         self.journal.note("exited", name=life.name, code=code, pid=process.pid)
         if code == ChildExit.CRASHED or -code in _FATAL:  # it went wrong by itself
@@ -208,10 +208,10 @@ class Children(Lives):
             delay = life.crashes.note(clocks.elapsed(), self.settings.now.supervision)
         if life.state is State.STUCK:
             reason = f"{self.heartbeats.violation}, and {reason}"
-        event = Event.HOPELESS if delay is None else Event.CRASHED
+        event = LifeEvent.HOPELESS if delay is None else LifeEvent.CRASHED
         self._step(life, event, reason, delay or 0.0)
 
-    def _step(self, life: Life, event: Event, reason: str = "", delay: float = 0.0) -> None:
+    def _step(self, life: Life, event: LifeEvent, reason: str = "", delay: float = 0.0) -> None:
         forced = life.state is State.KILLED
         life.state, action = TABLE[life.state, event]
         match action:
@@ -256,7 +256,7 @@ class Children(Lives):
                 )
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"
-            self._step(life, Event.CRASHED, reason, TROUBLE_SECONDS)
+            self._step(life, LifeEvent.CRASHED, reason, TROUBLE_SECONDS)
             return
         life.watchdog = Watchdog(heartbeat, self.heartbeats)
         self._look_within(_LOOK_SECONDS)
@@ -292,4 +292,4 @@ class Children(Lives):
             then(forced)
         again, life.again = life.again, False
         if again:
-            self._step(life, Event.WANTED)
+            self._step(life, LifeEvent.WANTED)

@@ -38,7 +38,7 @@ class State(Enum):
     KILLED = auto()
 
 
-class Event(Enum):
+class LifeEvent(Enum):
     """The events of its life."""
 
     WANTED = auto()
@@ -75,34 +75,34 @@ class Step(NamedTuple):
 
 # What changes something, or asks for something to be done; no other event does in a state.
 _STEPS: Final = {
-    (State.ABSENT, Event.WANTED): Step(State.RUNNING, Action.FORK),
-    (State.ABSENT, Event.UNWANTED): Step(State.ABSENT, Action.SETTLE),
-    (State.RUNNING, Event.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
-    (State.RUNNING, Event.CRASHED): Step(State.WAITING, Action.DELAY),
-    (State.RUNNING, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
-    (State.RUNNING, Event.SILENT): Step(State.STUCK, Action.REPORT),
-    (State.RUNNING, Event.HIBERNATED): Step(State.RUNNING, Action.HIBERNATE),
-    (State.STUCK, Event.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
-    (State.STUCK, Event.DUE): Step(State.STUCK, Action.KILL),
-    (State.STUCK, Event.CRASHED): Step(State.WAITING, Action.DELAY),
-    (State.STUCK, Event.HOPELESS): Step(State.ABSENT, Action.FAIL),
-    (State.STUCK, Event.HEARD): Step(State.RUNNING, Action.RELIEVE),
-    (State.STUCK, Event.HIBERNATED): Step(State.RUNNING, Action.HIBERNATE),
-    (State.WAITING, Event.WANTED): Step(State.RUNNING, Action.FORK),
-    (State.WAITING, Event.UNWANTED): Step(State.ABSENT, Action.SETTLE),
-    (State.WAITING, Event.DUE): Step(State.RUNNING, Action.FORK),
-    (State.STOPPING, Event.DUE): Step(State.KILLED, Action.KILL),
-    (State.STOPPING, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
-    (State.STOPPING, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
-    (State.STOPPING, Event.HIBERNATED): Step(State.ABSENT, Action.SETTLE),
-    (State.KILLED, Event.DUE): Step(State.KILLED, Action.KILL),
-    (State.KILLED, Event.CRASHED): Step(State.ABSENT, Action.SETTLE),
-    (State.KILLED, Event.HOPELESS): Step(State.ABSENT, Action.SETTLE),
-    (State.KILLED, Event.HIBERNATED): Step(State.ABSENT, Action.SETTLE),
+    (State.ABSENT, LifeEvent.WANTED): Step(State.RUNNING, Action.FORK),
+    (State.ABSENT, LifeEvent.UNWANTED): Step(State.ABSENT, Action.SETTLE),
+    (State.RUNNING, LifeEvent.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
+    (State.RUNNING, LifeEvent.CRASHED): Step(State.WAITING, Action.DELAY),
+    (State.RUNNING, LifeEvent.HOPELESS): Step(State.ABSENT, Action.FAIL),
+    (State.RUNNING, LifeEvent.SILENT): Step(State.STUCK, Action.REPORT),
+    (State.RUNNING, LifeEvent.HIBERNATED): Step(State.RUNNING, Action.HIBERNATE),
+    (State.STUCK, LifeEvent.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
+    (State.STUCK, LifeEvent.DUE): Step(State.STUCK, Action.KILL),
+    (State.STUCK, LifeEvent.CRASHED): Step(State.WAITING, Action.DELAY),
+    (State.STUCK, LifeEvent.HOPELESS): Step(State.ABSENT, Action.FAIL),
+    (State.STUCK, LifeEvent.HEARD): Step(State.RUNNING, Action.RELIEVE),
+    (State.STUCK, LifeEvent.HIBERNATED): Step(State.RUNNING, Action.HIBERNATE),
+    (State.WAITING, LifeEvent.WANTED): Step(State.RUNNING, Action.FORK),
+    (State.WAITING, LifeEvent.UNWANTED): Step(State.ABSENT, Action.SETTLE),
+    (State.WAITING, LifeEvent.DUE): Step(State.RUNNING, Action.FORK),
+    (State.STOPPING, LifeEvent.DUE): Step(State.KILLED, Action.KILL),
+    (State.STOPPING, LifeEvent.CRASHED): Step(State.ABSENT, Action.SETTLE),
+    (State.STOPPING, LifeEvent.HOPELESS): Step(State.ABSENT, Action.SETTLE),
+    (State.STOPPING, LifeEvent.HIBERNATED): Step(State.ABSENT, Action.SETTLE),
+    (State.KILLED, LifeEvent.DUE): Step(State.KILLED, Action.KILL),
+    (State.KILLED, LifeEvent.CRASHED): Step(State.ABSENT, Action.SETTLE),
+    (State.KILLED, LifeEvent.HOPELESS): Step(State.ABSENT, Action.SETTLE),
+    (State.KILLED, LifeEvent.HIBERNATED): Step(State.ABSENT, Action.SETTLE),
 }
-TABLE: Final[dict[tuple[State, Event], Step]] = {
+TABLE: Final[dict[tuple[State, LifeEvent], Step]] = {
     (state, event): _STEPS.get((state, event), Step(state, Action.NOTHING))
-    for state, event in product(State, Event)
+    for state, event in product(State, LifeEvent)
 }
 
 

@@ -40,10 +40,17 @@ def interrupt(context: TeamContext, request: ControlRequest) -> ControlReply:
     context.children.interrupt(member.name)
     context.children.ring([member.name])
     context.journal.note("interrupted", name=member.name, message=message.id)
-    said = f"{member.name} is interrupted" + (", and reads your text next" if text.strip() else "")
-    if member.pause is not None:
-        said += f"; it is {member.pause}"
+    said = _describe(member, told=bool(text.strip()))
     return ControlReply(text=said, data={"name": member.name, "message_id": message.id})
+
+
+def _describe(member: Member, *, told: bool) -> str:
+    """Say what an interrupt came to: as the roster has it, who is idle had nothing to break off."""
+    if member.status is Status.IDLE:
+        said = f"{member.name} was idle; it reads your text now"
+    else:
+        said = f"{member.name} is interrupted" + (", and reads your text next" if told else "")
+    return said if member.pause is None else f"{said}; it is {member.pause}"
 
 
 def pause(context: TeamContext, request: ControlRequest) -> ControlReply:

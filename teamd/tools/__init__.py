@@ -140,7 +140,8 @@ class Toolbox:
         gate: returns in a sentence why a tool that acts may not be used now; `None` where it may.
         mask: keeps secrets out of results, and out of what is passed on to others: only a tool
             that reaches the workspace is given what the model said to the letter.
-        permit: raises what keeps a call from running; by default nothing does.
+        permit: raises what keeps a call from running; by default nothing does. It returns what
+            was said with a permission, which the model reads above the result.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class Toolbox:
         tools: Iterable[Tool[Any]],
         *,
         gate: Callable[[str], str | None] | None = None,
-        permit: Callable[[str, Input, str], None] = lambda *_: None,
+        permit: Callable[[str, Input, str], str] = lambda *_: "",
         mask: Mask | None = None,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -221,7 +222,7 @@ class Toolbox:
         except ValidationError as error:
             return Result(text=_clean(_explain(tool, error)), is_error=True)
         try:
-            self._check(tool, checked, key, granted)
+            said = self._check(tool, checked, key, granted)
         except PermissionPending:
             raise
         except Exception as error:  # noqa: BLE001 -- a check that fails opens nothing
@@ -232,30 +233,31 @@ class Toolbox:
         # The edge of every tool: what one did not foresee is the model's to hear, not the end of
         # the teammate. A cancellation is no Exception and passes.
         except Exception as error:  # noqa: BLE001
-            return _failure(error)
-        return Result(text=_clean(text) if text.strip() else "(no output)")
+            return _failure(error, said)
+        return Result(text=_clean(said + (text if text.strip() else "(no output)")))
 
     def _check(
         self, tool: Tool[Any], arguments: Input, key: str, granted: Collection[str] | None
-    ) -> None:
-        """Raise what keeps a call from running."""
+    ) -> str:
+        """Raise what keeps a call from running; return what was said with a permission."""
         self._check_gate(tool)
-        self._permit(tool.name, arguments, key)
+        said = self._permit(tool.name, arguments, key)
         if (command := tool.command_of(arguments)) is None:
-            return
+            return said
         if not self._has(_BASH, granted):
             raise ToolError(f"{command!r} is a command, and you have no bash; mail lead about it")
         self._check_gate(self._tools[_BASH])
-        self._permit(_BASH, CommandInput(command=command), key)
+        return said + self._permit(_BASH, CommandInput(command=command), key)
 
     def _check_gate(self, tool: Tool[Any]) -> None:
         if tool.acts and self._gate is not None and (why := self._gate(tool.name)) is not None:
             raise ToolError(why)
 
 
-def _failure(error: Exception) -> Result:
-    text = _clean(str(error))
-    return Result(text=text if text.strip() else type(error).__name__, is_error=True)
+def _failure(error: Exception, said: str = "") -> Result:
+    text = str(error)
+    why = text if _clean(text).strip() else type(error).__name__
+    return Result(text=_clean(said + why), is_error=True)
 
 
 def warm_up() -> None:

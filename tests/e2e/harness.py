@@ -220,7 +220,9 @@ class Project:
         self.paths.create()
         members = [{"name": name, "role": "coder", "status": "idle", **facts} for name in names]
         roster = {"team_name": "default", "members": members}
-        self.paths.config.write_text(json.dumps(roster), encoding="utf-8")
+        new = self.paths.config.with_name("config.new")
+        new.write_text(json.dumps(roster), encoding="utf-8")
+        new.replace(self.paths.config)  # whoever watches it never sees half of it
 
     def write(self, name: str, text: str, *, trusted: bool = True) -> Path:
         """Write a file into the project's folder, and the folders above it.

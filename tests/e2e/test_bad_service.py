@@ -108,6 +108,7 @@ def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project:
     wait_until(lambda: project.log("ann", "model call failed, trying again"), what="ann waits")
     (told,) = project.log("ann", "model call failed, trying again")
     assert 2 <= told["seconds"] <= 3
+    assert (told["attempt"], told["attempts"]) == (2, 10)  # as `chat` and `transcript -f` say it
     os.kill(project.member("ann")["pid"], signal.SIGKILL)
     project.wait_for("ann", "idle", turns=1)
     assert len(project.asked("ann")) == 2

@@ -218,3 +218,21 @@ def test_commands_of_a_copy_s_repository_run_in_no_command_of_the_person(
     assert not mark.exists()
     git(copy, "status", check=False)
     assert mark.exists(), "the plants are alive"
+
+
+@pytest.mark.usefixtures("repository")
+def test_rm_names_the_copy_and_purge_removes_it_but_for_work(project: Project) -> None:
+    project.stage.play("alice", use(("write_file", {"path": "new.txt", "content": "new\n"})))
+    project.start()
+    project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree", "--wait")
+    project.do("teamctl", "shutdown", "alice")
+    copy = project.paths.copy("alice")
+    said = project.do("teamctl", "rm", "alice")
+    assert said == f"alice is in the team no more; its files stay, and its working copy in {copy}\n"
+    said = project.do("teamctl", "rm", "alice", "--purge")
+    kept = said.rstrip("\n").rpartition("; so is its working copy, what nobody merged is kept as ")[
+        2
+    ]
+    assert kept.startswith("refs/teamd/discarded/alice/")
+    assert git(project.folder, "show", f"{kept}:new.txt") == "new"
+    assert not copy.exists()

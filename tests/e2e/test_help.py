@@ -108,6 +108,7 @@ def test_manual_pages_are_written(project: Project) -> None:
     pages = sorted(file.name for file in folder.iterdir())
     assert said == f"wrote {len(pages)} pages; `man -l {folder}/teamctl.1` shows the first\n"
     assert {"teamctl.1", "teamctl-send.1", "teamctl-task-add.1"} <= set(pages)
+    assert {"teamd.1", "teamd-start.1", "teamd-reload.1"} <= set(pages)
     listed = json.loads(project.do("teamctl", "help", "--man", str(folder), "--json"))["pages"]
     assert sorted(listed) == [str(folder / page) for page in pages]
 

@@ -132,7 +132,8 @@ def test_an_idle_one_reads_the_text_of_an_interrupt_as_mail(team: Project) -> No
     """It may have become idle while the person was typing."""
     team.do("teamctl", "spawn", "finn", "coder", "Work.", "--wait")
     team.wait_for("finn", "idle")
-    team.do("teamctl", "interrupt", "finn", INSTEAD)
+    said = team.do("teamctl", "interrupt", "finn", INSTEAD)
+    assert said == "finn was idle; it reads your text now\n"
     team.wait_for("finn", "idle", turns=2)
     assert told(team, "finn", INSTEAD) == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 RULES: Final = '[[permission]]\ntool = "bash"\nthen = "ask"\n'
 COMMAND: Final = "touch allowed"
+# What sets a colour, of the 16, of 256 or of all: not the return to the terminal's own.
+_COLOURS: Final = re.compile(rb"\x1b\[(?:\d+;)*(?:[349][0-7]|10[0-7]|[34]8;[25])[;m]")
 _WITHOUT: Final = 'import sys; sys.modules["textual"] = None\n'
 
 
@@ -182,6 +185,26 @@ def test_without_a_screen_it_prints_what_team_prints(project: Project, term: str
     assert ended(terminal) == 0
     assert "alice" in terminal.shown
     assert b"\x1b[?1049h" not in terminal.raw
+    terminal.close()
+
+
+@pytest.mark.parametrize("settings", [{"NO_COLOR": "1"}, {}], ids=["NO_COLOR", "colours"])
+def test_without_colours_names_and_states_are_told_by_words(
+    project: Project, settings: dict[str, str]
+) -> None:
+    """The row that is chosen is still seen: what turns it round is no colour."""
+    project.enlist("alice")
+    project.enlist("bob", status="failed")
+    project.environment.update(settings)
+    terminal = opened_top(project)
+    terminal.sees("a approve")
+    terminal.sees("failed")
+    terminal.type(b"y")
+    terminal.sees("copied 1 line")
+    terminal.type(b"q")
+    assert ended(terminal) == 0
+    assert bool(_COLOURS.search(terminal.raw)) == (not settings)
+    assert re.search(rb"\x1b\[[0-9;]*\b7\b", terminal.raw)
     terminal.close()
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -22,7 +25,7 @@ def test_who_runs_is_not_removed_and_who_is_shut_down_is(team: Project) -> None:
         "teamctl: ada is idle and still in the team; `teamctl shutdown ada` ends it first",
     )
     team.do("teamctl", "shutdown", "ada")
-    assert team.do("teamctl", "rm", "Ada") == "ada is in the team no more\n"
+    assert team.do("teamctl", "rm", "Ada") == "ada is in the team no more; its files stay\n"
     assert team.member("ada") == {}
     again = team.run("teamctl", "rm", "ada")
     assert (again.status, again.complaint.split(";")[0]) == (1, "teamctl: no teammate named 'ada'")
@@ -57,7 +60,14 @@ def test_show_is_all_about_one(team: Project) -> None:
     team.do("teamctl", "task", "add", "Count")
     shown = team.do("teamctl", "show", "cleo")
     (request,) = json.loads(team.do("teamctl", "requests", "--json"))["requests"]
-    assert shown.startswith("name       cleo (coder)\nstate      idle\nprocess    pid ")
+    words = r"name       cleo \(coder\)\nstate      waiting for \d+s: This\.\nprocess    pid "
+    assert re.match(words, shown), shown
+    waits = team.run("teamctl", "wait", "cleo")
+    assert waits.status == 1
+    assert waits.stdout == (
+        "cleo is waiting: cleo asks to approve a plan: This.; "
+        f"`teamctl approve {request['id']}` or `teamctl reject {request['id']}`\n"
+    )
     assert "used       2 turns, " in shown
     assert f"`teamctl approve {request['id']}` answers it" in shown
     assert "said       I wait for you.\n" in shown
@@ -73,6 +83,8 @@ def test_wait_returns_once_nobody_is_at_work(team: Project) -> None:
     team.stage.play("dora", use(("bash", {"command": command})), say("Done."))
     team.do("teamctl", "spawn", "dora", "coder", "Work.")
     team.do("teamctl", "spawn", "emil", "coder", "Work.")
+    team.wait_for("dora", "working")
+    wait_until(lambda: f"s: bash {command}\n" in team.do("teamctl", "show", "dora"), what="it says")
     late = team.run("teamctl", "wait", "dora", "emil", "--timeout", "0.7")
     assert late.status == 4
     assert late.complaint == ("teamctl: dora is still at work after 0.7 s; `teamctl team` shows it")
@@ -99,6 +111,11 @@ def test_wait_for_one_at_work_without_teamd_says_so(project: Project) -> None:
     assert project.run("teamctl", "wait", "alice").status == 3
 
 
+def resident(process: dict[str, Any]) -> int:
+    """The memory of a process with all that it shares, which many count."""
+    return int(psutil.Process(process["pid"]).memory_info().rss)
+
+
 def test_ps_lists_teamd_the_teammates_and_their_commands(team: Project) -> None:
     team.stage.play("finn", use(("bash", {"command": "echo > finn; sleep 987"})))
     team.do("teamctl", "spawn", "finn", "coder", "Work.")
@@ -113,7 +130,12 @@ def test_ps_lists_teamd_the_teammates_and_their_commands(team: Project) -> None:
     assert (own["name"], own["parent"]) == ("finn", team.supervisor)
     commands = [one["command"] for one in found if one["name"] == "finn"]
     assert "sleep 987" in commands
-    assert "sleep 987" in team.do("teamctl", "ps")
+    members = json.loads(team.do("teamctl", "team", "--json"))["members"]
+    assert own["memory_bytes"] in [one["memory_bytes"] for one in members if one["name"] == "finn"]
+    assert sum(one["memory_bytes"] for one in found) < sum(map(resident, found)) / 2
+    shown = team.do("teamctl", "ps")
+    assert "sleep 987" in shown
+    assert max(map(len, shown.splitlines())) < 240 < max(map(len, commands))
     team.do("teamctl", "interrupt", "finn")
 
 

@@ -70,6 +70,8 @@ def test_the_page_shows_who_waits_and_who_does_what(page: Browser, busy: Project
         "waiting",
     ):
         page.see(words)
+    does = page.run("return [...document.querySelectorAll('td .cut')].map((x) => x.innerText)")
+    assert does == ["", f"bash {request['input']['command']}"]
     shown = json.loads(busy.do("teamctl", "team", "--json"))["members"]
     states = page.run("return [...document.querySelectorAll('td .state')].map((x) => x.innerText)")
     assert [state.split()[-1] for state in states] == [one["state"] for one in shown]
@@ -82,7 +84,7 @@ def test_a_request_is_answered_in_place(page: Browser, busy: Project) -> None:
     assert asked(busy) == [request]
     page.find("#waiting input[type=text]").send_keys("Not now.")
     page.press("Reject what bob asks")
-    page.see(f"rejected: the request {request['id']} of bob")
+    page.see(f"rejected the permission of bob ({request['id']})")
     wait_until(lambda: asked(busy) and asked(busy) != [request], what="bob asks for the next")
     (request,) = asked(busy)
     page.see(request["id"])
@@ -233,6 +235,22 @@ def test_no_view_is_wider_than_the_window(page: Browser) -> None:
                 name = view.replace("/", "-").replace("%7C", "-") or "overview"
                 page.driver.save_screenshot(f"{folder}/{name}-{width}.png")
             assert page.run("return document.documentElement.scrollWidth") <= width, view
+
+
+def test_no_heading_and_no_figure_is_broken_within(page: Browser) -> None:
+    page.resize(820)  # the table is as narrow as it gets
+    page.settle()
+    heights = page.run("return [...document.querySelectorAll('th, td')].map((x) => x.offsetHeight)")
+    line = page.run("return document.querySelector('tbody th').offsetHeight")
+    assert max(heights) <= line < 50
+
+
+def test_an_error_is_gone_in_the_next_view(page: Browser) -> None:
+    page.go("member/nobody")
+    page.see("no teammate named 'nobody'")
+    page.go("board")
+    page.miss("no teammate named 'nobody'")
+    page.complaints()  # of the answer 409
 
 
 def test_a_conversation_of_a_hundred_megabytes_opens_within_a_second(

@@ -126,7 +126,7 @@ def test_a_teammate_is_spawned_interrupted_and_shut_down_from_another_host(town:
     )  # fmt: skip
     said = town.on("h1", "interrupt", "carol@default@h2", "Use the other branch.")
     assert (said.status, said.stdout) == (
-        0, "h2: carol is interrupted, and reads your text next\n",
+        0, "h2: carol was idle; it reads your text now\n",
     )  # fmt: skip
     word = ("lead@default@h1", "Use the other branch.")
     wait_until(lambda: word in texts(town, "h2", "carol"), what="carol reads it")

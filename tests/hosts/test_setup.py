@@ -98,6 +98,8 @@ def test_both_steps_leave_a_team_that_starts_and_mail_that_arrives(
         for one in (project, second):
             one.start()
         second.do("teamctl", "spawn", "bob", "coder", "Wait for mail.", "--wait")
+        # A name is known once its host was heard of.
+        wait_until(lambda: '"h2"' in project.do("teamctl", "hosts", "--json"))
         project.do("teamctl", "send", "bob@default@h2", "Good day from h1.")
         second.wait_for("bob", "idle", turns=2)
         assert any("Good day from h1." in str(one) for one in second.records("bob"))

@@ -17,20 +17,7 @@ if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
 SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
-SHORT: Final = {
-    Place.TAKE: 2,
-    Place.DELIVERED: 2,
-    Place.STREAM: 1,
-    Place.TOOL: 1,
-    Place.SENT: 1,
-    Place.ROSTER: 1,
-    Place.CONTROL: 1,
-    Place.SEND: 2,
-    Place.DRAIN: 1,
-    Place.START: 1,
-    Place.BOTH: 1,
-    Place.ELSEWHERE: 1,
-}
+SHORT: Final = dict.fromkeys(Place, 1)
 LONG: Final = {
     Place.TAKE: 80,
     Place.DELIVERED: 80,

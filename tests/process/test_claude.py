@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from itertools import pairwise
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,6 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.masking import MASK, Mask
 from teamd.messages import Message
 from teamd.models import Ask, Reply, TransientError
-from teamd.models.claude import Claude, finds_key
 from teamd.models.encoding import breakpoints
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
@@ -25,6 +25,8 @@ from tests.strict.server import StrictServer, by_name
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from teamd.models.claude import Claude
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."
@@ -47,7 +49,9 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def claude(url: str | None, **more: Any) -> Claude:
     given = {"key_command": None, "headers": {}, "timeout_seconds": 30.0, "cache": True, **more}
-    return Claude(base_url=url, **given)
+    # Loaded when a test runs: the SDK takes longer than all the files of tests together.
+    made: Claude = resolve_name("teamd.models.claude:Claude")(base_url=url, **given)
+    return made
 
 
 def user(text: str = "hello") -> dict[str, Any]:
@@ -270,6 +274,7 @@ def test_the_base_url_may_come_from_the_environment(
 def test_it_is_known_without_a_request_whether_there_is_a_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    finds_key = resolve_name("teamd.models.claude:finds_key")
     assert finds_key()
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     assert not finds_key()

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamd.models import Ask, Model, ModelError, Reply, TransientError, UnusableError
-from teamd.models.claude import Claude
 from teamd.models.retry import Retrying, RetryPolicy
 from tests.strict.faults import (
     Cut,
@@ -35,6 +35,8 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from teamd.models.claude import Claude
 
 ASK = Ask(
     model="claude-sonnet-5-5",
@@ -70,7 +72,9 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any) -> None:
 
 def claude(url: str, **more: Any) -> Claude:
     given = {"key_command": None, "headers": {}, "timeout_seconds": 30.0, "cache": True, **more}
-    return Claude(base_url=url, **given)
+    # Loaded when a test runs: the SDK takes longer than all the files of tests together.
+    made: Claude = resolve_name("teamd.models.claude:Claude")(base_url=url, **given)
+    return made
 
 
 async def reply_of(

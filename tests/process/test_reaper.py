@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import os
 import signal
 import sys
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.children import child
+from teamd.tools import Toolbox
+from teamd.tools.shell import Bash
+from tests.children import ForkedChild, forked
+from tests.shells import open_shell
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
 
     from tests.e2e.harness import Project
@@ -26,32 +31,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 
 MARK: Final = "REAPER_TEST_FOLDER"
 
-# As a teammate does: a subreaper with no thread that runs one command, and prints how it ended.
-ASKER = """
-import asyncio, ctypes, os, sys
-from pathlib import Path
-from teamd.tools import Toolbox
-from teamd.tools.shell import Bash
-from tests.shells import open_shell
-folder, command, timeout = sys.argv[1:]
-assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
-bash = Bash(
-    shell=open_shell(Path(folder), REAPER_TEST_FOLDER=folder),
-    timeout_seconds=float(timeout),
-    output_bytes=2000,
-)
-print(os.getpid(), flush=True)
-result = asyncio.run(Toolbox([bash]).run("bash", {"command": command}))
-print(result.text.replace("\\n", "|"), flush=True)
-sys.stdin.read()
-"""
-
-# As a supervisor does: a subreaper above that.
-SUPERVISOR = """
-import ctypes, subprocess, sys
-assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
-subprocess.run([sys.executable, "-c", *sys.argv[1:]])
-"""
+PR_SET_CHILD_SUBREAPER: Final = 36
 
 CHAIN = (
     "trap '' TERM; f() { [ $1 -ge 100 ] || f $(($1 + 1)) & [ $1 -lt 100 ] || touch ready; "
@@ -107,10 +87,35 @@ def killed(folder: Path) -> dict[int, str]:
     return found
 
 
+def adopt_orphans() -> None:
+    """Have this process be a subreaper, as teammates and supervisors are."""
+    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def ask(folder: Path, command: str, timeout_seconds: float) -> None:
+    """Do as a teammate does: a subreaper with no thread runs a command, and prints how it ended."""
+    adopt_orphans()
+    shell = open_shell(folder, **{MARK: str(folder)})
+    bash = Bash(shell=shell, timeout_seconds=timeout_seconds, output_bytes=2000)
+    print(os.getpid(), flush=True)  # noqa: T201 -- to the test
+    result = asyncio.run(Toolbox([bash]).run("bash", {"command": command}))
+    print(result.text.replace("\n", "|"), flush=True)  # noqa: T201 -- to the test
+    sys.stdin.read()
+
+
+def supervise(folder: Path, command: str, timeout_seconds: float) -> None:
+    """Do as a supervisor does: a subreaper above that."""
+    adopt_orphans()
+    if os.fork() == 0:
+        ask(folder, command, timeout_seconds)
+    else:
+        os.wait()
+
+
 class Asker:
     """A process that runs a command as a teammate does."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: ForkedChild) -> None:
         self.process = process
         self.pid = int(self._line())
 
@@ -119,13 +124,12 @@ class Asker:
         return self._line()
 
     def _line(self) -> str:
-        assert self.process.stdout is not None
         return self.process.stdout.readline().removesuffix("\n")
 
 
 @contextmanager
 def asking(folder: Path, command: str, timeout_seconds: float = 60) -> Iterator[Asker]:
-    with child(ASKER, folder, command, timeout_seconds) as process:
+    with forked(partial(ask, folder, command, timeout_seconds)) as process:
         yield Asker(process)
 
 
@@ -156,7 +160,7 @@ def test_nothing_outlives_an_asker_killed_together_with_its_supervisor(
     folder: Path, command: str
 ) -> None:
     """Who adopts what is left ends nothing: it is init."""
-    with child(SUPERVISOR, ASKER, folder, command, 60) as process:
+    with forked(partial(supervise, folder, command, 60)) as process:
         asker = Asker(process)
         ready(folder)
         os.kill(process.pid, signal.SIGSTOP)  # so that it sees nothing of the other's end

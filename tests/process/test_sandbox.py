@@ -35,6 +35,7 @@ from teamd.sandbox.shells import NoSandbox, SandboxedShell
 from teamd.settings.schema import Settings, TeamSettings
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
+from tests.children import forked
 from tests.process.sandboxed import commands
 from tests.shells import sandboxed_shell
 from tests.waiting import until, wait_until
@@ -68,24 +69,45 @@ class World:
         With a job they run beside it, and the first one once more when it has been stopped.
         """
         asked = json.dumps({"policy": policy, "commands": lines, "job": job})
+        if self.uid != os.geteuid():
+            return self.start(asked)
+        with forked(self._run) as process:
+            with process.stdin as stdin:
+                stdin.write(asked)
+            found: list[str] = json.loads(process.stdout.read())
+        return found
+
+    def _run(self) -> None:
+        given = self.environment
+        os.environ.clear()
+        os.environ.update(given)
+        os.chdir(self.workspace)
+        commands.main(self.folder)
+
+    def start(self, asked: str) -> list[str]:
+        """Run commands by a program of its own, which begins with the person's environment."""
         python = PYTHON if self.uid == NOBODY else sys.executable
         done = self.execute(python, commands.__file__, str(self.folder), text=asked)
         found: list[str] = json.loads(done)
         return found
 
-    def execute(self, *argv: str, text: str = "") -> str:
-        """Run a program outside of the sandbox as that user."""
-        environment = {
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the programs of the person's see."""
+        return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder / "person"),
             "PYTHONPATH": f"{REPOSITORY}:{sysconfig.get_paths()['purelib']}",
             "ANTHROPIC_API_KEY": CANARY,
         }
+
+    def execute(self, *argv: str, text: str = "") -> str:
+        """Run a program outside of the sandbox as that user."""
         user = {} if os.geteuid() == self.uid else {"user": self.uid, "group": self.uid}
         if user:
             user["extra_groups"] = []  # type: ignore[assignment]
         done: subprocess.CompletedProcess[str] = subprocess.run(
-            argv, env=environment, cwd=self.workspace, input=text, capture_output=True,
+            argv, env=self.environment, cwd=self.workspace, input=text, capture_output=True,
             text=True, timeout=100, check=False, **user,  # type: ignore[call-overload]
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -157,11 +179,12 @@ def test_home_team_and_neighbours_are_not_there(world: World) -> None:
     hidden = [str(world.workspace / ".team")]
     reads = "; ".join(f"cat {path}" for path in secrets)
     (text,) = world.run(
-        f"{reads}; grep -r canary /home /root /tmp /var 2>/dev/null; ls -a .team;"
-        "echo x >> .team/inbox/lead.jsonl",
+        f"{reads}; ls -a .team; echo x >> .team/inbox/lead.jsonl;"
+        "grep -rs canary /home /tmp /var/tmp; echo looked everywhere",
         hidden=hidden,
     )
-    assert CANARY not in text.replace(f"grep -r {CANARY}", "")
+    assert CANARY not in text
+    assert text.endswith("looked everywhere"), "it has had the time"
     assert all(path.read_text() == CANARY for path in secrets)
 
 
@@ -196,7 +219,8 @@ def test_a_program_of_an_environment_in_the_home_runs(world: World) -> None:
 
 
 def test_the_key_is_in_no_environment_of_the_sandbox(world: World) -> None:
-    (text,) = world.run("env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; ps axewww")
+    command = "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; ps axewww"
+    (text,) = world.start(json.dumps({"commands": [command]}))
     assert "HOME=/home/teammate" in text
     assert CANARY not in text
 
@@ -451,13 +475,14 @@ def test_what_only_one_of_two_commands_made_is_disarmed_with_the_last(world: Wor
         return  # the commands run in this very process
 
     async def both(box: Toolbox) -> None:
-        wait = "while [ ! -e {} ]; do sleep .01; done; ".format
-        swap = f"git init -q; touch made; {wait('second')} mv .git old; cp -r old .git; touch third"
-        first = asyncio.create_task(commands.run_all(box, [swap]))
-        await until((world.workspace / "made").exists, what="a repository is made")
-        plant = "echo evil > .git/hooks/pre-commit; git config core.fsmonitor evil"
-        await commands.run_all(box, [f"touch second; {wait('third')} sleep 1; {plant}"])
-        await first
+        plant = "echo evil > .git/hooks/pre-commit; git config core.fsmonitor evil; touch planted"
+        wait = "touch begun; while [ ! -e made ]; do sleep .01; done"
+        last = asyncio.create_task(commands.run_all(box, [f"{wait}; {plant}"]))
+        await until((world.workspace / "begun").exists, what="the last one has begun")
+        await commands.run_all(box, ["git init -q; mv .git old; cp -r old .git"])
+        (world.workspace / "made").touch()
+        await last
+        assert (world.workspace / "planted").exists()
 
     with commands.toolbox(world.workspace, world.folder / "aside", {}) as box:
         asyncio.run(both(box))

@@ -157,6 +157,21 @@ def test_a_socket_that_a_killed_server_left_is_replaced(project: Project) -> Non
     assert file.read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [
+        ("gone/page.sock", "there is no folder {folder}/gone for the socket; name another place"),
+        ("x" * 100, "{folder}/{place} is too long for a socket; name a place of a shorter path"),
+    ],
+    ids=["gone", "long"],
+)
+def test_where_no_socket_can_be_is_told(project: Project, place: str, sentence: str) -> None:
+    project.enlist("alice")
+    refused = project.run("teamctl", "web", "--socket", str(project.folder / place))
+    expected = sentence.format(folder=project.folder, place=place)
+    assert (refused.status, refused.complaint) == (1, f"teamctl: {expected}")
+
+
 def test_a_port_that_is_taken_is_told(server: Server, project: Project) -> None:
     port = str(server.address[1])
     refused = project.run("teamctl", "web", "--port", port)

@@ -151,10 +151,11 @@ def test_a_check_is_a_command_for_which_bash_is_needed(
     board.add("x")
     asked: list[tuple[str, str]] = []
 
-    def permit(tool: str, given: Input, _key: str) -> None:
+    def permit(tool: str, given: Input, _key: str) -> str:
         if isinstance(given, CommandInput):
             asked.append((tool, given.command))
             raise ToolError("denied")
+        return ""
 
     def call(box: Toolbox, granted: frozenset[str] | None = None) -> Result:
         return asyncio.run(box.run(name, arguments, granted=granted))

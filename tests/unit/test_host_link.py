@@ -21,7 +21,7 @@ from tests.hosts.wire import Side, World
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from teamd.postman.frames import Lines
+    from teamd.postman.frames import LineFrame
 
 WIRE: Final = ("arrive", "all", "lose", "repeat")
 
@@ -146,7 +146,7 @@ def test_old_copies_and_lost_folders_double_nothing(steps: list[tuple[str, int, 
 class SentIsDone(Outgoing):
     """Takes what it has sent for confirmed."""
 
-    def take(self) -> Iterator[Lines]:
+    def take(self) -> Iterator[LineFrame]:
         """Send, and forget."""
         yield from super().take()
         if self._flying and self.header is not None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from teamd.errors import NotAMessage
 from teamd.hosts.rosters import MOST, FarMember, FarRoster
-from teamd.postman.presence import BEAT_SECONDS, SILENT_SECONDS, Presence
+from teamd.postman.presence import BEAT_SECONDS, SILENT_SECONDS, HostPresence
 from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Team
@@ -33,11 +33,11 @@ class Host:
     name: str
     ahead: float = 0.0
     rate: float = 1.0
-    presence: Presence = field(init=False)
+    presence: HostPresence = field(init=False)
     learnt: dict[str, FarRoster] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.presence = Presence(self.name, f"boot of {self.name}", roster(f"{self.name}-bob"))
+        self.presence = HostPresence(self.name, f"boot of {self.name}", roster(f"{self.name}-bob"))
 
     def clock(self, true: float) -> float:
         """What it shows at a moment."""

@@ -6,16 +6,16 @@ from itertools import product
 
 import pytest
 
-from teamd.supervisor.lifecycle import TABLE, Action, Event, State, Step
+from teamd.supervisor.lifecycle import TABLE, Action, LifeEvent, State, Step
 
 ASLEEP = {State.ABSENT, State.WAITING}
 WANTED = {State.RUNNING, State.STUCK}
 ALIVE = WANTED | {State.STOPPING, State.KILLED}
-ENDINGS = {Event.CRASHED, Event.HOPELESS}
+ENDINGS = {LifeEvent.CRASHED, LifeEvent.HOPELESS}
 LEAVING = (State.STOPPING, State.KILLED)  # in this order: workers must find the same tests
 
 
-def run(state: State, *events: Event) -> list[Step]:
+def run(state: State, *events: LifeEvent) -> list[Step]:
     steps = []
     for event in events:
         steps.append(TABLE[state, event])
@@ -25,28 +25,30 @@ def run(state: State, *events: Event) -> list[Step]:
 
 def test_every_event_has_an_answer_in_every_state() -> None:
     """A missing cell would be a `KeyError` in the supervisor, and the end of the whole team."""
-    assert set(TABLE) == set(product(State, Event))
+    assert set(TABLE) == set(product(State, LifeEvent))
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
-def test_a_cell_keeps_the_books(state: State, event: Event) -> None:
+@pytest.mark.parametrize(("state", "event"), list(product(State, LifeEvent)))
+def test_a_cell_keeps_the_books(state: State, event: LifeEvent) -> None:
     """One process at most; none is forgotten; what was asked for is answered."""
     after, action = TABLE[state, event]
-    due = state is State.WAITING and event is Event.DUE
-    assert (action is Action.FORK) == ((state in ASLEEP and event is Event.WANTED) or due)
+    due = state is State.WAITING and event is LifeEvent.DUE
+    assert (action is Action.FORK) == ((state in ASLEEP and event is LifeEvent.WANTED) or due)
     assert (state in ASLEEP and after in ALIVE) == (action is Action.FORK)
-    ended = event in ENDINGS or (event is Event.HIBERNATED and state in LEAVING)
+    ended = event in ENDINGS or (event is LifeEvent.HIBERNATED and state in LEAVING)
     assert (state in ALIVE and after in ASLEEP) == (state in ALIVE and ended)
     wanted = state in WANTED
-    assert (action is Action.HIBERNATE) == (wanted and event is Event.HIBERNATED)
+    assert (action is Action.HIBERNATE) == (wanted and event is LifeEvent.HIBERNATED)
     assert (action is Action.HIBERNATE) <= (after is State.RUNNING)
-    assert (action is Action.DELAY) == (wanted and event is Event.CRASHED)
-    assert (action is Action.FAIL) == (wanted and event is Event.HOPELESS)
-    assert (action is Action.TERMINATE) == (wanted and event is Event.UNWANTED)
-    assert (action is Action.KILL) == (state not in ASLEEP | {State.RUNNING} and event is Event.DUE)
+    assert (action is Action.DELAY) == (wanted and event is LifeEvent.CRASHED)
+    assert (action is Action.FAIL) == (wanted and event is LifeEvent.HOPELESS)
+    assert (action is Action.TERMINATE) == (wanted and event is LifeEvent.UNWANTED)
+    assert (action is Action.KILL) == (
+        state not in ASLEEP | {State.RUNNING} and event is LifeEvent.DUE
+    )
     assert (action is Action.KILL) <= (after in {State.KILLED, State.STUCK})
-    assert (action is Action.REPORT) == (state is State.RUNNING and event is Event.SILENT)
-    assert (action is Action.RELIEVE) == (state is State.STUCK and event is Event.HEARD)
+    assert (action is Action.REPORT) == (state is State.RUNNING and event is LifeEvent.SILENT)
+    assert (action is Action.RELIEVE) == (state is State.STUCK and event is LifeEvent.HEARD)
     assert (action is Action.REPORT) == (after is State.STUCK and state is not State.STUCK)
     assert (action is Action.DELAY) <= (after is State.WAITING)
     if action is Action.NOTHING:
@@ -58,7 +60,7 @@ def test_a_cell_keeps_the_books(state: State, event: Event) -> None:
 @pytest.mark.parametrize("state", State)
 def test_whoever_is_not_wanted_is_gone_in_the_end(state: State) -> None:
     """However it hangs: overdue means killed, killed again, and settled when it has ended."""
-    steps = run(state, Event.UNWANTED, Event.DUE, Event.DUE, Event.CRASHED)
+    steps = run(state, LifeEvent.UNWANTED, LifeEvent.DUE, LifeEvent.DUE, LifeEvent.CRASHED)
     assert steps[-1].state is State.ABSENT
     assert Action.SETTLE in {step.action for step in steps}
     assert Action.FORK not in {step.action for step in steps}
@@ -67,24 +69,24 @@ def test_whoever_is_not_wanted_is_gone_in_the_end(state: State) -> None:
 @pytest.mark.parametrize("state", LEAVING)
 def test_whoever_is_on_the_way_out_is_not_called_back(state: State) -> None:
     """A second process under the name of one that still ends would take its mail."""
-    assert run(state, Event.WANTED) == [Step(state, Action.NOTHING)]
+    assert run(state, LifeEvent.WANTED) == [Step(state, Action.NOTHING)]
 
 
 @pytest.mark.parametrize("state", LEAVING)
 def test_whoever_hibernates_just_when_it_is_to_end_has_ended(state: State) -> None:
-    assert run(state, Event.HIBERNATED) == [Step(State.ABSENT, Action.SETTLE)]
+    assert run(state, LifeEvent.HIBERNATED) == [Step(State.ABSENT, Action.SETTLE)]
 
 
 def test_who_is_stuck_is_told_of_once_and_comes_back_either_way() -> None:
     """By itself, or killed where settings want that: as after every crash."""
-    steps = run(State.RUNNING, Event.SILENT, Event.SILENT, Event.HEARD, Event.HEARD)
+    steps = run(State.RUNNING, LifeEvent.SILENT, LifeEvent.SILENT, LifeEvent.HEARD, LifeEvent.HEARD)
     assert [step.action for step in steps] == [
         Action.REPORT,
         Action.NOTHING,
         Action.RELIEVE,
         Action.NOTHING,
     ]
-    steps = run(State.RUNNING, Event.SILENT, Event.DUE, Event.CRASHED, Event.DUE)
+    steps = run(State.RUNNING, LifeEvent.SILENT, LifeEvent.DUE, LifeEvent.CRASHED, LifeEvent.DUE)
     assert [step.action for step in steps] == [
         Action.REPORT,
         Action.KILL,
@@ -93,9 +95,9 @@ def test_who_is_stuck_is_told_of_once_and_comes_back_either_way() -> None:
     ]
 
 
-@pytest.mark.parametrize("event", [Event.SILENT, Event.HEARD])
+@pytest.mark.parametrize("event", [LifeEvent.SILENT, LifeEvent.HEARD])
 @pytest.mark.parametrize("state", [State.STOPPING, State.KILLED])
-def test_silence_means_nothing_on_the_way_out(state: State, event: Event) -> None:
+def test_silence_means_nothing_on_the_way_out(state: State, event: LifeEvent) -> None:
     """Its end has a deadline already."""
     assert run(state, event) == [Step(state, Action.NOTHING)]
 
@@ -103,13 +105,13 @@ def test_silence_means_nothing_on_the_way_out(state: State, event: Event) -> Non
 def test_a_whole_life() -> None:
     steps = run(
         State.ABSENT,
-        Event.WANTED,
-        Event.CRASHED,
-        Event.DUE,
-        Event.HOPELESS,
-        Event.WANTED,
-        Event.UNWANTED,
-        Event.CRASHED,
+        LifeEvent.WANTED,
+        LifeEvent.CRASHED,
+        LifeEvent.DUE,
+        LifeEvent.HOPELESS,
+        LifeEvent.WANTED,
+        LifeEvent.UNWANTED,
+        LifeEvent.CRASHED,
     )
     assert [step.action for step in steps] == [
         Action.FORK,

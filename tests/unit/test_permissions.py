@@ -102,6 +102,11 @@ def test_an_approved_call_runs_and_nothing_was_said_meanwhile(tmp_path: Path) ->
     assert not life.mailbox.waiting()
 
 
+def test_what_is_said_with_an_approval_is_read_above_the_result(tmp_path: Path) -> None:
+    life = answered(asking(tmp_path), approve=True, reason="But be quick.")
+    assert result(life) == ("[approved by user: But be quick.]\ndid a", False)
+
+
 def test_a_rejected_call_does_not_run_and_its_reason_is_read(tmp_path: Path) -> None:
     life = answered(asking(tmp_path), approve=False, reason="Not on a Friday.")
     assert life.do.done == []

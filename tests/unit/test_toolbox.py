@@ -162,3 +162,9 @@ def test_only_what_reaches_the_workspace_gets_what_the_model_said_to_the_letter(
         Toolbox([tool(refuse)], mask=Mask("sk-12345")).run(tool.name, {"words": "sk-12345"})
     )
     assert given == [got]
+
+
+def test_what_is_said_with_a_permission_stands_above_a_failure_too() -> None:
+    box = Toolbox([Echo(ToolError)], permit=lambda *_: "[approved by user: gently]\n")
+    result = asyncio.run(box.run("echo", {"words": "no"}))
+    assert result == Result(text="[approved by user: gently]\nno", is_error=True)

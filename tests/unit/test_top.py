@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -169,6 +171,48 @@ def test_the_filter_is_kept(paths: TeamPaths) -> None:
         await screen.press("escape")
         await screen.sees("filter: BOB")
         assert "alice" not in screen.text
+        await screen.press("y")
+        await screen.sees("copied 1 line")
+        assert "filter: BOB" in screen.text  # or nobody sees why somebody is missing
+
+    run(paths, play)
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_the_way_to_all_keys_and_out_is_named_on_the_narrowest_screen(
+    paths: TeamPaths, *, readonly: bool
+) -> None:
+    add(paths, "alice")
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("? keys  q quit")
+
+    run(paths, play, size=(40, 12), readonly=readonly)
+
+
+def test_a_conversation_is_followed_from_the_moment_that_it_outgrows_the_screen(
+    paths: TeamPaths,
+) -> None:
+    add(paths, "alice")
+
+    def say(*numbers: int) -> None:
+        with paths.transcript("alice").open("a") as file:
+            for number in numbers:
+                reply = {"record": "note", "time": time.time(), "text": f"note {number}"}
+                file.write(json.dumps(reply) + "\n")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("enter")
+        await screen.sees("[Transcript]")
+        say(*range(50))
+        await screen.sees("note 49")
+        say(*range(50, 99))
+        await screen.sees("note 98")
+        await screen.press("home")
+        await screen.sees("note 0")
+        say(99)
+        await screen.press("end")
+        await screen.sees("note 99")
 
     run(paths, play)
 

@@ -13,8 +13,8 @@ import pytest
 
 from teamctl.top import columns, first
 from teamctl.top.lines import MOST
-from teamctl.top.sources import TABS, Log, Mail, Tasks, Transcript
-from teamctl.top.watcher import PAUSE_SECONDS, Watcher
+from teamctl.top.sources import TABS, LogTab, MailTab, TasksTab, TranscriptTab
+from teamctl.top.watcher import PAUSE_SECONDS, FolderWatcher
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
 from teamd.overview.overview import OverviewReader
@@ -26,13 +26,13 @@ from tests.waiting import until, wait_until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamctl.top.sources import Source
+    from teamctl.top.sources import Tab
     from teamd.files.paths import TeamPaths
 
 _REPLY = '{"record": "reply", "time": 1.0, "content": [{"type": "text", "text": "%s"}]}\n'
 
 
-def texts(source: Source) -> list[str]:
+def texts(source: Tab) -> list[str]:
     return [row.text.plain for row in source.read()]
 
 
@@ -62,7 +62,7 @@ def test_a_cut_text_is_as_wide_as_it_may_be(text: str) -> None:
 
 def test_it_looks_at_most_four_times_a_second(tmp_path: Path) -> None:
     moments: list[float] = []
-    watcher = Watcher([tmp_path], lambda: moments.append(time.monotonic()))
+    watcher = FolderWatcher([tmp_path], lambda: moments.append(time.monotonic()))
     watcher.start()
 
     def busy() -> bool:
@@ -80,7 +80,7 @@ def test_it_looks_at_most_four_times_a_second(tmp_path: Path) -> None:
 
 def test_a_look_comes_soon_after_a_change(tmp_path: Path) -> None:
     seen: list[bool] = []
-    watcher = Watcher([tmp_path], lambda: seen.append((tmp_path / "file").exists()))
+    watcher = FolderWatcher([tmp_path], lambda: seen.append((tmp_path / "file").exists()))
     watcher.start()
     wait_until(lambda: seen, what="the first look")
     (tmp_path / "file").write_text("x")
@@ -92,7 +92,7 @@ def test_a_look_comes_soon_after_a_change(tmp_path: Path) -> None:
 
 
 def test_a_transcript_shows_what_comes_and_what_is_under_way(paths: TeamPaths) -> None:
-    tab = Transcript(paths, "alice")
+    tab = TranscriptTab(paths, "alice")
     assert texts(tab) == []
     path = paths.transcript("alice")
     path.write_text(_REPLY % "Hello")
@@ -110,7 +110,7 @@ def test_a_log_keeps_no_more_than_its_last_lines(paths: TeamPaths) -> None:
     with paths.log("alice").open("w") as file:
         for number in range(3 * MOST):
             file.write(json.dumps({**entry, "number": number}) + "\n")
-    tab = Log(paths, "alice")
+    tab = LogTab(paths, "alice")
     assert len(texts(tab)) == MOST
     assert f"number={3 * MOST - 1}" in texts(tab)[-1]
     with paths.log("alice").open("a") as file:
@@ -125,7 +125,7 @@ def test_mail_that_waits_is_shown_and_stays(paths: TeamPaths) -> None:
     with paths.inbox("alice").open("ab") as file:
         file.write(b"torn {")
     before = paths.inbox("alice").read_bytes()
-    head, body = texts(Mail(paths, "alice"))
+    head, body = texts(MailTab(paths, "alice"))
     assert "lead [message] waits" in head
     assert body == "  do it"
     assert paths.inbox("alice").read_bytes() == before
@@ -133,11 +133,11 @@ def test_mail_that_waits_is_shown_and_stays(paths: TeamPaths) -> None:
 
 def test_the_tasks_of_a_teammate_come_first(paths: TeamPaths) -> None:
     add(paths, "alice")
-    assert texts(Tasks(paths, "alice")) == ["no tasks for it"]
+    assert texts(TasksTab(paths, "alice")) == ["no tasks for it"]
     for number, owner in (("1", ""), ("2", "alice"), ("3", "bob")):
         task = {"subject": f"for {owner or 'anybody'}", "owner": owner}
         paths.task(number).write_text(json.dumps(task))
-    assert [line.split()[-1] for line in texts(Tasks(paths, "alice"))] == ["alice", "anybody"]
+    assert [line.split()[-1] for line in texts(TasksTab(paths, "alice"))] == ["alice", "anybody"]
 
 
 @pytest.mark.alone

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from teamctl.web.events import KEPT, MOST_WAITING, SNAPSHOT, EventLog
 
 if TYPE_CHECKING:
-    from teamctl.web.events import Event, Reader
+    from teamctl.web.events import Reader, StateEvent
 
 
-def taken(reader: Reader) -> list[Event]:
+def taken(reader: Reader) -> list[StateEvent]:
     """Return what a reader is given without any wait."""
 
-    async def take() -> list[Event]:
-        found: list[Event] = []
+    async def take() -> list[StateEvent]:
+        found: list[StateEvent] = []
 
         async def read() -> None:
             async for event in reader.events():
@@ -97,7 +97,7 @@ def test_a_slow_reader_is_cut_off_and_delays_nobody() -> None:
         assert taken(quick)[-1].data == str(number)
     assert taken(slow) == []
 
-    async def rest() -> list[Event]:
+    async def rest() -> list[StateEvent]:
         return [event async for event in slow.events()]  # it ends by itself
 
     assert asyncio.run(rest()) == []

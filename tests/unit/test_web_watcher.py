@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from teamctl.web.events import EventLog
-from teamctl.web.watcher import Part, Watcher
+from teamctl.web.watcher import PartsWatcher, WatchedPart
 from teamd.errors import TeamError
 from tests.waiting import until
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from teamctl.web.events import Event, Reader
+    from teamctl.web.events import Reader, StateEvent
 
 
 class Looked:
@@ -37,9 +37,9 @@ class Looked:
             raise KeyError(text)
         return text
 
-    def part(self, **more: Any) -> Part:
+    def part(self, **more: Any) -> WatchedPart:
         """Return it as the watcher has it."""
-        return Part(name="file", look=self, folders=[self.file.parent], **more)
+        return WatchedPart(name="file", look=self, folders=[self.file.parent], **more)
 
 
 def in_loop(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
@@ -55,7 +55,7 @@ def in_loop(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
     return run
 
 
-async def first(reader: Reader) -> Event:
+async def first(reader: Reader) -> StateEvent:
     """Return the next event."""
     return await anext(reader.events())
 
@@ -63,7 +63,7 @@ async def first(reader: Reader) -> Event:
 @in_loop
 async def test_all_readers_share_one_look(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
-    watcher = Watcher([looked.part()], EventLog())
+    watcher = PartsWatcher([looked.part()], EventLog())
     async with AsyncExitStack() as stack:
         readers = [await stack.enter_async_context(watcher.reader("")) for _ in range(50)]
         assert looked.times == 1
@@ -80,7 +80,9 @@ async def test_all_readers_share_one_look(tmp_path: Path) -> None:
 async def test_nobody_looks_for_nobody(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
     log = EventLog()
-    watcher = Watcher([looked.part(recheck_seconds=0.01, pause_seconds=0.0)], log, linger_seconds=0)
+    watcher = PartsWatcher(
+        [looked.part(recheck_seconds=0.01, pause_seconds=0.0)], log, linger_seconds=0
+    )
     async with watcher.reader("") as reader:
         event = await first(reader)
         await until(lambda: looked.times > 2, what="it is looked at again without any change")
@@ -98,7 +100,7 @@ async def test_nobody_looks_for_nobody(tmp_path: Path) -> None:
 @in_loop
 async def test_a_reader_that_is_back_soon_resumes(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
-    watcher = Watcher([looked.part()], EventLog())
+    watcher = PartsWatcher([looked.part()], EventLog())
     async with watcher.reader("") as reader:
         event = await first(reader)
     looked.file.write_text("meanwhile")
@@ -113,8 +115,8 @@ async def test_a_reader_that_is_back_soon_resumes(tmp_path: Path) -> None:
 async def test_what_one_part_meets_hides_no_other(tmp_path: Path) -> None:
     bad, good = Looked(tmp_path / "bad"), Looked(tmp_path / "good")
     log = EventLog()
-    parts = [bad.part(), Part(name="good", look=good, folders=[tmp_path])]
-    watcher = Watcher(parts, log)
+    parts = [bad.part(), WatchedPart(name="good", look=good, folders=[tmp_path])]
+    watcher = PartsWatcher(parts, log)
     bad.file.write_text("damaged")
     async with watcher.reader("") as reader:
         snapshot = (await first(reader)).data
@@ -130,7 +132,7 @@ async def test_what_one_part_meets_hides_no_other(tmp_path: Path) -> None:
 @in_loop
 async def test_a_folder_that_is_not_there_yet_is_seen_when_it_comes(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "folder" / "file")
-    watcher = Watcher([looked.part()], EventLog())
+    watcher = PartsWatcher([looked.part()], EventLog())
     async with watcher.reader("") as reader:
         await first(reader)
         looked.file.parent.mkdir()
@@ -142,7 +144,7 @@ async def test_a_folder_that_is_not_there_yet_is_seen_when_it_comes(tmp_path: Pa
 @in_loop
 async def test_a_change_is_seen_in_a_moment(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
-    watcher = Watcher([looked.part()], EventLog())
+    watcher = PartsWatcher([looked.part()], EventLog())
     took = []
     async with watcher.reader("") as reader:
         await first(reader)

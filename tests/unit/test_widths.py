@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from teamctl import roster_table
-from teamctl.commands import tasks, usage
+from teamctl.commands import ps, tasks, teams, usage
 from teamctl.output import FittedTable
 from teamctl.widths import GAP, Shape
 
@@ -86,8 +86,36 @@ def test_usage_keeps_whole_figures_and_the_cost_longest(width: int, kept: list[s
     assert max(len(heading), len(row)) <= width
 
 
-@pytest.mark.parametrize("shape", [tasks._SHAPE, usage._SHAPE, roster_table.SHAPE])
+_PROCESS: Final = {
+    "PID": "123456", "NAME": "alice", "UP": "13m", "CPU": "12s", "MEM": "20.5M", "COMMAND": _LONG,
+}  # fmt: skip
+_TEAM: Final = {
+    "TEAM": "default", "TEAMD": "1234567", "MEMBERS": "12", "STATUS": "6 idle, 1 working",
+    "PATH": "/home/somebody/a/project/.team",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row", "shape", "kept"),
+    [
+        (_PROCESS, ps._SHAPE, ["PID", "NAME", "MEM", "COMMAND"]),
+        (_TEAM, teams._SHAPE, ["TEAM", "STATUS", "PATH"]),
+    ],
+    ids=["ps", "teams"],
+)
+def test_in_40_columns_what_is_kept_can_be_read(
+    row: dict[str, str], shape: Shape, kept: list[str]
+) -> None:
+    heading, line = drawn(list(row), list(row.values()), shape, 40)
+    assert heading.split() == kept
+    assert max(len(heading), len(line)) <= 40
+    assert line.split()[0] == next(iter(row.values()))
+
+
+@pytest.mark.parametrize(
+    "shape", [tasks._SHAPE, usage._SHAPE, roster_table.SHAPE, ps._SHAPE, teams._SHAPE]
+)
 def test_every_column_that_a_shape_names_is_one(shape: Shape) -> None:
     """A misspelt one would be kept for ever."""
-    headings = {*_TASK, *_USE, *roster_table.HEADINGS}
+    headings = {*_TASK, *_USE, *_PROCESS, *_TEAM, *roster_table.HEADINGS}
     assert headings >= {*shape.elastic, *shape.spare, *shape.dispensable}

@@ -13,6 +13,12 @@ export function announce(text, bad = false) {
   if (!bad) quiet = setTimeout(() => fill(said), 15000);
 }
 
+// An error is of the view that it came in.
+export function forgive() {
+  const said = document.getElementById('said');
+  if (said.className === 'bad') fill(said);
+}
+
 export async function attempt(work, silent = false) {
   try {
     const text = await work();

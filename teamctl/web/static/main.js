@@ -1,6 +1,6 @@
 // The page: what is known, which view is shown, and what may be done from everywhere.
 import { follow, get, hasToken, takeToken } from './api.js';
-import { ask, attempt, announce } from './acts.js';
+import { ask, attempt, announce, forgive } from './acts.js';
 import { button, fill, h } from './dom.js';
 import { overview } from './overview.js';
 import { waiting } from './waiting.js';
@@ -35,6 +35,7 @@ function decode(text) {
 function open() {
   if (takeToken()) start();
   shown?.close?.();
+  forgive();
   const { name, argument } = route();
   const [title, view] = VIEWS[name];
   const main = $('main');

@@ -27,7 +27,7 @@ export function member({ known, argument, redraw }) {
       if (!one) return [h('h2', {}, name), h('p', {}, 'Nobody of that name is in the team.')];
       return [
         h('h2', {}, one.name, ' ', h('span.note', {}, one.role)),
-        h('p', {}, state(one.state), ' for ', ago(one.since), does(one) ? [': ', h('code', {}, does(one))] : null),
+        h('p', {}, state(one.state), ' for ', ago(one.since), does(one, known.team) ? [': ', h('code', {}, does(one, known.team))] : null),
         h('p.note', {}, `context ${percent(one.context)} · ${usd(one.usd)} · ${count(one.turns)} turns · ${one.queued ?? '?'} in the inbox`),
         known.may && h('p.bar', { 'data-key': 'acts' }, acts(one)),
         known.may && h('div', { 'data-key': 'send' }, sendTo(name)),
@@ -105,7 +105,7 @@ function transcript(found, name) {
       case 'note': case 'news': return h('li.note', { 'data-key': key }, at, h('pre', {}, one.text));
       case 'summary': return h('li', { 'data-key': key }, h('details', {}, h('summary', {}, at, ' its context was full: it goes on from a summary'), h('pre', {}, one.text), h('pre', {}, one.restated)));
       case 'opened': return h('li.note', { 'data-key': key }, at, ' a new conversation');
-      case 'ended': return one.outcome === 'end_turn' ? null : h('li', { 'data-key': key }, at, h('strong', {}, ` ${one.outcome}: `), one.text);
+      case 'ended': return one.outcome === 'end_turn' ? null : h('li', { 'data-key': key }, at, h('strong', {}, ` ${one.outcome}${one.text ? ': ' : ''}`), one.text);
       default: return null;
     }
   };

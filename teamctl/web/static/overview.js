@@ -11,8 +11,10 @@ export function overview({ known }) {
 
 export const link = (name, text = name, tab = '') => h('a', { href: `#/member/${encodeURIComponent(name)}${tab}` }, text);
 
-export function doing(one) {
+export function doing(one, { requests = [] }) {
   if (one.retry) return one.retry.text;
+  const asked = one.state === 'waiting' && requests.find((other) => other.id === one.waiting_request);
+  if (asked) return asked.what;
   if (!one.doing) return one.reason && one.state !== 'working' ? one.reason : '';
   return one.doing.kind === 'model' ? 'thinks' : one.doing.what;
 }
@@ -21,7 +23,7 @@ function roster(team) {
   const members = team.members ?? [];
   if (!members.length) return h('p', {}, 'Nobody is in the team yet.');
   const rows = members.map((one) => {
-    const cells = [link(one.name), one.role, state(one.state), ago(one.since), h('span.cut', {}, doing(one)), percent(one.context),
+    const cells = [link(one.name), one.role, state(one.state), ago(one.since), h('span.cut', {}, doing(one, team)), percent(one.context),
       usd(one.usd), one.queued ?? '?', count(one.turns), one.cpu_seconds === null ? '–' : duration(one.cpu_seconds), count(one.memory_bytes)];
     return h('tr', { 'data-key': one.name }, cells.map((cell, n) => h(n ? 'td' : 'th', { 'data-head': HEADS[n], scope: n ? null : 'row' }, cell)));
   });

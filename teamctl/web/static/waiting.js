@@ -20,7 +20,7 @@ export function waiting(bar, known) {
   ]);
   bar.classList.toggle('hidden', !asked.length && !needs.length);
   if (held && !before.has(held)) (bar.querySelector('button') ?? document.getElementById('main')).focus();
-  if (fresh.length) fill(document.getElementById('news'), fresh.map((one) => `${one.from} waits for you. `));
+  if (fresh.length || !asked.length) fill(document.getElementById('news'), fresh.map((one) => `${one.from} waits for you. `));
   document.title = document.title.replace(/^(\(\d+\) )?/, asked.length ? `(${asked.length}) ` : '');
 }
 

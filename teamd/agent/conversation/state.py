@@ -31,7 +31,7 @@ _UNOPENED: Final = records.Opened()
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class OwedLine:
     """A line that somebody is owed; `to` is empty for whom the teammate reports to."""
 
     text: str
@@ -78,7 +78,7 @@ class ConversationState:
     paused_about: str | None = None
     unanswered: list[Block] = field(default_factory=list)
     begun: set[str] = field(default_factory=set)
-    unsent: dict[str, Notice] = field(default_factory=dict)
+    unsent: dict[str, OwedLine] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
     turns: int = 0
     input_tokens: int = 0
@@ -261,7 +261,7 @@ class ConversationState:
         """Remember a line that is to be sent, under an id that no other has."""
         if text:
             key = "-".join((self.opened.nonce, str(self._length), "notice", *filter(None, [to])))
-            self.unsent[key] = Notice(text, to)
+            self.unsent[key] = OwedLine(text, to)
 
     def _count(
         self, made: records.Replied | records.Summarised | records.SummaryFailed, **seen: Any

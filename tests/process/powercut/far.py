@@ -13,7 +13,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.messages import Message
 from teamd.postman.build import build_postman
-from teamd.postman.frames import Hello, Lines, Offer, Receipt
+from teamd.postman.frames import HelloFrame, LineFrame, Offer, ReceiptFrame
 from teamd.settings.hosts import HostSettings
 from teamd.settings.schema import Settings
 
@@ -47,7 +47,7 @@ def carry_and_confirm(paths: TeamPaths) -> None:
     raw = HostPlaces(paths).outbox(FAR).read_bytes().splitlines(keepends=True)[-1]
     line = OutLine.decode(raw)
     assert line is not None
-    receipt = Receipt(_SESSION, Cursor(hello.offer.header.epoch, line.n, line.chain))
+    receipt = ReceiptFrame(_SESSION, Cursor(hello.offer.header.epoch, line.n, line.chain))
     links.round(set(), [(FAR, receipt.encode())], 0.0)
 
 
@@ -62,12 +62,12 @@ def receive(paths: TeamPaths, *contents: str) -> None:
         raw.append(line.raw)
     cursor = CursorFile(HostPlaces(paths).received(FAR), durable=False).read()
     behind = raw[cursor.n if cursor else 0 :]
-    links.round(set(), [(FAR, Lines(_EPOCH, behind).encode())], 0.0)
+    links.round(set(), [(FAR, LineFrame(_EPOCH, behind).encode())], 0.0)
     confirmed = f'"n":{len(contents)},'.encode()
     assert any(b'"receipt"' in frame and confirmed in frame for _, frame in links.sent())
 
 
-def settle(links: Links, last: int = 0) -> Hello:
+def settle(links: Links, last: int = 0) -> HelloFrame:
     """Answer what the postman asks first: the far side stands at the start of all."""
     links.start([FAR])
     links.connected(0.0)
@@ -77,7 +77,7 @@ def settle(links: Links, last: int = 0) -> Hello:
     if offer is not None:
         before = Cursor(offer.header.epoch, offer.header.first - 1, offer.header.chain)
     mine = Offer(header, Cursor(_EPOCH, 0, START), last)
-    hello = Hello(session=_SESSION, answers=said["ask"], offer=mine, received=before)
+    hello = HelloFrame(session=_SESSION, answers=said["ask"], offer=mine, received=before)
     links.round(set(), [(FAR, hello.encode())], 0.0)
     return replace(hello, offer=offer)
 

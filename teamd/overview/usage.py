@@ -1,0 +1,117 @@
+"""Tokens and cost of each member and of the team, and how much of the limits that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from teamd.budget import days
+from teamd.budget.accounts import NOTHING
+from teamd.budget.refusals import LIMITS, USD
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from teamd.budget.accounts import Account, Accounts, Reservation
+    from teamd.files.paths import TeamPaths
+
+PER_DAY: Final = "_per_day"
+
+
+class LimitShare(NamedTuple):
+    """A limit in force, and the share of it that is used, from 0 to 1.
+
+    Attributes:
+        name: without whom it is for: `usd`, `tokens_per_day`.
+    """
+
+    name: str
+    most: Decimal
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What somebody has used, what is kept back for calls under way, and how much there may be.
+
+    Attributes:
+        today: what was used today; `None` where no limit of a day counts it.
+        limits: by their names without whom they are for: `usd`, `tokens_per_day`; 0 for none.
+        raised: the parts of them that are due to `teamctl resume`.
+    """
+
+    name: str
+    account: Account
+    held: tuple[Reservation, ...]
+    today: Account | None
+    limits: dict[str, Decimal]
+    raised: dict[str, Decimal]
+
+    @property
+    def shares(self) -> list[LimitShare]:
+        """Each limit in force, with the share of it that is used."""
+        return [
+            LimitShare(name, most, float(self._used(name) / most))
+            for name, most in self.limits.items()
+            if most
+        ]
+
+    @property
+    def nearest(self) -> LimitShare | None:
+        """The limit of which most is used; `None` where there is none."""
+        return max(self.shares, key=lambda one: one.share, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The use as `--json` shows it; 0 calls of unknown price leave the cost known."""
+        return {
+            **self.account.encode(),
+            "tokens": self.account.tokens,
+            "usd": self.account.known_usd,
+            "reserved_tokens": sum(kept.tokens for kept in self.held),
+            "reserved_usd": float(sum(kept.usd or 0 for kept in self.held)),
+            **({} if self.today is None else _of_day(self.today)),
+            **{f"{key}_limit": _number(key, most) or None for key, most in self.limits.items()},
+            **{f"{key}_raised": _number(key, by) for key, by in self.raised.items()},
+            "share": None if self.nearest is None else self.nearest.share,
+        }
+
+    def _used(self, key: str) -> Decimal:
+        account = (self.today or NOTHING) if key.endswith(PER_DAY) else self.account
+        return Decimal(getattr(account, key.removesuffix(PER_DAY)))
+
+
+def read_uses(paths: TeamPaths, accounts: Accounts) -> tuple[list[Use], Use]:
+    """Return the use of each member and of those who once were in the team, and that of all."""
+    roster = [member.name for member in Roster(paths).read().members]
+    held = tuple(accounts.held.values())
+    names = dict.fromkeys([*roster, *accounts.used, *(kept.teammate for kept in held)])
+    members = []
+    for name in names:
+        own = tuple(kept for kept in held if kept.teammate == name)
+        used = accounts.used.get(name, NOTHING)
+        members.append(Use(name, used, own, None, *_limits(accounts, "teammate", name)))
+    today = accounts.days.get(days.today(), NOTHING)
+    total = Use("total", accounts.total(), held, today, *_limits(accounts, "team", ""))
+    return members, total
+
+
+def _limits(
+    accounts: Accounts, who: str, name: str
+) -> tuple[dict[str, Decimal], dict[str, Decimal]]:
+    """Return what the limits on a teammate or the team allow, and by how much they are raised."""
+    limits, raised = {}, {}
+    for limit in LIMITS:
+        if limit.who == who:
+            of = days.today() if limit.daily else name
+            key = limit.name.removeprefix(f"{who}_")
+            limits[key] = accounts.most(limit, of)
+            raised[key] = accounts.raised.get((limit.name, of), Decimal(0))
+    return limits, raised
+
+
+def _of_day(today: Account) -> dict[str, Any]:
+    return {"tokens_today": today.tokens, "usd_today": today.known_usd}
+
+
+def _number(key: str, amount: Decimal) -> float:
+    return float(amount) if key.startswith(USD) else int(amount)

@@ -1,0 +1,131 @@
+"""All faces of a team that really runs show the same, whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.e2e.served import served
+from tests.unit.screen import Shown, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.e2e.browser import Browser
+    from tests.e2e.harness import Project
+
+    # Each member with its state and turns, and who waits for the person, the oldest first.
+    Picture = tuple[dict[str, tuple[str, str]], list[str]]
+
+NAMES: Final = ("ann", "bob", "cid", "dan")
+ROLE: Final = "coder"
+# Dan asks before whatever he does; nobody is told twice in a row of the same.
+TURNS: Final = {"dan": [{"use": [["bash", {"command": "true"}]]}, {"say": "Done."}] * 200}
+RULES: Final = (
+    '[[permission]]\ntool = "bash"\nthen = "ask"\n'
+    "[supervision]\ncrashes = 1000\n[mail]\ndurability = 'os'\n"
+)
+ON_THE_PAGE: Final = """
+const rows = [...document.querySelectorAll('main tbody tr')].map((row) => [...row.children]
+    .map((cell) => cell.innerText.trim()))
+const asks = [...document.querySelectorAll('#waiting ol > li a')].map((one) => one.innerText)
+return [Object.fromEntries(rows.map((row) => [row[0], [row[2].split(' ').pop(), row[8]]])), asks]
+"""
+
+
+def told(project: Project) -> Picture:
+    """What `team --json` says."""
+    found = json.loads(project.do("teamctl", "team", "--json"))
+    members = {one["name"]: (one["state"], str(one["turns"])) for one in found["members"]}
+    return members, [one["from"] for one in found["requests"] if one["yours"]]
+
+
+def on_top(screen: Shown) -> Picture:
+    """What `top` shows."""
+    lines = screen.lines
+    at = next(n for n, line in enumerate(lines) if line.startswith("NAME"))
+    turns = lines[at].index("TURNS")
+    rows = [line for line in lines[at + 1 :] if line.split()[1:2] == [ROLE]]
+    members = {row.split()[0]: (row.split()[2], row[turns : turns + 5].strip()) for row in rows}
+    return members, [line.split()[0] for line in lines[2:at]]
+
+
+def on_the_page(page: Browser) -> Picture:
+    """What the page shows."""
+    members, asks = page.run(ON_THE_PAGE)
+    return {name: (state, turns) for name, (state, turns) in members.items()}, asks
+
+
+def step(project: Project, chance: random.Random) -> None:
+    """Have something happen to somebody; what is refused is none of this test's business."""
+    name = chance.choice(NAMES)
+    match chance.choice(("spawn", "spawn", "kill", "pause", "resume", "shutdown", "answer")):
+        case "spawn":
+            project.run("teamctl", "spawn", name, ROLE, f"Go {chance.random()}.")
+        case "kill":
+            if pid := project.member(name).get("pid"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        case "answer":
+            project.run("teamctl", chance.choice(("approve", "reject")), "dan")
+        case verb:
+            project.run("teamctl", verb, name)
+
+
+@pytest.mark.parametrize(
+    "steps", [6, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
+)
+def test_no_face_contradicts_another_whatever_happens(
+    project: Project, steps: int, request: pytest.FixtureRequest
+) -> None:
+    """Of a moment in which nothing changes: `team --json` says the same before and after."""
+    chance = random.Random(steps)
+    project.write("turns.json", json.dumps({"turns": TURNS, "pace_seconds": 0.05}))
+    project.write("team.toml", f'{RULES}[model]\nscript = "turns.json"\n')
+    project.start()
+    with ExitStack() as opened:
+        looks: list[Callable[[Shown], Picture]] = [on_top]
+        if steps > 6:  # a browser takes seconds to start
+            page: Browser = request.getfixturevalue("browser")
+            page.open(opened.enter_context(served(project)).link)
+            page.see("Nobody is in the team yet")
+            looks.append(lambda _: on_the_page(page))
+        asyncio.run(_compare(project, steps, chance, looks))
+
+
+async def _compare(
+    project: Project,
+    steps: int,
+    chance: random.Random,
+    looks: list[Callable[[Shown], Picture]],
+) -> None:
+    async with shown(project.paths, size=(120, 30)) as screen:
+        for number in range(steps):
+            await asyncio.to_thread(step, project, chance)
+            for look in looks:
+                await _agrees(project, screen, look, f"step {number}: {look}")
+
+
+async def _agrees(
+    project: Project, screen: Shown, look: Callable[[Shown], Picture], what: str
+) -> None:
+    before: Picture | None = None
+    seen: Picture | None = None
+
+    async def same() -> bool:
+        nonlocal before, seen
+        before = await asyncio.to_thread(told, project)
+        seen = look(screen)
+        return before == seen == await asyncio.to_thread(told, project)
+
+    for _ in range(100):
+        if await same():
+            return
+    pytest.fail(f"{what}: {seen} is not {before}")
