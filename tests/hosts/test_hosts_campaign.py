@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.hosts.campaign.world import CREWS, Weather, World
+from tests.hosts.campaign.weather import Weather
+from tests.hosts.campaign.world import CREWS, World
 from tests.process.campaign.places import Place, histogram
 
 if TYPE_CHECKING:

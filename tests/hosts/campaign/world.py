@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import signal
-import threading
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from teamd.files import locks
@@ -17,7 +16,7 @@ from teamd.messages import LEAD
 from teamd.process_id import Identity
 from tests.e2e.harness import opened
 from tests.hosts.brokers import free_port, plain
-from tests.hosts.campaign.relay import Relay, Wire
+from tests.hosts.campaign.relay import Relay
 from tests.process.campaign import places
 from tests.process.campaign.campaign import Campaign, Crew
 from tests.process.campaign.killer import Killer
@@ -26,7 +25,7 @@ from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tests.e2e.harness import Project
@@ -241,49 +240,6 @@ class World:
 
     def _start_broker(self) -> None:
         self._broker = self._brokers.enter_context(plain(self._folder, self._port))
-
-
-@dataclass(slots=True)
-class Weather:
-    """Cuts wires, leaves them half open and holds them back, one after the other."""
-
-    world: World
-    chance: random.Random
-    longest_seconds: float
-    _over: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._blow)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._thread is not None
-        self._over.set()
-        self._thread.join()
-
-    def _blow(self) -> None:
-        kinds = [Wire.CUT, Wire.CUT, Wire.HALF_OPEN, Wire.HELD, None]
-        while not self._over.wait(self.chance.uniform(0.0, self.longest_seconds / 2)):
-            kind = self.chance.choice(kinds)
-            self.world.happened["broker frozen" if kind is None else kind.name.lower()] += 1
-            for _ in self._during(kind):
-                self._over.wait(self.chance.uniform(0.2, self.longest_seconds))
-
-    def _during(self, kind: Wire | None) -> Iterator[None]:
-        if kind is None:
-            self.world.freeze_broker(frozen=True)
-            yield
-            self.world.freeze_broker(frozen=False)
-            return
-        hosts = [*self.world.hosts.values()]
-        struck = self.chance.sample(hosts, self.chance.choice((1, 1, 2)))
-        for host in struck:
-            host.relay.turn(kind)
-        yield
-        for host in struck:
-            host.relay.turn(Wire.WHOLE)
 
 
 def find_out_of_order(contents: Sequence[str]) -> list[str]:
