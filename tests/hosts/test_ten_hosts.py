@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
@@ -111,7 +111,8 @@ def fair(tmp_path: Path) -> Iterator[Fair]:
 
 @pytest.mark.timeout(SECONDS + 300)
 def test_a_thousand_teammates_on_ten_hosts(fair: Fair) -> None:
-    begun, sending = time.monotonic(), []
+    begun = time.monotonic()
+    sending: list[Future[tuple[str, str]]] = []
     with ThreadPoolExecutor(SENDERS) as senders:  # each waits for the disk
         while (now := time.monotonic()) < begun + SECONDS:
             due = begun + len(sending) / RATE
