@@ -131,6 +131,7 @@ def check(world: World) -> None:
     assert sorted(world.acknowledged() - set(delivered)) == []
     assert sorted(sent for sent, times in delivered.items() if times > 1) == []
     assert world.out_of_order() == []
+    assert world.reports() == []
     for host in world.hosts.values():
         assert host.campaign.ledger.torn() == b""
         assert host.campaign.unseen == []

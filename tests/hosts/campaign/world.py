@@ -37,10 +37,12 @@ CREWS: Final = {
     "h2": ("ben", "bea", "bob", "bud"),
     "h3": ("cal", "cay", "cid", "coy"),
 }
+# What is confirmed is taken out of so small an outbox again and again.
 _SETTINGS: Final = """\
 [hosts]
 name = "{host}"
 servers = ["nats://127.0.0.1:{port}"]
+outbox_bytes = 200000
 """
 _SETTLE_SECONDS: Final = 120.0
 _TRIES: Final = 3  # on each host
@@ -210,6 +212,11 @@ class World:
             if "@" in to
         }
         return len(far)
+
+    def reports(self) -> list[str]:
+        """Return what hosts say could not be made good: no kill and no cut is a reason for any."""
+        views = (view for host in self.hosts.values() for view in read_views(host.project.paths))
+        return [f"{view.name}: {one.text}" for view in views for one in view.reports]
 
     def out_of_order(self) -> list[str]:
         """Return messages behind a later one of their sender, in one conversation."""
