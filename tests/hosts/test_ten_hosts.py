@@ -125,6 +125,8 @@ def test_a_thousand_teammates_on_ten_hosts(fair: Fair) -> None:
     wait_until(lambda: len(fair.arrived()) >= len(sent), what="all is read")
     arrived = fair.arrived()
     late = [float(line[3]) for line in arrived]
+    used = [psutil.Process(one.pid).cpu_times() for one in fair.postmen]
+    share = sum(one.user + one.system for one in used) / took
     memory = [psutil.Process(one.pid).memory_full_info().pss / 2**20 for one in fair.postmen]
     counts = Counter((sender, number) for sender, number, *_ in arrived)
     print(  # noqa: T201 -- the figure
@@ -132,6 +134,7 @@ def test_a_thousand_teammates_on_ten_hosts(fair: Fair) -> None:
         f"{len(set(sent) - set(counts))} lost, "
         f"{sum(times > 1 for times in counts.values())} twice; p50 {median(late):.1f} ms, "
         f"p99 {percentile(late, 0.99):.1f} ms; a postman {max(memory):.1f} MiB at most; "
+        f"all of them {share:.2f} of a core; "
         f"load {os.getloadavg()[0]:.1f}"
     )
     assert counts == Counter(sent)

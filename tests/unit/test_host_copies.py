@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.hosts.places import HostPlaces
 from tests.hosts.wire import Side, World
 
 if TYPE_CHECKING:
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
 
 SENT = 8
 LONG = "x" * 6000  # three of them are taken out of the outbox, once they are confirmed
+
+
+@pytest.mark.parametrize("content", [b"", bytes(512)], ids=["killed", "power cut"])
+def test_a_cursor_that_was_never_written_is_no_damaged_one(tmp_path: Path, content: bytes) -> None:
+    """Its writer was stopped between making the file and writing to it: nothing had come yet."""
+    with closing(World(tmp_path)) as made:
+        HostPlaces(made.right.paths).received(made.left.name).write_bytes(content)
+        made.right.begin()
+        made.connect()
+        made.left.send()
+        made.heal()
+        assert made.right.inbox.ids() == made.left.acknowledged
+        assert [*made.left.reports, *made.right.reports] == []
 
 
 @pytest.fixture
