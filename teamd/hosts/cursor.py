@@ -51,11 +51,13 @@ class CursorFile:
     Attributes:
         durable: whether `write` waits for the disk.
         damaged: whether a file was there that says nothing; only after `read`.
+        blank: whether that was never written to: whoever made it was stopped before it did.
     """
 
     path: Path
     durable: bool
     damaged: bool = False
+    blank: bool = False
     _count: int = field(default=0)
 
     def read(self) -> Cursor | None:
@@ -64,6 +66,7 @@ class CursorFile:
         slots = [] if content is None else [content[:_SLOT], content[_SLOT : 2 * _SLOT]]
         found = [one for one in map(_decode, slots) if one is not None]
         self.damaged = content is not None and not found
+        self.blank = content is not None and not content.strip(b"\0")
         self._count, cursor = max(found, key=lambda one: one[0], default=(0, None))
         return cursor
 

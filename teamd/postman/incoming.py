@@ -61,7 +61,7 @@ class Incoming:
 
     def __post_init__(self) -> None:
         self.cursor = self.file.read()
-        if self.file.damaged:
+        if self.file.damaged and not self.file.blank:
             self.report("what was received from it is not known any more: its cursor was damaged")
         if self.cursor is not None:  # killed between inbox and cursor, maybe
             self._suspected = self.cursor.n + self.window

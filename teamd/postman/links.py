@@ -156,13 +156,13 @@ class Links:
 
     def _report(self, host: str, what: str) -> None:
         """Say what could not be made good: to the log, to faces, and to the person by mail."""
-        text = f"{host}: {what}"
         reports = self.views.get(host).reports
-        if reports and reports[-1].text == text:
+        if reports and reports[-1].text == what:
             return
         self.journal.warn("report", host=host, what=what)
-        self.views.report(host, Report(time.time(), text))
+        self.views.report(host, Report(time.time(), what))
+        text = f"About the host {host}: {what}."
         try:
-            self.post.notify(Message(sender=TEAMD, to=LEAD, content=f"About the host {text}."))
+            self.post.notify(Message(sender=TEAMD, to=LEAD, content=text))
         except TeamError as error:
             self.journal.error("not told", error, host=host)

@@ -133,7 +133,9 @@ class Outgoing:
         if received.n < self.header.first - 1:
             gap = self.header.first - 1 - received.n
             self.report(f"it is an old copy of its folder: {gap} messages that it had are gone")
-            return False  # it goes on with what is left once it has heard of that
+            self._confirmed = self._start  # its receipt will say so once it has heard of that
+            self._note()
+            return False
         place = self._find(received.n)
         if place is None or place.chain != received.chain:
             self._begin_anew()

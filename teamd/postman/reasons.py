@@ -13,7 +13,7 @@ _EXPIRED: Final = (9, 10)  # not yet valid, or not any more
 _FOREIGN: Final = (18, 19, 20, 21)  # self-signed, or by somebody who is not our CA
 _OTHER_NAME: Final = (62, 64)  # a name, an address
 _NOT_ADMITTED: Final = ("authorization violation", "authorization failed", "authentication revoked")
-_ENDED: Final = "unexpected EOF"
+_ENDED: Final = ("unexpected EOF", "empty response from server")  # nats-py's words
 
 
 class NotSecure(ConnectionError):
@@ -58,7 +58,7 @@ def explain(error: BaseException | None, server: str, name: str) -> str:
         return f"{server}: {error.strerror or error or type(error).__name__}"
     if isinstance(error, TeamError):
         return str(error)
-    return _explain_words(str(error or _ENDED), server)
+    return _explain_words(str(error or _ENDED[0]), server)
 
 
 def is_refusal(error: BaseException | None) -> bool:
@@ -97,7 +97,7 @@ def _explain_words(words: str, server: str) -> str:
             f"{server} does not admit this host: its certificate was removed; "
             "`teamctl hosts add` on the broker's host makes a new one"
         )
-    if _ENDED in words:
+    if any(one in words for one in _ENDED):
         return f"{server} has closed the connection"
     said = words.removeprefix("nats: ").strip().strip("'")
     return f"{server}: {said or 'the connection is lost'}"

@@ -133,6 +133,23 @@ def test_a_server_that_asks_for_no_tls_gets_not_a_byte(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
+def test_a_server_that_closes_at_once_is_told_of_in_a_sentence() -> None:
+    """As a tunnel does whose other end is away."""
+    port = free_port()
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async def talk() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", port):
+            host = Host(f"nats://127.0.0.1:{port}", None)
+            async with running(host):
+                await host.says(f"nats://127.0.0.1:{port} has closed the connection")
+        assert set(host.lost) == {f"nats://127.0.0.1:{port} has closed the connection"}
+
+    asyncio.run(talk())
+
+
 def test_tries_several_addresses_in_turn(tmp_path: Path) -> None:
     port = free_port()
     nobody = f"nats://127.0.0.1:{free_port()}"

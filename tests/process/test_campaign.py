@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
 SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
-SHORT: Final = dict.fromkeys(Place, 1)
 LONG: Final = {
     Place.TAKE: 80,
     Place.DELIVERED: 80,
@@ -32,6 +31,7 @@ LONG: Final = {
     Place.BOTH: 10,
     Place.ELSEWHERE: 10,
 }
+SHORT: Final = dict.fromkeys(LONG, 1)
 # What the long one must come to, in figures that are the claim.
 LONG_KILLS: Final = 500
 LONG_KILLS_EACH: Final = 50

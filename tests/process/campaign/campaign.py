@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -39,7 +40,6 @@ within_seconds = 0.05
 [limits]
 team_usd_per_day = 1000000.0
 """
-SENDERS: Final = 2
 TEAMMATE_PLACES: Final = (
     Place.TAKE,
     Place.DELIVERED,
@@ -51,6 +51,34 @@ _TRIES: Final = 20
 _SENDER = Path(__file__).with_name("sender.py")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """Who is in the team, and how much they do.
+
+    Attributes:
+        names: the teammates.
+        far: addresses on other machines, to whom they write as well.
+        host: what this machine is called, empty where there is no other.
+        settings: what stands in `team.toml` besides.
+        senders: programs that send mail.
+        pause_seconds: between two messages of each, on average.
+        rests: how often, of 1, a teammate ends its turn instead of doing something.
+    """
+
+    names: tuple[str, ...] = NAMES
+    far: tuple[str, ...] = ()
+    host: str = ""
+    settings: str = ""
+    senders: int = 2
+    pause_seconds: float = 0.03
+    rests: float = 0.2
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Everybody."""
+        return (*self.names, *self.far)
+
+
 class Campaign:
     """One team and its killer.
 
@@ -60,18 +88,21 @@ class Campaign:
         ledger: what was sent.
     """
 
-    def __init__(self, project: Project, seed: str) -> None:
+    def __init__(self, project: Project, seed: str, crew: Crew = Crew()) -> None:
         self._project = project
+        self._crew = crew
         self._chance = Random(seed)
         self._streams = Streams()
-        self._play = Play(NAMES, Random(f"{seed} play"))
+        self._play = Play(crew.all, Random(f"{seed} play"), crew.rests)
         self._senders: list[subprocess.Popen[str]] = []
         self._labels = 0
-        self.ledger = Ledger(project, NAMES)
+        self.ledger = Ledger(project, crew.names)
         self._killer = Killer(self._chance)
         self.hits: Counter[Place] = self._killer.hits
         self.killed: Counter[str] = self._killer.killed
-        self._person = Person(project, NAMES, self._chance, self._killer, self.ledger)
+        self._person = Person(
+            project, crew.all, self._chance, self._killer, self.ledger, label=crew.host
+        )
         self._special = {
             Place.DRAIN: self._person.be_killed_reading,
             Place.START: self._kill_starting,
@@ -81,23 +112,24 @@ class Campaign:
     def begin(self) -> None:
         """Start the team, and let everybody work."""
         project = self._project
-        project.write("team.toml", SETTINGS)
+        project.write("team.toml", SETTINGS + self._crew.settings)
         project.server.faults = self._streams
         project.start()
-        for name in NAMES:
+        for name in self._crew.names:
             project.stage.act(name, self._play)
             project.do("teamctl", "spawn", name, "clerk", "Go.")
-        for _ in range(SENDERS):
+        for _ in range(self._crew.senders):
             self._begin_sender()
 
     def kill(self, wanted: Place) -> None:
         """Kill somebody at a place; for `ELSEWHERE`, wherever it is."""
         for _ in range(_TRIES):
-            if self._kill_once(wanted):
+            if self.kill_once(wanted):
                 return
         raise AssertionError(f"in {_TRIES} tries nobody was found {wanted}")
 
-    def _kill_once(self, wanted: Place) -> bool:
+    def kill_once(self, wanted: Place) -> bool:
+        """Try to kill somebody at a place; return whether anybody came there."""
         if wanted in TEAMMATE_PLACES:
             return self._kill_teammate(wanted)
         if wanted in (Place.ROSTER, Place.CONTROL):
@@ -110,7 +142,7 @@ class Campaign:
         return kill(None)
 
     def _kill_teammate(self, wanted: Place | None, name: str | None = None) -> bool:
-        name = name or self._chance.choice(NAMES)
+        name = name or self._chance.choice(self._crew.names)
 
         def place_of(pid: int) -> Place:
             return places.of_teammate(self._project.paths, name, pid, self._streams)
@@ -168,7 +200,7 @@ class Campaign:
 
     def _kill_both(self) -> bool:
         """Kill a teammate with a tool under it and its supervisor; nothing of it may run on."""
-        name = self._chance.choice(NAMES)
+        name = self._chance.choice(self._crew.names)
         paths = self._project.paths
         self._play.long_for = name
         hit = self._killer.kill(
@@ -198,21 +230,39 @@ class Campaign:
 
     def _begin_sender(self) -> None:
         self._labels += 1
-        label = f"sender{self._labels}"
+        label = f"{self._crew.host}sender{self._labels}"
         acknowledged = self._project.root / label
         self.ledger.files.append(acknowledged)
-        argv = (sys.executable, _SENDER, self._project.paths.root, label, acknowledged, *NAMES)
+        given = (label, acknowledged, self._crew.pause_seconds, self._crew.host, *self._crew.all)
+        argv = (sys.executable, _SENDER, self._project.paths.root, *given)
         self._senders.append(self._project.begin(*map(str, argv)))
 
     def settle(self) -> None:
         """Let the senders end, and wait until everybody has read all mail and is idle."""
+        self.hush()
+        self.rest()
+        self._person.read()
+
+    def hush(self) -> None:
+        """Let the senders end; teammates begin nothing more."""
         for sender in self._senders:
             assert sender.poll() is None, f"a sender ended with {sender.returncode}"
             sender.kill()
             sender.wait()
+        self._senders.clear()
         self._play.quiet = True
-        for name in NAMES:
-            wait_until(lambda: self._rests(name), timeout_seconds=30, what=f"{name} rests")  # noqa: B023
+
+    def rest(self, timeout_seconds: float = 30) -> None:
+        """Wait until everybody has read all mail and is idle."""
+        for name in self._crew.names:
+            wait_until(
+                lambda: self._rests(name),  # noqa: B023
+                timeout_seconds=timeout_seconds,
+                what=f"{name} rests",
+            )
+
+    def read(self) -> None:
+        """Have the person read all there is."""
         self._person.read()
 
     @property

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from teamd.messages import LEAD, TEAMD
+from teamd.messages import LEAD, TEAMD, USER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,12 +45,17 @@ class Ledger:
     def delivered(self) -> Counter[Sent]:
         """How often each stands in its receiver's conversation."""
         return Counter(
-            (name, message["content"])
-            for name, transcript in (*((name, name) for name in self._names), ("lead", "user"))
-            for record in self._records(transcript)
+            (name, content) for name in (*self._names, LEAD) for content in self.read_by(name)
+        )
+
+    def read_by(self, name: str) -> list[str]:
+        """All messages in a conversation, in its order; that of `lead` is the person's."""
+        return [
+            message["content"]
+            for record in self._records(USER if name == LEAD else name)
             if record["record"] == "mail"
             for message in record["messages"]
-        )
+        ]
 
     def lost(self) -> list[Sent]:
         """Acknowledged, and not there."""

@@ -28,6 +28,7 @@ class Person:
     Args:
         names: whom it writes to.
         ledger: hears of what was acknowledged.
+        label: begins what it writes; the ids of two persons are alike all the same.
     """
 
     def __init__(
@@ -37,12 +38,15 @@ class Person:
         chance: Random,
         killer: Killer,
         ledger: Ledger,
+        *,
+        label: str = "",
     ) -> None:
         self._project = project
         self._names = names
         self._chance = chance
         self._killer = killer
         self._ledger = ledger
+        self._label = label
         self._count = 0
         self._printed = project.root / "printed"
 
@@ -57,8 +61,9 @@ class Person:
         Who is not was never told that the message is sent: it may be there, once.
         """
         self._count += 1
-        to, content = self._chance.choice(self._names), f"command-{self._count}"
-        argv = ("teamctl", "send", to, content, "--id", content)
+        made = f"command-{self._count}"
+        to, content = self._chance.choice(self._names), f"{self._label}{made}"
+        argv = ("teamctl", "send", to, content, "--id", made)
         command = self._project.begin(*argv, stdout=subprocess.DEVNULL)
         paths = self._project.paths
         hit = self._killer.kill(
@@ -81,7 +86,7 @@ class Person:
         """Kill `teamctl inbox` while it takes what it shows: one message at least."""
         paths = self._project.paths
         self._count += 1
-        content = f"note-{self._count}"
+        content = f"{self._label}note-{self._count}"
         Mailbox(paths, LEAD).put(Message(sender=self._names[0], to=LEAD, content=content))
         self._ledger.commands.append((LEAD, content))
         # It would be through between two looks at it: it is held up at the door until it is seen.

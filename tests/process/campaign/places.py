@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
+from teamd.hosts.places import HostPlaces
 from teamd.messages import LEAD, USER
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Place(StrEnum):
     DRAIN = "inside the person's drain"
     START = "between a supervisor's claim and ready"
     BOTH = "in a tool, with its supervisor"
+    POST_INBOX = "postman at an inbox"
+    POST_CURSOR = "postman at a cursor of what came"
     ELSEWHERE = "elsewhere"
 
 
@@ -92,9 +95,19 @@ def of_reader(paths: TeamPaths, pid: int) -> Place:
     return Place.DRAIN if drains else Place.ELSEWHERE
 
 
+def of_postman(paths: TeamPaths, pid: int) -> Place:
+    """Where the postman is, of the places where it waits for the disk; see test_postman_kills."""
+    held = {file.parent for file in _open_files(pid)}
+    if paths.inboxes in held:
+        return Place.POST_INBOX
+    received = HostPlaces(paths).received("").parent
+    return Place.POST_CURSOR if received in held else Place.ELSEWHERE
+
+
 def of_sender(paths: TeamPaths, pid: int) -> Place:
     """Where a program is that sends mail."""
-    sends = any(file.parent == paths.inboxes for file in _open_files(pid))
+    boxes = (paths.inboxes, HostPlaces(paths).outboxes)
+    sends = any(file.parent in boxes for file in _open_files(pid))
     return Place.SEND if sends else Place.ELSEWHERE
 
 

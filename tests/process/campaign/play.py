@@ -27,11 +27,13 @@ class Play:
     Args:
         names: the teammates.
         chance: what it decides by.
+        rests: how often, of 1, it ends its turn instead of doing something.
     """
 
-    def __init__(self, names: tuple[str, ...], chance: random.Random) -> None:
+    def __init__(self, names: tuple[str, ...], chance: random.Random, rests: float = 0.2) -> None:
         self._names = names
         self._chance = chance
+        self._rests = rests
         self._count = 0
         self._lock = threading.Lock()
         self.quiet = False
@@ -44,7 +46,7 @@ class Play:
                 return say("That is all for now.")
             if asked.name == self.long_for:
                 return use(("bash", {"command": _LONG}))
-            if self._chance.random() < 0.2:
+            if self._chance.random() < self._rests:
                 return say("That is all for now.")
             return use(*(self._call(asked.name) for _ in range(self._chance.choice((1, 1, 2, 3)))))
 

@@ -1,6 +1,7 @@
-"""A program that sends mail for as long as it lives: `python sender.py TEAM LABEL ACKNOWLEDGED`.
+"""Sends mail for as long as it lives: `python sender.py TEAM LABEL ACKNOWLEDGED PAUSE HOST NAME…`.
 
-Each content is unique, and written to the file ACKNOWLEDGED once its sending has returned.
+Each content is unique, and written to the file ACKNOWLEDGED once its sending has returned. PAUSE
+is in seconds, on average. HOST is what this machine is called, empty where there is no other.
 """
 
 from __future__ import annotations
@@ -12,17 +13,21 @@ import time
 from pathlib import Path
 
 from teamd.files.paths import TeamPaths
+from teamd.hosts.far import FarHosts
 from teamd.mail.routing import Post
 from teamd.messages import MAX_MESSAGE_BYTES, Message
 
-PAUSE_SECONDS = 0.03
 FRESH_EVERY = 25  # so often a conversation begins anew, or it would grow beyond all use
 
 
-def send(paths: TeamPaths, label: str, acknowledged: Path, names: list[str]) -> None:
+def send(  # noqa: PLR0917 -- they stand so on its command line
+    paths: TeamPaths, label: str, acknowledged: Path, pause: float, host: str, names: list[str]
+) -> None:
     """Send until killed."""
     chance = random.Random(label)
-    post = Post(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES)
+    others = frozenset(name.rpartition("@")[2] for name in names if "@" in name)
+    far = FarHosts(paths, host, named=others) if host else None
+    post = Post(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES, hosts=far)
     file = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     number = 0
     while True:
@@ -32,9 +37,9 @@ def send(paths: TeamPaths, label: str, acknowledged: Path, names: list[str]) -> 
         extra = {"prompt": True, "fresh": True} if chance.randrange(FRESH_EVERY) == 0 else {}
         post.send(Message(sender="lead", to=to, content=content, extra=extra))
         os.write(file, f"{to} {content}\n".encode())
-        time.sleep(chance.expovariate(1 / PAUSE_SECONDS))
+        time.sleep(chance.expovariate(1 / pause))
 
 
 if __name__ == "__main__":
-    _, team, label, acknowledged, *names = sys.argv
-    send(TeamPaths(Path(team)), label, Path(acknowledged), names)
+    _, team, label, acknowledged, pause, host, *names = sys.argv
+    send(TeamPaths(Path(team)), label, Path(acknowledged), float(pause), host, names)

@@ -1,0 +1,273 @@
+"""Three hosts at work, whose wires are cut and whose processes are killed, all by a seed."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from teamd.files import locks
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.view import HostState, read_views, waiting
+from teamd.messages import LEAD
+from teamd.process_id import Identity
+from tests.e2e.harness import opened
+from tests.hosts.brokers import free_port, plain
+from tests.hosts.campaign.relay import Relay
+from tests.process.campaign import places
+from tests.process.campaign.campaign import Campaign, Crew
+from tests.process.campaign.killer import Killer
+from tests.process.campaign.places import Place
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+    from tests.process.campaign.ledger import Sent
+
+TEAM: Final = "default"
+CREWS: Final = {
+    "h1": ("ann", "abe", "ada", "art"),
+    "h2": ("ben", "bea", "bob", "bud"),
+    "h3": ("cal", "cay", "cid", "coy"),
+}
+# What is confirmed is taken out of so small an outbox again and again.
+_SETTINGS: Final = """\
+[hosts]
+name = "{host}"
+servers = ["nats://127.0.0.1:{port}"]
+outbox_bytes = 200000
+"""
+_SETTLE_SECONDS: Final = 120.0
+_TRIES: Final = 3  # on each host
+
+
+@dataclass(slots=True)
+class Host:
+    """One machine: a folder and a home of its own, and its wire to the broker."""
+
+    name: str
+    project: Project
+    campaign: Campaign
+    relay: Relay
+    others: tuple[str, ...]
+
+    @property
+    def left(self) -> int:
+        """How many lines wait for the others."""
+        return sum(waiting(self.project.paths, other) for other in self.others)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether it reaches all the others."""
+        views = {view.name: view.state for view in read_views(self.project.paths)}
+        return all(views.get(other) is HostState.REACHABLE for other in self.others)
+
+    def postman(self) -> Identity | None:
+        """Return its postman, if there is one now."""
+        path = HostPlaces(self.project.paths).postman
+        holders = locks._holders(path) if path.exists() else set()
+        return next((Identity.of(pid) for pid in holders), None)
+
+
+class World:
+    """Hosts and their broker, which keeps nothing on any disk: a kill of it loses all it has.
+
+    Attributes:
+        hosts: by their names.
+        happened: cuts, links left half open or held back, and kills of the broker.
+
+    Args:
+        folder: for all of it.
+        seed: for all that is left to chance.
+        crews: the teammates of each host.
+    """
+
+    def __init__(self, folder: Path, seed: str, crews: Mapping[str, Sequence[str]]) -> None:
+        self.hosts: dict[str, Host] = {}
+        self.happened: Counter[str] = Counter()
+        self._folder = folder
+        self._seed = seed
+        self._chance = random.Random(seed)
+        self._crews = crews
+        self._stack = ExitStack()
+        self._brokers = ExitStack()
+        self._port = free_port()
+        self._killer = Killer(self._chance)
+        self._broker: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self._stack.push(self._brokers)
+        self._start_broker()
+        for name in self._crews:
+            self.hosts[name] = self._make(name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def hits(self) -> Counter[Place]:
+        """The kills by place."""
+        return sum((host.campaign.hits for host in self.hosts.values()), self._killer.hits)
+
+    @property
+    def killed(self) -> Counter[str]:
+        """The kills by whom they hit."""
+        counts = [host.campaign.killed for host in self.hosts.values()]
+        return sum(counts, self._killer.killed)
+
+    def begin(self) -> None:
+        """Let everybody on all hosts begin to work."""
+        for host in self.hosts.values():
+            host.campaign.begin()
+
+    def kill(self, wanted: Place) -> None:
+        """Kill somebody on one of the hosts at a place, or elsewhere where nobody comes there."""
+        hosts = [*self.hosts.values()]
+        self._chance.shuffle(hosts)
+        kill = self._kill_postman if wanted.startswith("postman") else self._kill_member
+        if not any(kill(host, wanted) for host in hosts * _TRIES):
+            hosts[0].campaign.kill(Place.ELSEWHERE)
+
+    def kill_any_postman(self) -> None:
+        """Kill a postman, wherever it is."""
+        host = self._chance.choice([*self.hosts.values()])
+        self._kill_postman(host, None)
+
+    @staticmethod
+    def _kill_member(host: Host, wanted: Place) -> bool:
+        return host.campaign.kill_once(wanted)
+
+    def _kill_postman(self, host: Host, wanted: Place | None) -> bool:
+        return self._killer.kill(
+            "postman",
+            host.postman,
+            lambda pid: places.of_postman(host.project.paths, pid),
+            wanted,
+        )
+
+    def kill_broker(self) -> None:
+        """Kill the broker, and start another one that knows nothing."""
+        assert self._broker is not None
+        self._broker.kill()
+        self._broker.wait()
+        self._start_broker()
+        self._killer.killed["broker"] += 1
+
+    def freeze_broker(self, *, frozen: bool) -> None:
+        """Stop the broker, so that all links are half open, or let it go on."""
+        assert self._broker is not None
+        self._broker.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def settle(self) -> None:
+        """Heal all wires, let everybody come to rest, and have all mail read."""
+        hosts = self.hosts.values()
+        for host in hosts:
+            host.campaign.hush()
+        wait_until(lambda: all(host.sees_all for host in hosts), timeout_seconds=30, what="sight")
+        while True:  # what arrives wakes its receivers up
+            wait_until(
+                lambda: not any(host.left for host in hosts),
+                timeout_seconds=_SETTLE_SECONDS,
+                what="all has crossed",
+            )
+            for host in hosts:
+                host.campaign.rest(_SETTLE_SECONDS)
+            if not any(host.left for host in hosts):
+                break
+        for host in hosts:
+            host.campaign.read()
+
+    def acknowledged(self) -> set[Sent]:
+        """Return all that a sender was told is sent, by full addresses."""
+        return {
+            (_full(to, host.name), content)
+            for host in self.hosts.values()
+            for to, content in host.campaign.ledger.acknowledged()
+        }
+
+    def delivered(self) -> Counter[Sent]:
+        """Return how often each message stands in its receiver's conversation."""
+        return Counter(
+            {
+                (_full(name, host.name), content): times
+                for host in self.hosts.values()
+                for (name, content), times in host.campaign.ledger.delivered().items()
+            }
+        )
+
+    def crossed(self) -> int:
+        """Return how many of them are from another host."""
+        far = {
+            (to, content)
+            for host in self.hosts.values()
+            for to, content in host.campaign.ledger.acknowledged()
+            if "@" in to
+        }
+        return len(far)
+
+    def reports(self) -> list[str]:
+        """Return what hosts say could not be made good: no kill and no cut is a reason for any."""
+        views = (view for host in self.hosts.values() for view in read_views(host.project.paths))
+        return [f"{view.name}: {one.text}" for view in views for one in view.reports]
+
+    def out_of_order(self) -> list[str]:
+        """Return messages behind a later one of their sender, in one conversation."""
+        return [
+            found
+            for host in self.hosts.values()
+            for name in (*self._crews[host.name], LEAD)
+            for found in find_out_of_order(host.campaign.ledger.read_by(name))
+        ]
+
+    def _make(self, name: str) -> Host:
+        others = tuple(other for other in self._crews if other != name)
+        far = [f"{to}@{TEAM}@{host}" for host in others for to in (*self._crews[host], LEAD)]
+        (self._folder / name).mkdir()
+        project = self._stack.enter_context(opened(self._folder / name))
+        relay = self._stack.enter_context(Relay(self._port))
+        crew = Crew(
+            names=tuple(self._crews[name]),
+            far=tuple(far),
+            host=name,
+            settings=_SETTINGS.format(host=name, port=relay.port) + _allow(others),
+            senders=1,
+            pause_seconds=0.15,
+            rests=0.5,
+        )
+        campaign = Campaign(project, f"{self._seed} {name}", crew)
+        return Host(name, project, campaign, relay, others)
+
+    def _start_broker(self) -> None:
+        self._broker = self._brokers.enter_context(plain(self._folder, self._port))
+
+
+def find_out_of_order(contents: Sequence[str]) -> list[str]:
+    """Return those of a conversation that come behind a later one; each ends in `-NUMBER`."""
+    last: dict[str, int] = {}
+    found = []
+    for content in contents:
+        sender, _, number = content.rpartition("-")
+        if not number.isdecimal():
+            continue
+        if int(number) < last.get(sender, 0):
+            found.append(content)
+        last[sender] = int(number)
+    return found
+
+
+def _allow(others: Sequence[str]) -> str:
+    """Return settings that name the other hosts, so that they are known before they are heard."""
+    names = ", ".join(f'"{other}"' for other in others)
+    return f"allow = {{ spawn = [{names}] }}\n"
+
+
+def _full(to: str, host: str) -> str:
+    return to if "@" in to else f"{to}@{TEAM}@{host}"

@@ -1,0 +1,137 @@
+"""Three hosts, cut off from each other and killed at random: nothing lost, nothing doubled."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.hosts.campaign.weather import Weather
+from tests.hosts.campaign.world import CREWS, World
+from tests.process.campaign.places import Place, histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
+BROKER: Final = "broker"
+POSTMAN: Final = "postman"
+SHORT: Final = {
+    BROKER: 1,
+    POSTMAN: 2,
+    Place.POST_INBOX: 1,
+    Place.POST_CURSOR: 1,
+    Place.DELIVERED: 1,
+    Place.ROSTER: 1,
+}
+LONG: Final = {
+    BROKER: 6,
+    POSTMAN: 6,
+    Place.POST_INBOX: 5,
+    Place.POST_CURSOR: 5,
+    Place.TAKE: 2,
+    Place.DELIVERED: 2,
+    Place.STREAM: 2,
+    Place.TOOL: 2,
+    Place.SENT: 2,
+    Place.ROSTER: 3,
+    Place.SEND: 4,
+    Place.DRAIN: 1,
+    Place.ELSEWHERE: 3,
+}
+LONG_SECONDS: Final = 300.0
+LONG_CUTS: Final = 15
+LONG_KILLS: Final = 30
+
+
+def test_kills_and_cuts_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    """The short one: a teammate on each host."""
+    crews = {host: names[:1] for host, names in CREWS.items()}
+    play(tmp_path, SHORT, seed="1", crews=crews, least_seconds=0.0, longest_weather=2.0)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_five_minutes_of_kills_and_cuts_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    world = play(
+        tmp_path, LONG, seed="2", crews=CREWS, least_seconds=LONG_SECONDS, longest_weather=12.0
+    )
+    assert world.happened.total() >= LONG_CUTS
+    assert world.killed.total() >= LONG_KILLS
+    assert world.killed.keys() >= {"broker", "postman", "teammate", "supervisor"}
+    assert all(world.hits[Place(what)] for what in LONG if what.startswith("postman at"))
+
+
+def play(
+    folder: Path,
+    plan: Mapping[str, int],
+    *,
+    seed: str,
+    crews: Mapping[str, Sequence[str]],
+    least_seconds: float,
+    longest_weather: float,
+) -> World:
+    """Do all of a plan, and again until the time is over; then hold the books together."""
+    seed = os.environ.get(SEED_VARIABLE, seed)
+    print(f"{SEED_VARIABLE}={seed}")  # noqa: T201
+    chance = random.Random(seed)
+    with World(folder, seed, crews) as world:
+        world.begin()
+        begun = time.monotonic()
+        with Weather(world, random.Random(f"{seed} weather"), longest_weather):
+            order = shuffled(plan, chance)
+            for what in order:
+                strike(world, what)
+            while time.monotonic() - begun < least_seconds:
+                strike(world, chance.choice(order))
+        took = time.monotonic() - begun
+        world.settle()
+        report(world, took, time.monotonic() - begun - took)
+        check(world)
+    return world
+
+
+def shuffled(plan: Mapping[str, int], chance: random.Random) -> list[str]:
+    """Return all that a plan names, in an order left to chance."""
+    order = [what for what, times in plan.items() for _ in range(times)]
+    chance.shuffle(order)
+    return order
+
+
+def strike(world: World, what: str) -> None:
+    """Kill somebody."""
+    if what == BROKER:
+        world.kill_broker()
+    elif what == POSTMAN:
+        world.kill_any_postman()
+    else:
+        world.kill(Place(what))
+
+
+def report(world: World, took: float, settled: float) -> None:
+    """Print the figures."""
+    acknowledged, delivered = world.acknowledged(), world.delivered()
+    print(histogram(world.hits))  # noqa: T201
+    print(  # noqa: T201
+        f"{took:.0f} s, then {settled:.0f} s to rest: {dict(world.happened)}, "
+        f"kills {dict(world.killed)}; {len(acknowledged)} messages acknowledged, "
+        f"{world.crossed()} for another host, {len(acknowledged - set(delivered))} lost, "
+        f"{sum(times > 1 for times in delivered.values())} doubled, "
+        f"{len(world.out_of_order())} out of order"
+    )
+
+
+def check(world: World) -> None:
+    """See that each acknowledged message stands once where it belongs, in its sender's order."""
+    delivered = world.delivered()
+    assert sorted(world.acknowledged() - set(delivered)) == []
+    assert sorted(sent for sent, times in delivered.items() if times > 1) == []
+    assert world.out_of_order() == []
+    assert world.reports() == []
+    for host in world.hosts.values():
+        assert host.campaign.ledger.torn() == b""
+        assert host.campaign.unseen == []
