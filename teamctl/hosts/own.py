@@ -114,7 +114,6 @@ class OwnChange:
         """Write the keys, then the settings; all of it is on disk when this returns."""
         keys = Keys(self.paths)
         self.paths.create()
-        directories.make_safe_directory(keys.folder.parent)
         directories.make_safe_directory(keys.folder)
         for place, text in ((keys.key, token.key), (keys.cert, token.cert), (keys.ca, token.ca)):
             files.replace(place, text.encode())

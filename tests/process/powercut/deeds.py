@@ -6,6 +6,8 @@ import asyncio
 import os
 from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.approvals import Plans
@@ -47,11 +49,11 @@ from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, Opened, Replied
 from tests import repositories
+from tests.hosts.brokers import Town
 from tests.process.powercut import far
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from teamd.files.paths import TeamPaths
     from teamd.programs import Sink
@@ -67,6 +69,14 @@ def create(paths: TeamPaths) -> None:
 def make_repository(paths: TeamPaths) -> None:
     """Make the project a repository, as the person does."""
     repositories.make_repository(paths.home)
+
+
+def issue_token(paths: TeamPaths) -> None:
+    """Carry a token here, of a broker elsewhere."""
+    with TemporaryDirectory() as elsewhere:
+        town = Town.found(Path(elsewhere), {"default": ["h1", "h2"]})
+        token = town.broker.issue(town.record, "default", "h2")
+    (paths.home / "h2.token").write_bytes(token.encode())
 
 
 def serve(paths: TeamPaths) -> None:
@@ -418,6 +428,7 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
     for deed in (
         create,
         make_repository,
+        issue_token,
         serve,
         go_on,
         clear_the_board,

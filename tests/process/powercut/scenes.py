@@ -362,6 +362,31 @@ def a_file_is_trusted(scene: Scene) -> None:
     scene.command("teamctl", "trust", written=("deep/teamd/trust/*.json", "{"))
 
 
+def a_broker_is_set_up(scene: Scene) -> None:
+    """The person was told where keys, certificates and tokens stand; nobody can make them again."""
+    scene.do("create")
+    scene.keep_state("deep")
+    scene.command("teamctl", "hosts", "init", "--name", "h1", written=("team.toml", "#"))
+    for name in ("host.crt", "host.key", "ca.crt", "broker/ca.key", "broker/ca.crt"):
+        scene.tell(kept=(f"hosts/keys/{name}", "-----BEGIN"))
+    for name in ("server.key", "server.crt"):
+        scene.tell(kept=(f"hosts/keys/broker/{name}", "-----BEGIN"))
+    scene.tell(kept=("hosts/keys/broker/broker.json", "{"))
+    scene.tell(kept=("hosts/keys/broker/nats-server.conf", "#"))
+    scene.tell(kept=("hosts/keys/broker/*.service", "#"))
+    scene.command("teamctl", "hosts", "add", "h2", kept=("hosts/keys/tokens/h2.token", ""))
+
+
+def a_host_joins(scene: Scene) -> None:
+    """The person deletes the token then."""
+    scene.do("create")
+    scene.keep_state("deep")
+    scene.do("issue_token")
+    scene.command("teamctl", "hosts", "join", "h2.token", written=("team.toml", "#"))
+    for name in ("host.crt", "host.key", "ca.crt"):
+        scene.tell(kept=(f"hosts/keys/{name}", "-----BEGIN"))
+
+
 def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
     """By the disk, say; the next start has its mail delivered again."""
     scene.do("create")
@@ -580,6 +605,8 @@ def a_postman_dies_with_mail_in_the_inbox(scene: Scene) -> None:
 
 
 SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
+    a_broker_is_set_up,
+    a_host_joins,
     mail_goes_to_another_host,
     a_sender_dies_and_the_postman_finds_its_mail,
     an_outbox_is_emptied,
