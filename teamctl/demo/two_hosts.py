@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from teamctl.demo.broker_process import BrokerProcess, find_free_port
 from teamctl.demo.folder import failure
+from teamctl.demo.letters import letters_from, letters_to
 from teamctl.demo.onlooker import REST_SECONDS, Onlooker, TeamEvent, Teller
 from teamctl.demo.stage import Part, opened, read_story, script_of
 from teamctl.roster_table import show_everywhere
@@ -22,7 +23,6 @@ from teamd.hosts.view import postman_runs, waiting
 from teamd.overview.overview import OverviewReader
 from teamd.states import Status
 from teamd.team.roster import Roster
-from teamd.transcript.records import CallAnswered, Replied, mail_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -221,9 +221,8 @@ class TwoHosts:
         return all(self._others(here).obstacle(there) is None for here, there in pairs)
 
     def _one_waits(self) -> bool:
-        return len(self._sent(_WRITER)) == _LETTERS[_WRITER] and (
-            waiting(self.stages["h1"].paths, "h2") == 1
-        )
+        all_sent = len(self._sent(_WRITER)) == _LETTERS[_WRITER]
+        return all_sent and waiting(self.stages["h1"].paths, "h2") == 1
 
     def _all_arrived(self, of_alice: int) -> Callable[[], bool]:
         """Return what says whether so much of her mail has arrived, and all of his."""
@@ -239,24 +238,13 @@ class TwoHosts:
         return FarHosts(self.stages[host].paths, host)
 
     def _sent(self, who: tuple[str, str]) -> list[str]:
-        """Return what somebody has sent to the other, as far as the tool took it."""
-        records = self._eyes[who].records[who[1]]
-        failed = {
-            one.tool_use_id for one in records if isinstance(one, CallAnswered) and one.is_error
-        }
-        calls = [call for one in records if isinstance(one, Replied) for call in one.calls]
-        to = _address(_OTHERS[who])
-        return [
-            call["input"]["content"]
-            for call in calls
-            if call["input"].get("to") == to and call["id"] not in failed
-        ]
+        """Return what somebody has sent to the other."""
+        return letters_to(_address(_OTHERS[who]), self._eyes[who].records[who[1]])
 
     def _got(self, sender: tuple[str, str]) -> list[str]:
         """Return what of somebody's mail stands in the other's conversation."""
-        host, name = _OTHERS[sender]
-        found = (mail for one in self._eyes[host, name].records[name] for mail in mail_in(one))
-        return [mail.content for mail in found if mail.sender == _address(sender)]
+        other = _OTHERS[sender]
+        return letters_from(_address(sender), self._eyes[other].records[other[1]])
 
     def _trouble(self) -> str:
         return next((eye.trouble for eye in self._eyes.values() if eye.trouble), "")
