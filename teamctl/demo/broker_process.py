@@ -61,6 +61,7 @@ class BrokerProcess:
                 while not listens(self.port):
                     await asyncio.wait([ended], timeout=_PAUSE_SECONDS)
                     if ended.done():
+                        self._program.drain()
                         raise self._failure(f"exit status {ended.result()}")
         except OSError as error:  # a TimeoutError, too
             raise self._failure(str(error) or f"nothing after {_START_SECONDS:g} s") from error

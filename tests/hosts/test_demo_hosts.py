@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import teamctl.demo
+from teamctl.demo.broker_process import BrokerProcess, find_free_port
 from teamctl.hosts.broker_folder import find_program
+from teamd.errors import TeamError
 from tests.e2e.hall import Hall, opened, read_until
 
 if TYPE_CHECKING:
@@ -80,6 +82,24 @@ def test_it_fails_and_names_the_step_that_did_not_happen(hall: Hall) -> None:
     assert ended.complaint.startswith(f"teamctl: the demo failed: this did not happen: {step} (")
     assert ended.complaint.endswith(f"; look into {folder}")
     assert hall.project.survivors() == {}
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (("/bin/sh", "-c", "echo begun; echo no room >&2; exit 1"), "no room"),
+        (("/bin/sh", "-c", "exit 3"), "exit status 3"),
+        (("/nonexistent",), "[Errno 2] No such file or directory: '/nonexistent'"),
+    ],
+)
+def test_a_broker_that_does_not_start_says_why(argv: tuple[str, ...], why: str) -> None:
+    broker = BrokerProcess(argv, find_free_port())
+    try:
+        with pytest.raises(TeamError) as caught:
+            broker.start()
+    finally:
+        broker.end()
+    assert str(caught.value) == f"the demo failed: nats-server did not start: {why}"
 
 
 def test_without_nats_server_it_says_how_to_get_it_and_starts_nothing(hall: Hall) -> None:
