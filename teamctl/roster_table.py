@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from teamctl.plain_table import Cell
     from teamd.files.paths import TeamPaths
+    from teamd.hosts.far import FarHosts
     from teamd.overview.members import MemberView
     from teamd.overview.overview import Overview
 
@@ -56,6 +57,15 @@ def show(seen: Overview, more: Sequence[list[Cell]] = (), also: Sequence[Cell] =
 def show_now(paths: TeamPaths) -> None:
     """Print the roster as it is now."""
     show(OverviewReader(paths).read())
+
+
+def show_everywhere(seen: Overview, hosts: FarHosts) -> None:
+    """Print the roster with those on other machines at its end."""
+    from teamctl import host_table  # noqa: PLC0415 -- only where there are other machines
+
+    far = host_table.read_hosts(hosts, seen.team.name)
+    rows = [row for host in far for row in host_table.member_cells(host, HEADINGS)]
+    show(seen, rows, list(host_table.notes(hosts, far)))
 
 
 def drawn(seen: Overview) -> Group:

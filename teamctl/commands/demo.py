@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
 import time
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
-from teamctl.arguments import REQUEST_SECONDS
 from teamctl.demo.copy_round import CopyRound, find_lack
+from teamctl.demo.folder import describe_end, failure, temporary_folder
 from teamctl.demo.onlooker import Onlooker, Teller
 from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
+from teamctl.hosts.extra import load
 from teamctl.roster_table import show_now
-from teamd import commandline, control, terminal
+from teamd import commandline, terminal
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 _INTRO: Final = "Only the model's words are scripted; processes, mail, tools and files are real."
+_HOSTS_INTRO: Final = "Only the model's words are scripted; hosts, broker, TLS and mail are real."
 _PROGRAM: Final = "roman.py"
 _TESTS: Final = "test_roman.py"
-_LONGEST_REASON: Final = 200
 
 
 @commandline.command()
@@ -37,32 +37,86 @@ _LONGEST_REASON: Final = 200
 )
 @commandline.option("--keep", is_flag=True, help="Keep the folder, and say where it is.")
 @commandline.option(
+    "--hosts", is_flag=True, help="Show a team over two hosts, both on this machine."
+)
+@commandline.option(
     "--script", "story", type=commandline.ValueType("Path", path_type=Path), hidden=True
 )
-def command(*, fast: bool, keep: bool, story: Path | None) -> int:
+def command(*, fast: bool, keep: bool, hosts: bool, story: Path | None) -> int:
     """Watch a coder and a tester build a small program in a temporary folder.
 
     Then a third one adds to it in a working copy, until a check passes, and it is merged. Their
     words come from a script. Everything else is real, and the demo checks it at the end.
+
+    With --hosts there are two hosts, and a broker that fails while mail is under way between them.
+    It needs nats-server and `pip install 'teamd[hosts]'`.
     """
-    terminal.echo(_INTRO + "\n")
-    told = Story.read(story)
-    teller = Teller()
+    begun = time.time()
+    play = _on_two_hosts(story) if hosts else _on_one_host(story)
     try:
         with interruptible() as check:
-            with opened(told.script(paced=not fast), keep=keep) as stage:
-                _Play(stage, told, teller, check).run()
+            with temporary_folder(keep=keep) as folder:
+                play(_Evening(folder, check, kept=keep, paced=not fast))
             check()
     except Interrupted as error:
-        terminal.echo(f"teamctl: {error}; {_end(stage)}", err=True)
+        terminal.echo(f"teamctl: {error}; {describe_end(folder, kept=keep)}", err=True)
         return error.exit_status
-    terminal.echo(f"\nAll of it happened, in {time.time() - teller.begun:.1f} s; {_end(stage)}.")
+    end = describe_end(folder, kept=keep)
+    terminal.echo(f"\nAll of it happened, in {time.time() - begun:.1f} s; {end}.")
     return ExitCode.DONE
 
 
-def _end(stage: Stage) -> str:
-    folder = f"its folder stays: {stage.folder}" if stage.kept else "its folder is gone"
-    return f"teamd has ended, and {folder}"
+@dataclass(frozen=True, slots=True)
+class _Evening:
+    """Where and how it is played.
+
+    Attributes:
+        folder: for all of it.
+        check: called wherever the play may be broken off; raises if it is to be.
+        kept: whether the folder stays.
+        paced: whether the model takes its time.
+    """
+
+    folder: Path
+    check: Callable[[], None]
+    _: KW_ONLY
+    kept: bool
+    paced: bool
+
+
+def _on_one_host(file: Path | None) -> Callable[[_Evening], None]:
+    story = Story.read(file)
+    terminal.echo(_INTRO + "\n")
+
+    def play(evening: _Evening) -> None:
+        script = story.script(paced=evening.paced)
+        with opened(evening.folder, script, kept=evening.kept) as stage:
+            _Play(stage, story, Teller(), evening.check).run()
+
+    return play
+
+
+def _on_two_hosts(file: Path | None) -> Callable[[_Evening], None]:
+    """Return what plays it.
+
+    Raises:
+        TeamError: nats-server or the extra is not installed.
+    """
+    load("joining")
+    load("broker_folder").find_program()
+    from teamctl.demo.two_hosts import HostsStory, TwoHosts  # noqa: PLC0415 -- only for --hosts
+
+    story = HostsStory.read(file)
+    terminal.echo(_HOSTS_INTRO + "\n")
+
+    def play(evening: _Evening) -> None:
+        script = story.script(paced=evening.paced)
+        with TwoHosts.opened(
+            evening.folder, story, script, evening.check, kept=evening.kept
+        ) as two:
+            two.run()
+
+    return play
 
 
 @dataclass(slots=True)
@@ -107,8 +161,7 @@ class _Play:
         self.stage.start()
         for part in self.story.parts:
             self.check()
-            facts = {"name": part.name, "role": part.role, "prompt": part.prompt}
-            given = control.ask(self.stage.paths, "spawn", facts, timeout_seconds=REQUEST_SECONDS)
+            given = self.stage.spawn(part)
             if given.exit_code != ExitCode.DONE:
                 raise self._failure(f"lead spawns {part.name}", given.text)
             self.teller.colours[part.name] = given.data["member"]["color"]
@@ -143,11 +196,7 @@ class _Play:
             raise self._failure(step, f"exit status {ended.status}, last line {last!r}")
 
     def _failure(self, step: str, why: str) -> TeamError:
-        reason = textwrap.shorten(output.plain(why), _LONGEST_REASON, placeholder=" …")
-        folder = self.stage.folder
-        remedy = f"look into {folder}" if self.stage.kept else "--keep leaves its folder"
-        what = f"{step} ({reason})" if reason else step
-        return TeamError(f"the demo failed: this did not happen: {what}; {remedy}")
+        return failure(self.stage.folder, step, why, kept=self.stage.kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from teamctl import host_table, output
+from teamctl.hosts.extra import load
 from teamctl.post import other_hosts
 from teamd import commandline, terminal
 from teamd.commandline import team_options
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from teamctl.hosts.founding import Founded
     from teamctl.hosts.record import BrokerRecord
     from teamd.cli import Choice
-
-_EXTRA = ("cryptography", "nats")
 
 
 @commandline.group(invoke_without_command=True)
@@ -73,7 +72,7 @@ def init(
     It writes keys and certificates, the configuration of nats-server and a unit for it, and [hosts]
     in team.toml. It starts nothing, and says what is to be done next.
     """
-    founding = _load("founding")
+    founding = load("founding")
     if renew:
         if hosts or name or listen:
             raise WrongUsage("--renew goes with --address alone")
@@ -95,7 +94,7 @@ def join(choice: Choice, file: str) -> None:
 
     It writes this machine's keys, and [hosts] in team.toml. Where there is no team, it begins one.
     """
-    joined = _load("joining").join(choice, Path(file))
+    joined = load("joining").join(choice, Path(file))
     terminal.echo(plain(f"this machine is {joined.token.name} of the team {joined.token.team} now"))
     for line in joined.troubles:
         terminal.echo(plain(f"warning: {line}"), err=True)
@@ -110,7 +109,7 @@ def join(choice: Choice, file: str) -> None:
 @team_options
 def add(choice: Choice, name: str) -> None:
     """Write a file with which one more machine joins, called NAME. Run it on the broker's host."""
-    added = _load("membership").add(choice, name)
+    added = load("membership").add(choice, name)
     _tell_reload(added.broker, added.record)
     _tell_tokens({added.host: added.token})
 
@@ -123,7 +122,7 @@ def remove(choice: Choice, name: str) -> None:
 
     Run it on the broker's host. A host of that name that is added again gets another certificate.
     """
-    removed = _load("membership").remove(choice, name)
+    removed = load("membership").remove(choice, name)
     terminal.echo(plain(f"{removed.host} belongs to the team no more"))
     _tell_reload(removed.broker, removed.record)
 
@@ -145,28 +144,9 @@ def _list(choice: Choice, *, as_json: bool) -> None:
         terminal.echo(terminal.style(plain(text), fg=colour or None))
 
 
-def _load(name: str) -> Any:
-    """Load a module of the room that needs the extra.
-
-    Raises:
-        TeamError: the extra is not installed.
-    """
-    from importlib import import_module  # noqa: PLC0415 -- the extra, only for these commands
-
-    try:
-        return import_module(f"teamctl.hosts.{name}")
-    except ImportError as error:
-        if not (error.name or "").startswith(_EXTRA):
-            raise
-        raise TeamError(
-            "`teamctl hosts` needs packages that are not installed; "
-            "`pip install 'teamd[hosts]'` installs them"
-        ) from error
-
-
 def _tell_steps(made: Founded) -> None:
     unit = shlex.quote(str(made.broker.files.unit(made.team, made.record)))
-    program = _load("broker_folder").find_program()
+    program = load("broker_folder").find_program()
     configuration = shlex.quote(str(made.broker.files.configuration))
     lines = [
         f"this host is {made.name} of the team {made.team}, and has the broker",
@@ -199,7 +179,7 @@ def _tell_reload(broker: BrokerFolder, record: BrokerRecord) -> None:
     Raises:
         TeamError: it runs, and does not.
     """
-    reloading = _load("reload")
+    reloading = load("reload")
     how = reloading.reload(broker, record)
     if how is reloading.Reload.UNKNOWN:
         raise TeamError(

@@ -58,12 +58,11 @@ def _show_everywhere(choice: Choice, seen: Overview, *, as_json: bool) -> None:
     from teamctl.post import other_hosts  # noqa: PLC0415 -- the same
 
     hosts = other_hosts(choice)
-    far = host_table.read_hosts(hosts, seen.team.name)
     if as_json:
+        far = host_table.read_hosts(hosts, seen.team.name)
         _print_json(seen, {"hosts": [host.with_members() for host in far]})
-        return
-    rows = [row for host in far for row in host_table.member_cells(host, roster_table.HEADINGS)]
-    roster_table.show(seen, rows, list(host_table.notes(hosts, far)))
+    else:
+        roster_table.show_everywhere(seen, hosts)
 
 
 def _print_json(seen: Overview, more: dict[str, Any]) -> None:

@@ -6,9 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamctl.arguments import REQUEST_SECONDS
 from teamctl.demo.onlooker import Onlooker, TeamEvent
-from teamd import control
 from teamd.board.board import Board
 from teamd.board.task import Attempt, TaskStatus
 from teamd.copies.merge import merge
@@ -121,8 +119,7 @@ class CopyRound:
 
     def _spawn(self) -> bool:
         part = self.told.part
-        facts = {"name": part.name, "role": part.role, "prompt": part.prompt, "worktree": True}
-        given = control.ask(self.stage.paths, "spawn", facts, timeout_seconds=REQUEST_SECONDS)
+        given = self.stage.spawn(part, worktree=True)
         if given.exit_code != ExitCode.DONE:
             self.trouble = given.text
             return False

@@ -36,6 +36,7 @@ _VERBS: Final = {
     "bash": ("runs", "command"),
     "claim_task": ("claims task", "task_id"),
 }
+_QUEUED: Final = "(queued for "  # what the tool notes of mail to a host that is away
 _FAILURES: Final = ("[exit status", "[killed", "[ended after")  # what the bash tool notes of an end
 
 
@@ -58,12 +59,16 @@ class TeamEvent:
 class Teller:
     """Prints events, each on one line, aligned, and cut where the terminal ends.
 
+    Args:
+        longest: the length of the longest name.
+
     Attributes:
         begun: when, in seconds since the epoch.
         colours: of the names.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = 5) -> None:
+        self._longest = longest
         self.colours: dict[str, str] = {}
         self.begun = time.time()
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -71,7 +76,7 @@ class Teller:
     def tell(self, event: TeamEvent) -> None:
         """Print it."""
         when = f"{max(0.0, event.moment - self.begun):4.1f}s "
-        who = f"{event.who:<5} "
+        who = f"{event.who:<{self._longest}} "
         what = _cut(event.what, self._width and self._width - len(when) - len(who))
         name = click.style(who, fg=self.colours.get(event.who), bold=True)
         click.echo(click.style(when, dim=True) + name + click.style(what, fg=event.colour))
@@ -82,11 +87,12 @@ class Teller:
 
 
 class ConversationEvents:
-    """One teammate's transcript, told as events."""
+    """One teammate's transcript, told as events under a name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._commands: set[str] = set()
+        self._letters: set[str] = set()
 
     def events(self, record: Record) -> Iterator[TeamEvent]:
         """Yield what happened by a record."""
@@ -98,6 +104,10 @@ class ConversationEvents:
                 bad = record.is_error or any(note in record.content for note in _FAILURES)
                 what = f"sees {_excerpt(record.content)}"
                 yield TeamEvent(record.time, self._name, what, "red" if bad else "green")
+            case CallAnswered() if (
+                record.tool_use_id in self._letters and _QUEUED in record.content
+            ):
+                yield TeamEvent(record.time, self._name, f"sees {record.content}", "yellow")
             case TurnEnded() if record.outcome != "end_turn":
                 yield TeamEvent(record.time, self._name, f"{record.outcome}: {record.text}", "red")
 
@@ -106,6 +116,7 @@ class ConversationEvents:
             return f"“{block['text']}”"
         given = block["input"]
         if block["name"] == "send_message":
+            self._letters.add(block["id"])
             return f"→ {given.get('to')}: {given.get('summary') or given.get('content')}"
         if block["name"] == "task_update":
             return f"says that task {given.get('task_id')} is {given.get('status')}"
@@ -133,6 +144,7 @@ class Onlooker:
     Args:
         check: called at each look; raises what ends the following.
         proof: of a task that they do, if there is one.
+        host: theirs, which stands behind their names; empty where there is one host.
 
     Attributes:
         records: of each teammate's transcript, so far.
@@ -147,14 +159,17 @@ class Onlooker:
         teller: Teller,
         check: Callable[[], None],
         proof: Proof | None = None,
+        *,
+        host: str = "",
     ) -> None:
         self._paths = paths
         self._teller = teller
         self._check = check
         self._proof = proof
         self._roster = Roster(paths)
+        at = f"@{host}" if host else ""
         self._growing = {name: GrowingFile(paths.transcript(name)) for name in names}
-        self._told = {name: ConversationEvents(name) for name in self._growing}
+        self._told = {name: ConversationEvents(f"{name}{at}") for name in self._growing}
         self.records: dict[str, list[Record]] = {name: [] for name in self._growing}
         self.mail: dict[str, Message] = {}
         self.trouble = ""
@@ -162,15 +177,24 @@ class Onlooker:
     def follow(self) -> None:
         """Return when nobody works any more and no mail is under way, or on trouble."""
         conversations, board = self._paths.transcripts, self._paths.tasks
-        if not wait_for(conversations, self._look, timeout_seconds=REST_SECONDS, also=[board]):
+        if not wait_for(conversations, self.look, timeout_seconds=REST_SECONDS, also=[board]):
             self.trouble = f"the team was not done within {REST_SECONDS:g} s"
-        for growing in self._growing.values():
-            growing.close()
+        self.close()
         if not self.trouble:
             # Reports go by way of the supervisor, so the roster is a moment behind.
             wait_for(self._paths.root, self._agrees, timeout_seconds=AGREE_SECONDS)
 
-    def _look(self) -> bool | None:
+    def close(self) -> None:
+        """Let go of the transcripts."""
+        for growing in self._growing.values():
+            growing.close()
+
+    def look(self) -> bool | None:
+        """Tell what is new; returns whether all are at rest, or there is trouble.
+
+        Raises:
+            Interrupted: it was broken off.
+        """
         self._check()
         gone = self._who_is_gone()  # before the look: what they wrote, they wrote
         settled = self._proof is None or self._proof.settled()  # the same

@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import tomllib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from teamd import programs
+from teamctl.arguments import REQUEST_SECONDS
+from teamd import control, programs
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import pidfile
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
@@ -28,9 +27,12 @@ from teamd.settings.trust import TrustStore
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from teamd.control import ControlReply
     from teamd.programs import Captured
+
+T = TypeVar("T")
 
 SETTINGS: Final = """\
 [team]
@@ -89,27 +91,43 @@ class Story:
         Raises:
             TeamError: it cannot be read.
         """
-        source = files("teamctl.demo") / "story.toml" if file is None else file
-        try:
-            told = tomllib.loads(source.read_text(encoding="utf-8"))
-            last = told["copy"]
-            task = TaskInCopy(Part.read(last), last["subject"], last["check"])
-            parts = tuple(map(Part.read, told["teammate"]))
-            return cls(parts, task, float(told["pace_seconds"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TeamError(f"{source} holds no story for the demo: {error}") from error
+        return read_story(file, "story.toml", cls._of)
+
+    @classmethod
+    def _of(cls, told: dict[str, Any]) -> Self:
+        last = told["copy"]
+        task = TaskInCopy(Part.read(last), last["subject"], last["check"])
+        return cls(tuple(map(Part.read, told["teammate"])), task, float(told["pace_seconds"]))
 
     def script(self, *, paced: bool) -> str:
         """Return what `[model] script` plays, see teamd/models/scripted.py."""
-        turns = {part.name: part.turns for part in (*self.parts, self.task.part)}
-        return json.dumps({"pace_seconds": self.pace_seconds if paced else 0, "turns": turns})
+        return script_of((*self.parts, self.task.part), self.pace_seconds if paced else 0)
+
+
+def read_story(file: Path | None, name: str, read: Callable[[dict[str, Any]], T]) -> T:
+    """Read the story of that name that comes with the program, or another one.
+
+    Raises:
+        TeamError: it cannot be read.
+    """
+    source = files("teamctl.demo") / name if file is None else file
+    try:
+        return read(tomllib.loads(source.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TeamError(f"{source} holds no story for the demo: {error}") from error
+
+
+def script_of(parts: Iterable[Part], pace_seconds: float) -> str:
+    """Return a script of what these say, each turn after so many seconds."""
+    turns = {part.name: part.turns for part in parts}
+    return json.dumps({"pace_seconds": pace_seconds, "turns": turns})
 
 
 class Stage:
     """A folder with settings and a script, a place to work, and teamd while it runs.
 
     Attributes:
-        kept: whether the folder stays when the stage is cleared.
+        kept: whether the folder stays when the demo has ended.
         workspace: where the tools work.
     """
 
@@ -131,7 +149,24 @@ class Stage:
         Raises:
             TeamError: it did not start.
         """
-        self._teamd("start", _START_SECONDS)
+        self._command("teamd", "start", seconds=_START_SECONDS)
+
+    def teamctl(self, *words: str) -> str:
+        """Run a command of `teamctl` for this team; return what it prints.
+
+        Raises:
+            TeamError: it failed.
+        """
+        return self._command("teamctl", *words, seconds=_RUN_SECONDS)
+
+    def spawn(self, part: Part, **more: object) -> ControlReply:
+        """Have a part played; `more` stands in the request besides.
+
+        Raises:
+            TeamError: teamd does not answer.
+        """
+        facts = {"name": part.name, "role": part.role, "prompt": part.prompt, **more}
+        return control.ask(self.paths, "spawn", facts, timeout_seconds=REQUEST_SECONDS)
 
     def stop(self) -> None:
         """Stop teamd, if it runs; no process is left.
@@ -144,7 +179,7 @@ class Stage:
             return
         members = Roster(self.paths).read().members
         processes = [there, *(member.process for member in members if member.process)]
-        self._teamd("stop", _STOP_SECONDS)
+        self._command("teamd", "stop", seconds=_STOP_SECONDS)
         left = [process.pid for process in processes if process.alive]
         if left:
             raise TeamError(f"the demo failed: these processes are left: {left}")
@@ -169,19 +204,21 @@ class Stage:
         ending = programs.capture(argv, timeout_seconds=_RUN_SECONDS, cwd=where, env=environment)
         return asyncio.run(ending)
 
-    def _teamd(self, command: str, seconds: float) -> None:
+    def _command(self, program: str, *words: str, seconds: float) -> str:
         # -P: nothing is imported from the current folder.
-        argv = [sys.executable, "-P", "-m", "teamd", command, "--team-dir", str(self.paths.root)]
+        argv = [sys.executable, "-P", "-m", program, *words, "--team-dir", str(self.paths.root)]
         kept = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
         environment = {**kept, **self._state, "PATH": _path()}
         ending = programs.capture(argv, timeout_seconds=seconds, cwd=self.folder, env=environment)
+        name = f"{program} {words[0]}"
         try:
             ended = asyncio.run(ending)
         except OSError as error:  # a TimeoutError, too
-            raise TeamError(f"the demo failed: `teamd {command}`: {error}") from error
+            raise TeamError(f"the demo failed: `{name}`: {error}") from error
         if ended.status:
             said = ended.stderr.decode("utf-8", "replace").split()
-            raise TeamError(f"the demo failed: `teamd {command}` said: {' '.join(said)}")
+            raise TeamError(f"the demo failed: `{name}` said: {' '.join(said)}")
+        return ended.stdout.decode("utf-8", "replace")
 
 
 class Interrupted(Exception):
@@ -221,23 +258,13 @@ def interruptible() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def opened(script: str, *, keep: bool) -> Iterator[Stage]:
-    """Open a stage that is cleared however the `with` block is left; `keep` leaves its folder."""
+def opened(folder: Path, script: str, *, kept: bool) -> Iterator[Stage]:
+    """Open a stage in an empty folder; teamd has ended however the `with` block is left."""
+    stage = Stage(folder, script, kept=kept)
     try:
-        folder = Path(tempfile.mkdtemp(prefix="teamd-demo-")).resolve()
-    except OSError as error:
-        raise TeamError(f"no temporary folder could be made: {error}; see to TMPDIR") from error
-    try:
-        stage = Stage(folder, script, kept=keep)
-        try:
-            yield stage
-        finally:
-            stage.stop()
+        yield stage
     finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
-            if folder.exists():
-                raise TeamError(f"{folder} could not be removed; remove it by hand")
+        stage.stop()
 
 
 def _path() -> str:
