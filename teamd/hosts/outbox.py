@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import NotAMessage, StoreError, Unsynced, translate_os_errors
 from teamd.files import files, locks
+from teamd.hosts.cursor import is_chain, is_number
 from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, encode_body
 from teamd.hosts.places import HostPlaces
+from teamd.message_json import is_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,10 +86,13 @@ class Header:
         """Read one out of a frame or a file; `None` for anything else."""
         match found:
             case {
-                "epoch": str(epoch), "first": int(first), "chain": str(chain),
-                "former": str() | None as former, "copied": int(copied),
-            } if first >= 1 and epoch:  # fmt: skip
-                return cls(epoch, first, chain, former, copied)
+                "epoch": epoch, "first": first, "chain": chain,
+                "former": former, "copied": copied,
+            }:  # fmt: skip
+                tags = is_tag(epoch) and (former is None or is_tag(former))
+                numbers = is_number(first) and is_number(copied) and first >= 1
+                if tags and numbers and is_chain(chain):
+                    return cls(epoch, first, chain, former, copied)
         return None
 
 
