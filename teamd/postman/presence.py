@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import NotAMessage
 from teamd.hosts.rosters import FarRoster
-from teamd.message_json import is_moment, parse_object
+from teamd.message_json import is_moment, is_tag, parse_object
 from teamd.messages import NAME
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class HostPresence:
 
     def _note_roster(self, host: str, said: dict[str, Any], moment: float) -> FarRoster | None:
         peer, version = self.peers[host], said.get("version")
-        if not isinstance(version, str) or version == peer.roster:
+        if not is_tag(version) or version == peer.roster:
             return None
         roster = FarRoster.decode(said, moment)
         peer.roster = version
@@ -246,7 +246,7 @@ def _checked(said: dict[str, Any]) -> dict[str, Any]:
     Raises:
         NotAMessage: they are not.
     """
-    texts = all(isinstance(said.get(key), str) for key in ("session", "boot"))
-    if not texts or not is_moment(said.get("clock")) or not isinstance(said.get("heard"), dict):
+    tags = all(is_tag(said.get(key)) for key in ("session", "boot"))
+    if not tags or not is_moment(said.get("clock")) or not isinstance(said.get("heard"), dict):
         raise NotAMessage("a beat names its session, its boot, its clock and whom it has heard")
     return said
