@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 MAX_OUTBOX_BYTES: Final = 67_108_864
 _TAIL: Final = 1 << 16
 _CHUNK: Final = 1 << 18
-_DAMAGED: Final = "a file in .team/hosts/outbox is damaged ({}); move it out of there"
+
+
+class DamagedOutbox(StoreError):
+    """Somebody else has written into an outbox; `why` says what is wrong with it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"a file in .team/hosts/outbox is damaged ({why}); move it out of there")
 
 
 class OutboxFull(StoreError):
@@ -254,7 +260,7 @@ def find_end(fd: int, size: int) -> End | None:
         return None
     header = read_header(fd)
     if header is None:
-        raise StoreError(_DAMAGED.format("its first line is none of ours"))
+        raise DamagedOutbox("its first line is none of ours")
     start, length, last = size, _TAIL, b""
     while start and last.count(b"\n", 0, -1) < 1:
         start = max(0, size - length)
@@ -264,7 +270,7 @@ def find_end(fd: int, size: int) -> End | None:
         return End(header, header.first - 1, header.chain, size)
     line = OutLine.decode(raw)
     if line is None:
-        raise StoreError(_DAMAGED.format("its last line is none of ours"))
+        raise DamagedOutbox("its last line is none of ours")
     return End(header, line.n, line.chain, size)
 
 
@@ -292,5 +298,5 @@ def read_lines(fd: int, start: int, end: int) -> Iterator[OutLine]:
         for raw in whole:
             line = OutLine.decode(raw + b"\n")
             if line is None:
-                raise StoreError(_DAMAGED.format("a line is none of ours"))
+                raise DamagedOutbox("a line is none of ours")
             yield line
