@@ -130,7 +130,7 @@ class Links:
         try:
             act()
         except DamagedOutbox as error:
-            self._report(host, f"nothing goes there: {error}")
+            self.report(host, f"nothing goes there: {error}")
             self._trouble[host] = now + _RETRY_SECONDS
         except StoreError as error:
             if host not in self._trouble:
@@ -153,14 +153,14 @@ class Links:
         return link
 
     def _make(self, host: str) -> Link:
-        places, report = HostPlaces(self.post.paths), partial(self._report, host)
+        places, report = HostPlaces(self.post.paths), partial(self.report, host)
         confirmed = CursorFile(places.confirmed(host), durable=False)
         received = CursorFile(places.received(host), durable=self.durable)
         incoming = Incoming(host, received, self.receiver, window=WINDOW_LINES, report=report)
         outgoing = Outgoing(self.outbox(host), confirmed, report=report)
         return Link(outgoing, incoming, lambda frame: self._out.append((host, frame)))
 
-    def _report(self, host: str, what: str) -> None:
+    def report(self, host: str, what: str) -> None:
         """Say what could not be made good: to the log, to faces, and to the person by mail.
 
         A host can make this say things for as long as it likes: not all of it is mail.
