@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from operator import itemgetter
 from typing import Any, Final, TypeGuard
 
@@ -11,6 +12,7 @@ from teamd.errors import NotAMessage
 
 _END_OF_TIME: Final = 253_402_128_000.0  # year 9999; beyond it no calendar of ours knows a date
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
+_TAG: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z _-]{0,39}")
 _ENDS: Final = ("\n", "")
 _NAMES: Final = ("id", "type", "from")
 _KNOWN: Final = frozenset({*_NAMES, "to", "content", "timestamp"})
@@ -23,6 +25,14 @@ def is_moment(value: object) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 <= value < _END_OF_TIME
+
+
+def is_tag(value: object) -> TypeGuard[str]:
+    """Return whether a value from outside is a short plain name, which may be said again as it is.
+
+    A name without an end would make what repeats it longer than a broker takes.
+    """
+    return isinstance(value, str) and _TAG.fullmatch(value) is not None
 
 
 def parse_plain(line: bytes) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from teamd.messages import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from teamd.files.paths import TeamPaths
     from teamd.hosts.far import FarHosts
@@ -60,16 +61,31 @@ def ask(
         deadline=deadline,
         boot=own_boot(),
     )
-    outbox = Outbox(far.paths, host, far.durable, far.max_bytes)
-    outbox.append(REQUEST, **request.encode())
-    answer = HostPlaces(far.paths).answer(request.id)
-    found = wait_for(
-        answer.parent, lambda: _collect(far.paths, request.id), timeout_seconds=seconds
-    )
+    answer = _expect(far.paths, host, request.id)
+    try:
+        outbox = Outbox(far.paths, host, far.durable, far.max_bytes)
+        outbox.append(REQUEST, **request.encode())
+        found = wait_for(
+            answer.parent, lambda: _collect(far.paths, request.id), timeout_seconds=seconds
+        )
+    finally:
+        files.remove(answer)
     if found is None:
         hint = "`teamctl team --hosts` shows whether it was done"
         raise DeadlinePassed(f"{host} did not answer within {seconds:g} s; {hint}")
     return found
+
+
+def _expect(paths: TeamPaths, host: str, request: str) -> Path:
+    """Make the file of an answer, which says whose is awaited; return its path."""
+    HostPlaces(paths).create()
+    file = HostPlaces(paths).answer(request)
+    files.replace(file, _expected(host), durable=False)
+    return file
+
+
+def _expected(host: str) -> bytes:
+    return f"{host.lower()}\n".encode()
 
 
 def own_boot() -> str:
@@ -77,16 +93,24 @@ def own_boot() -> str:
     return clocks.boot() or _UNKNOWN_BOOT
 
 
-def keep_answer(paths: TeamPaths, line: Mapping[str, Any]) -> None:
+def keep_answer(paths: TeamPaths, host: str, line: Mapping[str, Any]) -> None:
     """Write the answer of another host where the command waits for it.
 
+    Args:
+        paths: the team that asked.
+        host: whose answer it is.
+        line: as it came, which may be anything.
+
     Raises:
-        NotAMessage: it is no answer.
+        NotAMessage: it is no answer, or nobody waits for one of that host.
         StoreError: it cannot be written.
     """
     answer = FarAnswer.decode(line)
+    file = HostPlaces(paths).answer(answer.id)
+    if files.read(file) != _expected(host):
+        raise NotAMessage("nobody waits for it")
     content = json.dumps(answer.encode(), ensure_ascii=False).encode("utf-8", "replace")
-    files.replace(HostPlaces(paths).answer(answer.id), content + b"\n", durable=False)
+    files.replace(file, content + b"\n", durable=False)
 
 
 def sweep_answers(paths: TeamPaths) -> None:
@@ -99,9 +123,8 @@ def sweep_answers(paths: TeamPaths) -> None:
 def _collect(paths: TeamPaths, request: str) -> FarAnswer | None:
     file = HostPlaces(paths).answer(request)
     content = files.read(file)
-    if content is None:
+    if content is None or not content.startswith(b"{"):
         return None
-    files.remove(file)
     try:
         return FarAnswer.decode(parse_object(content))
     except NotAMessage as error:

@@ -9,18 +9,32 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.directories import sync_directory
 from teamd.files.safe_open import safe_open
+from teamd.message_json import is_tag
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SLOT: Final = 256  # bytes of a line
+_SLOT: Final = 256  # bytes of a line: none that can be read is longer
+_CHAIN: Final = re.compile("[0-9a-f]{0,32}")
+_MOST: Final = 10**18
+
+
+def is_number(value: object) -> TypeGuard[int]:
+    """Return whether a value from outside may be the number of a line."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+
+
+def is_chain(value: object) -> TypeGuard[str]:
+    """Return whether a value from outside may be the chain of a line."""
+    return isinstance(value, str) and _CHAIN.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +53,9 @@ class Cursor:
     def from_json(cls, found: Any) -> Cursor | None:
         """Read one; `None` for anything else."""
         match found:
-            case {"epoch": str(epoch), "n": int(n), "chain": str(chain)} if n >= 0:
-                return cls(epoch, n, chain)
+            case {"epoch": epoch, "n": n, "chain": chain}:
+                if is_tag(epoch) and is_number(n) and is_chain(chain):
+                    return cls(epoch, n, chain)
         return None
 
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import NotAMessage, StoreError, Unsynced, translate_os_errors
 from teamd.files import files, locks
+from teamd.hosts.cursor import is_chain, is_number
 from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, encode_body
 from teamd.hosts.places import HostPlaces
+from teamd.message_json import is_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +28,13 @@ if TYPE_CHECKING:
 MAX_OUTBOX_BYTES: Final = 67_108_864
 _TAIL: Final = 1 << 16
 _CHUNK: Final = 1 << 18
-_DAMAGED: Final = "a file in .team/hosts/outbox is damaged ({}); move it out of there"
+
+
+class DamagedOutbox(StoreError):
+    """Somebody else has written into an outbox; `why` says what is wrong with it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"a file in .team/hosts/outbox is damaged ({why}); move it out of there")
 
 
 class OutboxFull(StoreError):
@@ -84,10 +92,13 @@ class Header:
         """Read one out of a frame or a file; `None` for anything else."""
         match found:
             case {
-                "epoch": str(epoch), "first": int(first), "chain": str(chain),
-                "former": str() | None as former, "copied": int(copied),
-            } if first >= 1 and epoch:  # fmt: skip
-                return cls(epoch, first, chain, former, copied)
+                "epoch": epoch, "first": first, "chain": chain,
+                "former": former, "copied": copied,
+            }:  # fmt: skip
+                tags = is_tag(epoch) and (former is None or is_tag(former))
+                numbers = is_number(first) and is_number(copied) and first >= 1
+                if tags and numbers and is_chain(chain):
+                    return cls(epoch, first, chain, former, copied)
         return None
 
 
@@ -249,7 +260,7 @@ def find_end(fd: int, size: int) -> End | None:
         return None
     header = read_header(fd)
     if header is None:
-        raise StoreError(_DAMAGED.format("its first line is none of ours"))
+        raise DamagedOutbox("its first line is none of ours")
     start, length, last = size, _TAIL, b""
     while start and last.count(b"\n", 0, -1) < 1:
         start = max(0, size - length)
@@ -259,7 +270,7 @@ def find_end(fd: int, size: int) -> End | None:
         return End(header, header.first - 1, header.chain, size)
     line = OutLine.decode(raw)
     if line is None:
-        raise StoreError(_DAMAGED.format("its last line is none of ours"))
+        raise DamagedOutbox("its last line is none of ours")
     return End(header, line.n, line.chain, size)
 
 
@@ -287,5 +298,5 @@ def read_lines(fd: int, start: int, end: int) -> Iterator[OutLine]:
         for raw in whole:
             line = OutLine.decode(raw + b"\n")
             if line is None:
-                raise StoreError(_DAMAGED.format("a line is none of ours"))
+                raise DamagedOutbox("a line is none of ours")
             yield line

@@ -51,7 +51,7 @@ class Arrivals:
                 task.add_done_callback(self._tasks.discard)
             case str(kind) if kind == ANSWER:
                 try:
-                    keep_answer(self.delivery.post.paths, line)
+                    keep_answer(self.delivery.post.paths, host, line)
                 except (NotAMessage, TeamError) as error:
                     self.journal.warn("no answer", host=host, reason=str(error))
             case kind:

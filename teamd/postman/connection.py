@@ -113,7 +113,13 @@ class BrokerConnection:
         return NotAdmitted() if ended and self._wire.secured else error
 
     async def publish(self, subject: str, payload: bytes) -> bool:
-        """Hand over a payload; returns whether the connection has lasted so long."""
+        """Hand over a payload; returns whether the connection has lasted so long.
+
+        One that the broker does not take is dropped: it would end the connection, for all hosts.
+        """
+        if len(payload) > self._client.max_payload:
+            self._denied(f"{len(payload)} bytes at a time, to {subject}")
+            return not self._lost.done()
         try:
             await self._client.publish(subject, payload)
         except (OSError, Error) as error:

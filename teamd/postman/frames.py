@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-from teamd.hosts.cursor import Cursor
+from teamd.hosts.cursor import Cursor, is_number
 from teamd.hosts.outbox import Header
+from teamd.message_json import is_tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ class Offer:
         if header is None:
             return None
         confirmed, last = Cursor.from_json(found.get("confirmed")), found.get("last")
-        if confirmed is None or not isinstance(last, int):
+        if confirmed is None or not is_number(last):
             return None
         return cls(header, confirmed, last)
 
@@ -112,13 +113,19 @@ def decode(payload: bytes) -> Frame | None:
         case {"kind": "receipt", "session": str(session)}:
             cursor = Cursor.from_json(found)
             return None if cursor is None else ReceiptFrame(session, cursor)
-        case {"kind": "hello", "session": str(session), "ask": str(ask), "answers": str(answers)}:
+        case {"kind": "hello", "session": session, "ask": ask, "answers": answers}:
+            if not (is_tag(session) and _is_question(ask) and _is_question(answers)):
+                return None
             offer = Offer.from_json(found.get("offer"))
             received = Cursor.from_json(found.get("received"))
             return HelloFrame(
                 session=session, ask=ask, answers=answers, offer=offer, received=received
             )
     return None
+
+
+def _is_question(value: object) -> TypeGuard[str]:
+    return value == "" or is_tag(value)
 
 
 def _split(content: bytes) -> list[bytes]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError, TeamError
 from teamd.hosts.cursor import CursorFile
+from teamd.hosts.outbox import DamagedOutbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import Report
 from teamd.messages import LEAD, NAME, TEAMD, Message
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _MOST: Final = 1000  # a broker that invents names fills no memory
 _RETRY_SECONDS: Final = 3.0
+_MOST_REPORTS: Final = 10  # by mail, within an hour; a view keeps more of them
+_REPORTS_SECONDS: Final = 3600.0
 
 
 @dataclass(slots=True)
@@ -126,6 +129,9 @@ class Links:
         """Do something with a link; what fails is tried again, and holds up no other link."""
         try:
             act()
+        except DamagedOutbox as error:
+            self.report(host, f"nothing goes there: {error}")
+            self._trouble[host] = now + _RETRY_SECONDS
         except StoreError as error:
             if host not in self._trouble:
                 self.journal.error("link held up", error, host=host)
@@ -147,21 +153,28 @@ class Links:
         return link
 
     def _make(self, host: str) -> Link:
-        places, report = HostPlaces(self.post.paths), partial(self._report, host)
+        places, report = HostPlaces(self.post.paths), partial(self.report, host)
         confirmed = CursorFile(places.confirmed(host), durable=False)
         received = CursorFile(places.received(host), durable=self.durable)
         incoming = Incoming(host, received, self.receiver, window=WINDOW_LINES, report=report)
         outgoing = Outgoing(self.outbox(host), confirmed, report=report)
         return Link(outgoing, incoming, lambda frame: self._out.append((host, frame)))
 
-    def _report(self, host: str, what: str) -> None:
-        """Say what could not be made good: to the log, to faces, and to the person by mail."""
-        reports = self.views.get(host).reports
+    def report(self, host: str, what: str) -> None:
+        """Say what could not be made good: to the log, to faces, and to the person by mail.
+
+        A host can make this say things for as long as it likes: not all of it is mail.
+        """
+        now, reports = time.time(), self.views.get(host).reports
         if reports and reports[-1].text == what:
             return
         self.journal.warn("report", host=host, what=what)
-        self.views.report(host, Report(time.time(), what))
-        text = f"About the host {host}: {what}."
+        self.views.report(host, Report(now, what))
+        late = sum(now - one.time < _REPORTS_SECONDS for one in reports)
+        if late >= _MOST_REPORTS:
+            return
+        more = " Further ones within the hour stand in `teamctl hosts` only."
+        text = f"About the host {host}: {what}.{more if late == _MOST_REPORTS - 1 else ''}"
         try:
             self.post.notify(Message(sender=TEAMD, to=LEAD, content=text))
         except TeamError as error:

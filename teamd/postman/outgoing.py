@@ -8,12 +8,20 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import StoreError, translate_os_errors
+from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import REQUEST, OutLine
-from teamd.hosts.outbox import End, Header, find_end, read_header, read_lines, whole_size
+from teamd.hosts.lines import MAX_LINE_BYTES, REQUEST, OutLine
+from teamd.hosts.outbox import (
+    DamagedOutbox,
+    End,
+    Header,
+    find_end,
+    read_header,
+    read_lines,
+    whole_size,
+)
 from teamd.postman.frames import LineFrame, Offer
 
 if TYPE_CHECKING:
@@ -193,6 +201,10 @@ class Outgoing:
             size += len(line.raw)
             if len(found) == room or (found and size > FRAME_BYTES):
                 break
+            if len(line.body) > MAX_LINE_BYTES or not line.follows(start.n, start.chain):
+                if found:
+                    break
+                raise DamagedOutbox(f"line {start.n + 1} is none of ours")  # nobody takes it
             found.append(line.raw)
             start = LineEnd(line.n, line.chain, start.end + len(line.raw))
             self._flying.append(start)
@@ -241,7 +253,7 @@ class Outgoing:
         self.header = read_header(self._fd)
         if self.header is None:
             self.close()
-            raise StoreError(f"{self.outbox.path} is damaged: its first line is none of ours")
+            raise DamagedOutbox("its first line is none of ours")
         known = self.file.read()
         place = None
         if known is not None and known.epoch == self.header.epoch:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import NotAMessage
 from teamd.hosts.rosters import FarRoster
-from teamd.message_json import is_moment, parse_object
+from teamd.message_json import is_moment, is_tag, parse_object
 from teamd.messages import NAME
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 BEAT_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 6.0  # without a beat: unreachable
 _DRIFT: Final = 0.001  # between two clocks at the most, per second; the kernel slews by half of it
+_MOST_SESSIONS: Final = 8  # of a host, that are remembered
+_RETURNS: Final = 3  # of a session that was gone: a broker may repeat a frame now and then
 _MOST_HOSTS: Final = 1000  # a broker that invents names fills no memory
 _BEAT, _ROSTER = "beat", "roster"
 
@@ -89,10 +92,17 @@ class Peer:
     clock: FarClock = field(default_factory=FarClock)
     _own_roster: str = ""  # the version of the own roster that it has
     _sent: float = 0.0  # its last beat, by its clock
+    _former: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_SESSIONS))
+    _returns: int = 0
 
     def reachable(self, now: float) -> bool:
         """Return whether it was heard of late."""
         return now - self.heard < SILENT_SECONDS
+
+    @property
+    def is_double(self) -> bool:
+        """Whether two machines say that they are this host: a session that ended never returns."""
+        return self._returns >= _RETURNS
 
     def lacks(self, version: str) -> bool:
         """Return whether it has not told that it has this version of the own roster."""
@@ -112,6 +122,9 @@ class Peer:
         """
         if beat["boot"] != self.boot:
             self.boot, self.clock = beat["boot"], FarClock()
+        if beat["session"] != self.session:
+            self._returns += beat["session"] in self._former
+            self._former.append(self.session)
         self.session, self._sent = beat["session"], beat["clock"]
         echo = beat["heard"].get(own[0])
         if not isinstance(echo, list) or len(echo) != 4 or echo[1] != own[1]:  # noqa: PLR2004 -- see `echo`
@@ -139,6 +152,7 @@ class HostPresence:
     roster: FarRoster
     peers: dict[str, Peer] = field(default_factory=dict)
     _session: str = field(default_factory=lambda: os.urandom(8).hex())
+    _echoes: int = 0  # beats of another machine with the own name
     _told: str = ""  # the version that was published last
     _told_at: float = 0.0
     _next_beat: float = 0.0
@@ -181,7 +195,10 @@ class HostPresence:
         Raises:
             NotAMessage: it is nothing that a host says; nothing has changed.
         """
-        if host.lower() == self.name.lower() or not NAME.fullmatch(host):
+        if host.lower() == self.name.lower():
+            self._echoes += parse_object(payload).get("session", self._session) != self._session
+            return None
+        if not NAME.fullmatch(host):
             return None
         said = parse_object(payload)
         match said.get("kind"):
@@ -195,6 +212,11 @@ class HostPresence:
         """Return whether a host was heard of late."""
         peer = self.peers.get(host)
         return peer is not None and peer.reachable(now)
+
+    def doubles(self) -> set[str]:
+        """Return the names, the own one with them, that two machines have."""
+        found = {host for host, peer in self.peers.items() if peer.is_double}
+        return found | ({self.name} if self._echoes >= _RETURNS else set())
 
     def left(self, host: str, boot: str, deadline: float, now: float) -> float:
         """Return the seconds that are surely left until a moment by another host's clock.
@@ -224,7 +246,7 @@ class HostPresence:
 
     def _note_roster(self, host: str, said: dict[str, Any], moment: float) -> FarRoster | None:
         peer, version = self.peers[host], said.get("version")
-        if not isinstance(version, str) or version == peer.roster:
+        if not is_tag(version) or version == peer.roster:
             return None
         roster = FarRoster.decode(said, moment)
         peer.roster = version
@@ -246,7 +268,7 @@ def _checked(said: dict[str, Any]) -> dict[str, Any]:
     Raises:
         NotAMessage: they are not.
     """
-    texts = all(isinstance(said.get(key), str) for key in ("session", "boot"))
-    if not texts or not is_moment(said.get("clock")) or not isinstance(said.get("heard"), dict):
+    tags = all(is_tag(said.get(key)) for key in ("session", "boot"))
+    if not tags or not is_moment(said.get("clock")) or not isinstance(said.get("heard"), dict):
         raise NotAMessage("a beat names its session, its boot, its clock and whom it has heard")
     return said

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from teamd.settings.hosts import HostSettings
 
 _OFFLINE: Final = "there is no connection to the broker"
+_DOUBLE: Final = (
+    "two machines have that name, and mail to it comes to one of them or to both; stop one, and "
+    "join it with another token, which `teamctl hosts add NAME` writes"
+)
 _TRIP_SHARE: Final = 0.5  # by which a round trip must differ to be shown anew
 
 
@@ -62,6 +66,7 @@ class Postman:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _out: deque[tuple[str, bytes]] = field(default_factory=deque)
     _why: str = ""  # there is no connection
+    _doubles: set[str] = field(default_factory=set)  # that were told of
     _turn: bool | None = None  # whether there is one again, or no more
 
     async def serve(self) -> NoReturn:
@@ -157,6 +162,9 @@ class Postman:
         except NotAMessage as error:
             self.journal.warn("no presence", host=host, reason=str(error))
             return
+        for name in self.presence.doubles() - self._doubles:
+            self._doubles.add(name)
+            self.links.report(name, _DOUBLE)
         if not before and self.presence.reachable(host, now):
             self.links.woken(host, now)
         if roster is not None:

@@ -46,6 +46,24 @@ def test_a_broker_that_goes_and_comes_is_found_again_and_nothing_is_kept_back(
     asyncio.run(talk())
 
 
+def test_what_is_longer_than_the_broker_takes_costs_nobody_the_connection(tmp_path: Path) -> None:
+    port = free_port()
+    one, other = (Host(f"nats://127.0.0.1:{port}", None, f"mail.{name}.*") for name in "ab")
+
+    async def talk() -> None:
+        with plain(tmp_path, port):
+            async with running(one, other):
+                await until(lambda: one.broker.up and other.broker.up)
+                assert await one.broker.publish("mail.b.a", b"x" * (1 << 20 | 1))
+                assert await one.broker.publish("mail.b.a", b"after it")
+                await until(lambda: other.got)
+        assert other.got == [("mail.b.a", b"after it")]
+        assert (one.ups, one.lost) == (1, [])
+        assert one.denied == ["1048577 bytes at a time, to mail.b.a"]
+
+    asyncio.run(talk())
+
+
 def test_a_line_that_is_cut_is_known_within_6_seconds_and_its_heal_within_5(tmp_path: Path) -> None:
     """A stopped broker is as silent as a cut line: the kernel still takes what is written."""
     port = free_port()

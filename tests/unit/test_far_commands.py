@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from teamd.messages import TEAMD
 from teamd.postman.commands import Commands
 from teamd.states import Status
 from tests.unit.life import enrol
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,12 +188,32 @@ def test_a_host_that_does_not_answer_is_told_so_in_time(paths: TeamPaths, postma
 
 def test_an_answer_is_kept_for_who_waits_and_swept_where_nobody_does(paths: TeamPaths) -> None:
     made = request().id
-    keep_answer(paths, {"id": made, "text": "done", "exit_code": 0})
-    sweep_answers(paths)
     file = HostPlaces(paths).answer(made)
+    file.write_text("h2\n")  # as who asks writes it
+    keep_answer(paths, "h2", {"id": made, "text": "done", "exit_code": 0})
+    sweep_answers(paths)
     assert file.exists(), "somebody may wait for it yet"
     os.utime(file, (0, 0))
     sweep_answers(paths)
     assert not file.exists()
     with pytest.raises(NotAMessage):
-        keep_answer(paths, {"id": "../../config", "text": "x", "exit_code": 0})
+        keep_answer(paths, "h2", {"id": "../../config", "text": "x", "exit_code": 0})
+
+
+def test_an_answer_that_nobody_waits_for_is_not_kept(paths: TeamPaths, postman: None) -> None:
+    """Neither one that was never asked for, nor one of another host, nor a late one."""
+    far, made = reachable(paths), request().id
+    file = HostPlaces(paths).answer(made)
+    answer = {"id": made, "text": "done", "exit_code": 0}
+    with pytest.raises(NotAMessage, match="nobody waits for it"):
+        keep_answer(paths, "h2", answer)
+    with ThreadPoolExecutor(1) as pool:
+        asks = pool.submit(ask, far, "h2", "spawn", GIVEN["spawn"], seconds=30, request_id=made)
+        wait_until(file.exists, what="it is asked")
+        with pytest.raises(NotAMessage, match="nobody waits for it"):
+            keep_answer(paths, "h3", answer)
+        keep_answer(paths, "h2", answer)
+        assert asks.result().text == "done"
+    with pytest.raises(NotAMessage, match="nobody waits for it"):
+        keep_answer(paths, "h2", answer)
+    assert not list(file.parent.iterdir())

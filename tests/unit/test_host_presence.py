@@ -199,6 +199,46 @@ def test_nothing_that_a_host_says_does_harm(kind: str, facts: dict[str, Any], ec
     assert list(one.presence.due(one.clock(30.0), MOMENT))
 
 
+@pytest.mark.parametrize("value", ["s" * 900_000, "\x1b[31m", ""])
+@pytest.mark.parametrize("key", ["session", "boot"])
+def test_a_beat_whose_names_could_not_be_said_again_counts_for_nothing(
+    key: str, value: str
+) -> None:
+    """Each beat of this host says them again: beyond 1 MiB the broker would drop it for good."""
+    one, other = Host("h1"), Host("h2")
+    exchange(one, other, start=10.0, seconds=1.0)
+    beat = {"kind": "beat", "session": "s", "boot": "b", "clock": 1.0, "heard": {}, key: value}
+    with pytest.raises(NotAMessage):
+        one.presence.heard("h2", json.dumps(beat).encode(), 12.0, MOMENT)
+    told = {"kind": "roster", "version": value * 2, "team": "default", "members": []}
+    assert one.presence.heard("h2", json.dumps(told).encode(), 12.0, MOMENT) is None
+    assert max(map(len, one.says(20.0))) < 1000
+
+
+def test_two_machines_with_one_name_are_known_and_a_restart_is_none() -> None:
+    """Sessions take turns; that of a postman which ended does not come back."""
+    one, other, copy = Host("h1"), Host("h2"), Host("h2")
+    true = exchange(one, other, start=10.0, seconds=10.0)
+    for _ in range(5):
+        other = Host("h2")
+        true = exchange(one, other, start=true, seconds=2 * BEAT_SECONDS)
+    assert one.presence.doubles() == set()
+    for _ in range(4):
+        true = exchange(one, other, start=true, seconds=BEAT_SECONDS)
+        true = exchange(one, copy, start=true, seconds=BEAT_SECONDS)
+    assert one.presence.doubles() == {"h2"}
+
+
+def test_another_machine_with_the_own_name_is_known() -> None:
+    one, copy = Host("h1"), Host("h1")
+    exchange(one, copy, start=10.0, seconds=5 * BEAT_SECONDS)
+    assert (one.presence.doubles(), one.presence.peers) == ({"h1"}, {})
+    single = Host("h1")
+    for _ in range(9):
+        single.presence.heard("h1", json.dumps({"kind": "roster"}).encode(), 10.0, MOMENT)
+    assert single.presence.doubles() == set()
+
+
 def test_its_own_beats_and_names_that_no_host_has_count_for_nothing() -> None:
     one, other = Host("h1"), Host("h2")
     (beat, *_) = other.says(10.0)

@@ -1,0 +1,187 @@
+"""What a host that lies in every field of its frames can do to another one: nothing."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.files.paths import TeamPaths
+from teamd.hosts.cursor import Cursor, CursorFile
+from teamd.hosts.far import FarHosts
+from teamd.hosts.lines import MAIL, MAX_LINE_BYTES, OutLine
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.view import Views
+from teamd.journal import Journal
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.postman import frames
+from teamd.postman.frames import HelloFrame, LineFrame
+from teamd.postman.incoming import Incoming
+from teamd.postman.links import Links
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+LONG = "e" * 900_000
+HALF = "\ud800"
+OFFER: dict[str, Any] = {"epoch": "e", "first": 1, "chain": "", "former": None, "copied": 0}
+CONFIRMED: dict[str, Any] = {"epoch": "e", "n": 0, "chain": ""}
+
+
+class Nobody:
+    """Takes what arrives."""
+
+    def deliver(self, host: str, lines: Sequence[dict[str, Any]], *, suspected: bool) -> None:
+        """Do nothing with mail."""
+
+    def act(self, host: str, line: dict[str, Any]) -> None:
+        """Do nothing with requests."""
+
+
+def hello(**facts: Any) -> bytes:
+    offer = {**OFFER, "confirmed": CONFIRMED, "last": 5}
+    said = {"kind": "hello", "session": "s", "ask": "", "answers": "q", "offer": offer}
+    return json.dumps({**said, "received": None, **facts}).encode()
+
+
+@pytest.mark.parametrize(
+    ("facts", "confirmed"),
+    [
+        ({"epoch": LONG}, {}),
+        ({"epoch": "\x1b[31m"}, {}),
+        ({"chain": HALF}, {}),
+        ({"chain": LONG}, {}),
+        ({"first": 10**4000}, {}),
+        ({"first": True}, {}),
+        ({"former": LONG}, {}),
+        ({"copied": -1}, {}),
+        ({"last": 10**4000}, {}),
+        ({}, {"chain": HALF}),
+        ({}, {"n": 10**4000}),
+        ({}, {"epoch": LONG}),
+    ],
+)
+def test_an_offer_of_impossible_values_is_none(
+    tmp_path: Path, facts: dict[str, Any], confirmed: dict[str, Any]
+) -> None:
+    """Any of them would be said again, noted in a cursor of fixed size, or hashed."""
+    offer = {**OFFER, "confirmed": {**CONFIRMED, **confirmed}, "last": 5, **facts}
+    heard = frames.decode(hello(offer=offer))
+    assert isinstance(heard, HelloFrame)
+    assert heard.offer is None
+    assert not Incoming(
+        "h2", CursorFile(tmp_path / "c", durable=False), Nobody(), window=256, report=print
+    ).settle(heard.offer)
+
+
+@pytest.mark.parametrize("key", ["session", "ask", "answers"])
+@pytest.mark.parametrize("value", [LONG, HALF, "\n", 1, None, ["q"]])
+def test_a_hello_whose_names_could_not_be_said_again_is_none(key: str, value: Any) -> None:
+    assert frames.decode(hello(**{key: value})) is None
+
+
+def test_the_longest_cursor_that_can_be_read_fits_into_its_file(tmp_path: Path) -> None:
+    """A longer one would run over the one before it, and a kill then leaves neither."""
+    longest = Cursor.from_json({"epoch": "e" * 40, "n": 10**18 - 1, "chain": "f" * 32})
+    assert longest is not None
+    file = CursorFile(tmp_path / "h2.json", durable=False)
+    for _ in range(3):
+        file.write(longest)
+    assert file.path.stat().st_size == 512
+    assert CursorFile(file.path, durable=False).read() == longest
+
+
+def test_lines_far_ahead_or_of_a_false_chain_are_not_taken(tmp_path: Path) -> None:
+    file = CursorFile(tmp_path / "h2.json", durable=False)
+    file.write(Cursor("e", 0, ""))
+    incoming = Incoming("h2", file, Nobody(), window=256, report=print)
+    ahead = OutLine.make(10**17, "", b'"kind": "mail"}')
+    false = b'{"n": 1, "chain": "' + b"0" * 32 + b'", "kind": "mail"}\n'
+    incoming.gather(LineFrame("e", [ahead.raw, false, b"\xff\n", b"\n"]))
+    incoming.take()
+    assert incoming.cursor == Cursor("e", 0, "")
+
+
+@pytest.fixture
+def links(tmp_path: Path) -> Iterator[Links]:
+    """The links of h1, which is connected."""
+    paths = TeamPaths(tmp_path / ".team")
+    enrol(paths)
+    HostPlaces(paths).create()
+    post = Post(paths, durable=False, max_bytes=9999, hosts=FarHosts(paths, "h1", durable=False))
+    with closing(Journal(tmp_path / "log", "postman")) as journal:
+        made = Links(
+            "h1", lambda host: Outbox(paths, host, durable=False), Nobody(), Views(paths), post,
+            journal, durable=False,
+        )  # fmt: skip
+        made.connected(0.0)
+        yield made
+
+
+def greet(links: Links, number: int, received: Cursor | None = None) -> list[bytes]:
+    """Answer the open question as h3 would; return what goes there then."""
+    links.round(set(), [("h3", hello(session=f"s{number}", answers=""))], 0.0)
+    asked = [json.loads(frame.partition(b"\n")[0]) for _, frame in links.sent()]
+    question = next((one["ask"] for one in asked if one.get("ask")), "none")
+    epoch, former = f"e{number}", f"e{number - 1}" if number % 2 else None
+    offer = {
+        **OFFER,
+        "epoch": epoch,
+        "former": former,
+        "confirmed": {**CONFIRMED, "epoch": epoch, "n": 1},
+        "last": 1,
+    }
+    known = None if received is None else received.to_json()
+    answer = hello(session=f"s{number}", answers=question, offer=offer, received=known)
+    links.round(set(), [("h3", answer)], 0.0)
+    return [frame for _, frame in links.sent()]
+
+
+def test_a_host_that_loses_its_folder_all_day_fills_no_mailbox(links: Links) -> None:
+    for number in range(40):
+        greet(links, number)
+    told = Mailbox(links.post.paths, "lead").peek()
+    assert len(told) == 10
+    assert told[0].content.startswith("About the host h3: this team's folder is a new one")
+    assert "Further ones within the hour stand in `teamctl hosts` only." in told[-1].content
+    assert not links.views.get("h3").reports[-1].text.startswith("h3"), "faces name it as well"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (b'{"n": 2, "chain": "' + b"0" * 32 + b'", "kind": "mail"}\n', "line 2"),
+        (OutLine.make(7, "", b'"kind": "mail"}').raw, "line 2"),
+        (b'{"from": "lead"}\n', "its last line"),
+        (b"\xff\n", "its last line"),
+        ("long", "line 2"),
+    ],
+    ids=["false chain", "far ahead", "no number", "no text", "10 MB"],
+)
+def test_a_line_written_into_an_outbox_by_hand_is_told_and_never_sent(
+    links: Links, line: bytes | str, what: str
+) -> None:
+    """No host would take it, and one that is too long would cost the connection."""
+    outbox = Outbox(links.post.paths, "h3", durable=False)
+    outbox.append(MAIL, to="bob", message={"id": "1", "from": "alice", "content": "x"})
+    first = OutLine.decode(outbox.path.read_bytes().splitlines(keepends=True)[1])
+    assert first is not None
+    if isinstance(line, str):
+        line = OutLine.make(2, first.chain, b'"x": "%s"}' % (b"x" * 10 * MAX_LINE_BYTES)).raw
+    with outbox.path.open("ab") as file:
+        file.write(line)
+    links.start(["h3"])
+    links.round({"h3"}, [], 0.0)
+    links.sent()
+    start = Cursor(json.loads(outbox.path.read_bytes().partition(b"\n")[0])["epoch"], 0, "")
+    sent = b"".join(greet(links, 1, start))
+    links.round({"h3"}, [], 0.0)
+    assert line not in sent + b"".join(frame for _, frame in links.sent())
+    told = [one.content for one in Mailbox(links.post.paths, "lead").peek()]
+    assert any(f"({what} is none of ours); move it out of there" in one for one in told)
