@@ -219,7 +219,7 @@ class HostPresence:
         return found | ({self.name} if self._echoes >= _RETURNS else set())
 
     def left(self, host: str, boot: str, deadline: float, now: float) -> float:
-        """Return the seconds that are surely left until a moment by another host's clock.
+        """Return the own seconds that are surely left until a moment by another host's clock.
 
         Args:
             host: whose clock it is.
@@ -229,7 +229,8 @@ class HostPresence:
         """
         peer = self.peers.get(host)
         latest = peer.clock.latest(now) if peer is not None and peer.boot == boot else None
-        return 0.0 if latest is None else max(0.0, deadline - latest)
+        # Seconds of the own clock: those of the other one may be shorter.
+        return 0.0 if latest is None else max(0.0, deadline - latest) / (1 + _DRIFT)
 
     def _note_beat(self, host: str, beat: dict[str, Any], now: float, moment: float) -> None:
         peer = self.peers.get(host)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from teamd.errors import NotAMessage
@@ -127,6 +127,7 @@ MOMENTS = st.floats(min_value=0.0, max_value=600.0)
 
 
 @settings(max_examples=25, deadline=None)
+@example(ahead=0.0, rate=1.00013, delays=[1.0, None, 0.0], asked=[23.0])
 @given(
     ahead=st.floats(min_value=-1e5, max_value=1e5),
     rate=st.floats(min_value=0.9996, max_value=1.0004),
