@@ -128,6 +128,7 @@ def test_a_shell_finds_commands_that_are_forked(project: Project) -> None:
     """They end with whoever started them."""
     project.paths.create()
     project.paths.log("teamd").touch()
+    project.do("teamctl", "--version")  # the folder is there once the server takes commands
     path = f"{server().commands}:{project.environment['PATH']}"
     ended = project.run("sh", "-c", "teamctl send <&- | cat; teamctl sned", env={"PATH": path})
     assert ended.status == 2
