@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ALLOW = 'allow = { spawn = ["h1"], shutdown = ["h1"] }'
 GONE: Final = {"name": "carol", "seconds": 2.0, "force": True}
-SLACK_SECONDS = 0.5  # from the moment teamd takes a request to that when it is in its log
+SLACK_SECONDS = 0.3  # from the moment teamd takes a request to that when it is in its log
 
 
 @dataclass(slots=True)

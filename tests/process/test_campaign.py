@@ -31,7 +31,7 @@ LONG: Final = {
     Place.BOTH: 10,
     Place.ELSEWHERE: 10,
 }
-SHORT: Final = dict.fromkeys(LONG, 1)
+SHORT: Final = {**dict.fromkeys(LONG, 1), Place.TAKE: 2, Place.DELIVERED: 2, Place.SEND: 2}
 # What the long one must come to, in figures that are the claim.
 LONG_KILLS: Final = 500
 LONG_KILLS_EACH: Final = 50
