@@ -7,17 +7,23 @@ alone takes lines away, those that the far side has confirmed, by writing the fi
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import NotAMessage, StoreError, Unsynced, translate_os_errors
 from teamd.files import files, locks
-from teamd.hosts.cursor import is_chain, is_number
 from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, encode_body
+from teamd.hosts.outbox_file import (
+    End,
+    Header,
+    find_end,
+    read_header,
+    read_lines,
+    read_raw,
+    whole_size,
+)
 from teamd.hosts.places import HostPlaces
-from teamd.message_json import is_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,15 +32,6 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 MAX_OUTBOX_BYTES: Final = 67_108_864
-_TAIL: Final = 1 << 16
-_CHUNK: Final = 1 << 18
-
-
-class DamagedOutbox(StoreError):
-    """Somebody else has written into an outbox; `why` says what is wrong with it."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"a file in .team/hosts/outbox is damaged ({why}); move it out of there")
 
 
 class OutboxFull(StoreError):
@@ -45,71 +42,6 @@ class OutboxFull(StoreError):
             f"too much mail waits for {host}: [hosts] outbox_bytes, {most}, are reached; "
             f"send it again once {host} can be reached"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The first line of an outbox.
-
-    Attributes:
-        epoch: names this sequence of numbers; random.
-        first: the number of the line behind it.
-        chain: of the line before that.
-        former: the epoch from which its first lines come, if it was begun anew.
-        copied: the number of the last one that came from there; the far side may know them.
-    """
-
-    epoch: str
-    first: int = 1
-    chain: str = START
-    former: str | None = None
-    copied: int = 0
-
-    @classmethod
-    def new(cls, former: str | None = None, copied: int = 0) -> Header:
-        """Begin an epoch."""
-        return cls(os.urandom(8).hex(), former=former, copied=copied)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as it stands in files and frames."""
-        return asdict(self)
-
-    def encode(self) -> bytes:
-        """Return the line."""
-        return json.dumps(asdict(self)).encode() + b"\n"
-
-    @classmethod
-    def decode(cls, raw: bytes) -> Header | None:
-        """Read one; `None` for anything else."""
-        try:
-            found = json.loads(raw)
-        except (ValueError, RecursionError):
-            return None
-        return cls.from_json(found)
-
-    @classmethod
-    def from_json(cls, found: Any) -> Header | None:
-        """Read one out of a frame or a file; `None` for anything else."""
-        match found:
-            case {
-                "epoch": epoch, "first": first, "chain": chain,
-                "former": former, "copied": copied,
-            }:  # fmt: skip
-                tags = is_tag(epoch) and (former is None or is_tag(former))
-                numbers = is_number(first) and is_number(copied) and first >= 1
-                if tags and numbers and is_chain(chain):
-                    return cls(epoch, first, chain, former, copied)
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """Where an outbox ends: its header, the last line's number and chain, and its size."""
-
-    header: Header
-    n: int
-    chain: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,66 +169,3 @@ class Outbox:
                     return
                 size = whole_size(locked)
             files.replace_by_parts(self.path, parts(locked, size), durable=self.durable)
-
-
-def whole_size(fd: int) -> int:
-    """Return how much of a file stands in whole lines."""
-    end = os.fstat(fd).st_size
-    while end:
-        start = max(0, end - _TAIL)
-        if (found := os.pread(fd, end - start, start).rfind(b"\n")) >= 0:
-            return start + found + 1
-        end = start
-    return 0
-
-
-def find_end(fd: int, size: int) -> End | None:
-    """Return where an outbox of so many bytes, all in whole lines, ends; `None` if it is empty.
-
-    Raises:
-        StoreError: it is damaged.
-    """
-    if not size:
-        return None
-    header = read_header(fd)
-    if header is None:
-        raise DamagedOutbox("its first line is none of ours")
-    start, length, last = size, _TAIL, b""
-    while start and last.count(b"\n", 0, -1) < 1:
-        start = max(0, size - length)
-        last, length = os.pread(fd, size - start, start), 4 * length
-    raw = last[last.rfind(b"\n", 0, -1) + 1 :]
-    if size == len(raw):
-        return End(header, header.first - 1, header.chain, size)
-    line = OutLine.decode(raw)
-    if line is None:
-        raise DamagedOutbox("its last line is none of ours")
-    return End(header, line.n, line.chain, size)
-
-
-def read_header(fd: int) -> Header | None:
-    """Return the first line of an outbox; `None` where there is none."""
-    return Header.decode(os.pread(fd, 1024, 0).partition(b"\n")[0])
-
-
-def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes between two places, a part at a time."""
-    while start < end and (part := os.pread(fd, min(_CHUNK, end - start), start)):
-        yield part
-        start += len(part)
-
-
-def read_lines(fd: int, start: int, end: int) -> Iterator[OutLine]:
-    """Yield the lines between two places.
-
-    Raises:
-        StoreError: there is something else between them.
-    """
-    rest = b""
-    for part in read_raw(fd, start, end):
-        *whole, rest = (rest + part).split(b"\n")
-        for raw in whole:
-            line = OutLine.decode(raw + b"\n")
-            if line is None:
-                raise DamagedOutbox("a line is none of ours")
-            yield line

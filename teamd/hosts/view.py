@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.errors import StoreError
 from teamd.files import files, locks
 from teamd.hosts.cursor import CursorFile
-from teamd.hosts.outbox import find_end, whole_size
+from teamd.hosts.outbox_file import find_end, whole_size
 from teamd.hosts.places import HostPlaces
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from teamd.files import files
 from teamd.hosts.address import HostAddress
 from teamd.hosts.cursor import CursorFile
 from teamd.hosts.lines import MAIL
-from teamd.hosts.outbox import find_end, read_lines, whole_size
+from teamd.hosts.outbox_file import find_end, read_lines, whole_size
 from teamd.hosts.places import HostPlaces
 from teamd.transcript.file import message_in
 

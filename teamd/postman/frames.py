@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from teamd.hosts.cursor import Cursor, is_number
-from teamd.hosts.outbox import Header
+from teamd.hosts.outbox_file import Header
 from teamd.message_json import is_tag
 
 if TYPE_CHECKING:

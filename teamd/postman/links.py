@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError, TeamError
 from teamd.hosts.cursor import CursorFile
-from teamd.hosts.outbox import DamagedOutbox
+from teamd.hosts.outbox_file import DamagedOutbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import Report
 from teamd.messages import LEAD, NAME, TEAMD, Message

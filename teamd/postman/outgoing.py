@@ -13,7 +13,7 @@ from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import MAX_LINE_BYTES, REQUEST, OutLine
-from teamd.hosts.outbox import (
+from teamd.hosts.outbox_file import (
     DamagedOutbox,
     End,
     Header,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import CursorFile
-from teamd.hosts.outbox import find_end, whole_size
+from teamd.hosts.outbox_file import find_end, whole_size
 from teamd.hosts.places import HostPlaces
 from teamd.mail.mailbox import Mailbox
 from tests.children import survived

@@ -19,7 +19,8 @@ from teamd.hosts import rosters
 from teamd.hosts.address import HostAddress, parse_address
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.far import FarHosts, describe_absence
-from teamd.hosts.outbox import OutboxFull, find_end, read_lines, whole_size
+from teamd.hosts.outbox import OutboxFull
+from teamd.hosts.outbox_file import find_end, read_lines, whole_size
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, HostView, Views

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import MAIL, START, OutLine, encode_body
-from teamd.hosts.outbox import Header, Outbox
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.outbox_file import Header
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.messages import Message

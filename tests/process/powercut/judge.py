@@ -18,7 +18,7 @@ from teamd.errors import TeamError
 from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import CursorFile
-from teamd.hosts.outbox import find_end, whole_size
+from teamd.hosts.outbox_file import find_end, whole_size
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.mail.mailbox import EMPTY, Mailbox
