@@ -34,19 +34,24 @@ TREE: Final = "tree"
 _CLONE: Final = """\
 set -euo pipefail
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1
-git init -q --template= --object-format={kind} --bare from
-printf '%s\\n' {objects} > from/objects/info/alternates
-if [ -s shallow ]; then cp shallow from/shallow; fi
 git init -q --template= --object-format={kind} {tree}
 cd {tree}
 mkdir .git/info
 if [ -s ../shallow ]; then cp ../shallow .git/shallow; fi
 printf '%s\\n' {base_objects} > .git/objects/info/alternates
 echo '* -text -ident -filter -working-tree-encoding' > .git/info/attributes
+"""
+_FETCH: Final = """\
+git init -q --template= --object-format={kind} --bare ../from
+printf '%s\\n' {objects} > ../from/objects/info/alternates
+if [ -s ../shallow ]; then cp ../shallow ../from/shallow; fi
 printf '%s\\n' {commit} ^{base} |
   git --git-dir=../from pack-objects -q --revs --thin --stdout > ../pack
 git index-pack --stdin --fix-thin --strict < ../pack > /dev/null
-rm -r ../from ../pack ../shallow
+rm -r ../from ../pack
+"""
+_READ: Final = """\
+rm ../shallow
 git update-ref --no-deref HEAD {commit}
 git read-tree {commit}
 """
@@ -200,7 +205,8 @@ class CleanClone:
         protect = _PROTECT.format(base=self.base, patterns=" ".join(words)) if words else ""
         own = [self.repository / ".git/objects"] if self.repository else []
         objects = (*own, self.base_objects)
-        clone = _CLONE.format(
+        clone = _CLONE + (_FETCH if own else "") + _READ
+        script = clone.format(
             kind="sha256" if len(self.commit) == _SHA256_DIGITS else "sha1",
             objects=" ".join(shlex.quote(str(one)) for one in objects),
             base_objects=shlex.quote(str(self.base_objects)),
@@ -208,7 +214,7 @@ class CleanClone:
             base=self.base,
             tree=TREE,
         )
-        return clone + protect + _CHECK_OUT
+        return script + protect + _CHECK_OUT
 
 
 async def commit_work(

@@ -158,7 +158,7 @@ def remove_tree(folder: Path) -> None:
 
 def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
     source = Source.of(folder, [paths.work])
-    head = source.read_head()
+    head, changes = source.read_head(), source.count_changes()
     copy = record.new(paths, name, team, head.origin, head.commit)
     source.pin(copy.address, head.commit)
     aside = _aside(paths, name)
@@ -173,7 +173,7 @@ def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
         files.remove(record.record_file(paths, name))
         raise
     sweep_discarded(source)
-    return Made(copy, "; ".join(filter(None, (_describe_changes(head), lacks))))
+    return Made(copy, "; ".join(filter(None, (_describe_changes(changes), lacks))))
 
 
 def _aside(paths: TeamPaths, name: str) -> Path:
@@ -197,10 +197,10 @@ def _name_objects(git: ConfinedGit, origin: Origin) -> None:
     files.replace(git.scratch / "alternates", objects, durable=False)
 
 
-def _describe_changes(head: Head) -> str:
-    if not head.changes:
+def _describe_changes(changes: int) -> str:
+    if not changes:
         return ""
-    files_of = "1 file" if head.changes == 1 else f"{head.changes} files"
+    files_of = "1 file" if changes == 1 else f"{changes} files"
     return f"your uncommitted changes ({files_of}) are not in it"
 
 

@@ -24,12 +24,12 @@ from teamd.process_id import Identity
 from teamd.programs.brief import run_to_end
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy
-from teamd.sandbox.probe import probe
+from teamd.sandbox.probe import PROGRAM, find_program, probe
 from teamd.sandbox.readable import Readable
 from teamd.settings.reach import Tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from teamd.files.paths import TeamPaths
     from teamd.programs import Captured
@@ -76,11 +76,13 @@ class ConfinedGit:
     Attributes:
         argv: bubblewrap and its options.
         scratch: what is its `/tmp` inside.
+        untrusted: folders in which no program is looked for.
     """
 
     folder: Path
     argv: tuple[str, ...]
     scratch: Path
+    untrusted: tuple[Path, ...]
 
     def run(
         self,
@@ -101,7 +103,7 @@ class ConfinedGit:
 
         Raises:
             GitKilled: somebody has ended it.
-            TeamError: it takes too long, or cannot be started.
+            TeamError: it takes too long, or cannot be started; this machine can make no sandbox.
         """
         argv = [*self.argv, "--", "/bin/sh", "-c", _BEGIN + script, "sh", *words]
         try:
@@ -113,6 +115,8 @@ class ConfinedGit:
             raise TeamError(f"git failed in {self.folder}: {error}") from error
         if done.status in _KILLED:
             raise GitKilled(f"git was killed in {self.folder}; try again")
+        if done.status != 0:  # nothing is tried before: that would cost as much as git itself
+            _check_sandbox(self.untrusted)
         return done
 
     def do(self, script: str, *words: str, given: bytes = b"", stdout: int | None = None) -> bytes:
@@ -136,21 +140,31 @@ def confined_git(
     Raises:
         TeamError: this machine can make no sandbox, or the copy is no folder.
     """
-    found = probe([origin.folder, paths.work])
+    untrusted = (origin.folder, paths.work)
+    program = find_program(PROGRAM, untrusted) or _check_sandbox(untrusted)
+    _check_real(folder)
+    _check_real(origin.objects)
+    with _scratch(paths) as scratch:
+        policy = _policy(paths, folder, origin, scratch)
+        argv = build_arguments(program, policy, (), Readable.find(policy))
+        lock = () if writable else ("--remount-ro", str(policy.workspace))
+        variables = _variables(folder, origin, writable=writable)
+        yield ConfinedGit(folder, (*argv, *lock, *variables), scratch, untrusted)
+
+
+def _check_sandbox(untrusted: Sequence[Path]) -> str:
+    """Return the program that makes a sandbox here.
+
+    Raises:
+        TeamError: none can be made.
+    """
+    found = probe(untrusted)
     if not found.works:
         raise TeamError(
             f"git runs in a working copy only in a sandbox, and {found.trouble}; "
             f"the person can mend it with {found.remedy}"
         )
-    _check_real(folder)
-    _check_real(origin.objects)
-    with _scratch(paths) as scratch:
-        policy = _policy(paths, folder, origin, scratch)
-        argv = build_arguments(found.program, policy, (), Readable.find(policy))
-        lock = () if writable else ("--remount-ro", str(policy.workspace))
-        yield ConfinedGit(
-            folder, (*argv, *lock, *_variables(folder, origin, writable=writable)), scratch
-        )
+    return found.program
 
 
 def remove_scratch(paths: TeamPaths) -> None:

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.programs import Captured
 
+_PACK: Final = "pack"  # a file with the objects of the merge
 # What is protected comes from the tip: where the work changes it, it is another commit that is
 # merged, without that change, so that a later merge of the work still has it. Where the work and
 # the branch parted more than once, a change since any of these places counts.
 # Arguments: tip, commit, format, name, address, patterns. On standard input: the message.
-_MERGE: Final = """
-tip=$1 work=$2 format=$3
+_MERGE: Final = f"""
+tip=$1 work=$2 known=$2 format=$3
 export GIT_AUTHOR_NAME="$4" GIT_AUTHOR_EMAIL="$5" GIT_COMMITTER_NAME="$4" GIT_COMMITTER_EMAIL="$5"
 shift 5
 cat >/tmp/message
@@ -46,7 +47,7 @@ status=0
 bases=$(git merge-base --all "$tip" "$work") || status=$?
 if [ $status -eq 1 ]; then echo 'it has no history in common' >&2; fi
 if [ $status -ne 0 ]; then exit $status; fi
-base=${bases%%[!0-9a-f]*}
+base=${{bases%%[!0-9a-f]*}}
 : >/tmp/left
 if [ $# -gt 0 ]; then
   for one in $bases; do
@@ -74,7 +75,9 @@ if [ $status -eq 0 ] && [ $# -gt 0 ]; then
   if [ -s /tmp/moved ]; then echo; cat /tmp/moved; exit 0; fi
 fi
 if [ $status -eq 1 ]; then echo; tail -z -n +2 /tmp/merged; exit 0; fi
-echo "$(git commit-tree "$tree" -p "$tip" -p "$work" -F /tmp/message)"
+made=$(git commit-tree "$tree" -p "$tip" -p "$work" -F /tmp/message)
+printf '%s\\n' "$made" "^$tip" "^$known" | {work.PACK} >/tmp/{_PACK}
+echo "$made"
 cat /tmp/left
 """
 
@@ -135,7 +138,9 @@ def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: Wanted) -> 
             hand_over(git, head)
             made = _read(_run(git, head, wanted))
             if made.commit:
-                work.fetch_commit(git, source, made.commit, [wanted.tip, wanted.commit])
+                with (git.scratch / _PACK).open("rb") as pack:
+                    known = [wanted.tip, wanted.commit]
+                    work.take_objects(source, made.commit, known, pack.fileno())
             return made
     finally:
         remove_tree(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -48,14 +48,12 @@ class Head:
     Attributes:
         format: of its object names.
         shallow: the file that says where its history is cut off.
-        changes: how many files in its working tree are not committed.
     """
 
     commit: str
     origin: Origin
     format: str
     shallow: Path
-    changes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +128,12 @@ class Source:
         Raises:
             TeamError: none can; the sentence says why and what to do.
         """
-        self._check_folder()
-        names = ("objects", "objects/info/alternates", "shallow")
-        found = self.do("rev-parse", *(word for one in names for word in ("--git-path", one)))
-        objects, alternates, shallow = (self.folder / line for line in found.split("\n"))
+        commit = self.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return self._describe(commit)
+
+    def _describe(self, commit: str) -> Head:
+        kind, *files = self._look()
+        objects, alternates, shallow = (self.folder / file for file in files)
         if alternates.exists() and alternates.stat().st_size:
             raise TeamError(
                 f"the repository {self.folder} borrows objects itself, as {alternates} says; "
@@ -144,21 +144,14 @@ class Source:
                 f"the repository {self.folder} is a partial clone, whose missing files no working "
                 "copy could fetch; make a whole clone of it"
             )
-        commit = self.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if not commit:
             raise TeamError(
                 f"the repository {self.folder} has no commit yet, and a working copy needs one; "
                 "`git commit` makes it"
             )
         real = Path(os.path.realpath(objects))
-        changed = self.ask("--no-optional-locks", "status", "--porcelain").splitlines()
-        return Head(
-            commit=check_object_id(commit),
-            origin=Origin(folder=self.folder, objects=real),
-            format=self.ask("rev-parse", "--show-object-format") or "sha1",
-            shallow=shallow,
-            changes=len(changed),
-        )
+        origin = Origin(folder=self.folder, objects=real)
+        return Head(commit=check_object_id(commit), origin=origin, format=kind, shallow=shallow)
 
     def at(self, commit: str) -> Head:
         """Return what a clone of a certain commit can be made of.
@@ -167,27 +160,40 @@ class Source:
             TeamError: as for `read_head`, or it is no commit here.
         """
         found = self.do("rev-parse", "--verify", "--quiet", f"{check_object_id(commit)}^{{commit}}")
-        return replace(self.read_head(), commit=found, changes=0)
+        return self._describe(found)
 
-    def _check_folder(self) -> None:
-        done = self.run("rev-parse", "--is-inside-work-tree", "--is-bare-repository")
-        said = os.fsdecode(done.stdout).split()
+    def _look(self) -> list[str]:
+        """Return the format of its objects' names, and where its objects and other files are.
+
+        Raises:
+            TeamError: it is no working tree, or not the whole of one.
+        """
+        names = ("objects", "objects/info/alternates", "shallow")
+        paths = [word for name in names for word in ("--git-path", name)]
+        facts = ("--is-inside-work-tree", "--is-bare-repository", "--show-object-format")
+        done = self.run("rev-parse", *facts, *paths, "--show-toplevel")
+        said = os.fsdecode(done.stdout).split("\n", len(facts) + len(names))
         if done.status != 0 and b"dubious ownership" in done.stderr:
             raise TeamError(
                 f"the repository {self.folder} belongs to another user, so git does not touch it; "
                 f"`git config --global --add safe.directory {self.folder}` lets it"
             )
-        if done.status != 0 or said != ["true", "false"]:
+        if done.status != 0 or said[:2] != ["true", "false"]:
             raise TeamError(
                 f"{self.folder} is no working tree of a git repository, so there can be no working "
                 "copy of it; `git init` and a first commit make it one"
             )
-        top = self.do("rev-parse", "--show-toplevel")
+        top = said[-1].removesuffix("\n")
         if Path(os.path.realpath(top)) != self.folder:
             raise TeamError(
                 f"the workspace {self.folder} is a folder in the repository {top}, and a working "
                 "copy is of a whole one; work there, or set [team] workspace to it"
             )
+        return said[2:-1]
+
+    def count_changes(self) -> int:
+        """Return how many files in the working tree are not committed, unknown ones too."""
+        return len(self.ask("--no-optional-locks", "status", "--porcelain").splitlines())
 
     def find(self, name: str) -> str:
         """Return the commit that a ref or another name leads to; nothing for none."""
@@ -244,9 +250,9 @@ class Source:
         if done.status != 0:
             raise TeamError(f"objects were refused in {self.folder}: {last_words(done)}")
 
-    def remove_ref(self, ref: str) -> None:
-        """Remove a ref, if it is there."""
-        self.run("update-ref", "-d", ref)
+    def remove_ref(self, ref: str) -> bool:
+        """Remove a ref, if it is there; return whether git could."""
+        return self.run("update-ref", "-d", ref).status == 0
 
     def pin(self, address: str, commit: str) -> None:
         """Keep the base of a teammate's copy from being collected."""
@@ -263,8 +269,8 @@ class Source:
 
     def own_ref(self, folder: str, address: str) -> str:
         """Return a ref of a team's; working trees of one repository may each have such a team."""
-        here = self.ask("rev-parse", "--git-dir")
-        linked = here != self.ask("rev-parse", "--git-common-dir")
+        here, _, common = self.ask("rev-parse", "--git-dir", "--git-common-dir").partition("\n")
+        linked = here != common
         tree = re.sub(r"[^A-Za-z0-9]", "-", Path(here).name)
         return f"{folder}/{address}" + (f"+{tree}" if linked else "")
 

@@ -54,7 +54,7 @@ fi
 OWN_INDEX: Final = f"""{ASIDE}
 if [ -f "$GIT_DIR/index" ]; then cp "$GIT_DIR/index" /tmp/index; fi
 {_UNHIDE}"""
-_PACK: Final = "git pack-objects --quiet --revs --stdout --thin --delta-base-offset"
+PACK: Final = "git pack-objects --quiet --revs --stdout --thin --delta-base-offset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +148,27 @@ def fetch_commit(
     """
     wanted = "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known)))
     with tempfile.TemporaryFile(dir=git.scratch.parent) as pack:
-        git.do(prefix + _PACK, given=wanted.encode(), stdout=pack.fileno())
+        git.do(prefix + PACK, given=wanted.encode(), stdout=pack.fileno())
         pack.seek(0)
-        source.add_pack(pack.fileno())
+        take_objects(source, commit, known, pack.fileno())
+
+
+def take_objects(source: Source, commit: str, known: Sequence[str], pack: int) -> None:
+    """Take a commit into the person's repository from a pack that was made in a sandbox.
+
+    Args:
+        source: the person's repository.
+        commit: that is new.
+        known: commits that the repository has.
+        pack: a descriptor of what `git pack-objects` wrote.
+
+    Raises:
+        TeamError: objects are missing or unsound; the person's repository has no new ref.
+    """
+    source.add_pack(pack)
     missing = ("rev-list", "--objects", "--quiet", commit, "--not", *known)
     if source.run(*missing).status != 0:
-        raise TeamError(f"objects of the commit {commit} are missing in {git.folder}")
+        raise TeamError(f"objects of the commit {commit} are missing in its pack")
     if lost := set.intersection(*(_links(source, one, commit) for one in known)):
         _check_known(source, commit, lost)
 

@@ -11,12 +11,15 @@ from teamd.sandbox.links import leads_through
 from teamd.sandbox.toolchains import changed_at, needed_by
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from teamd.sandbox.policy import Policy
 
 SYSTEM_FOLDERS: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
     "/gnu/store",
 )  # fmt: skip
+_SYSTEM: Final = tuple(f"{folder}{os.sep}" for folder in SYSTEM_FOLDERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,32 +63,33 @@ class ReadableCache:
 
 def is_of_system(place: Path) -> bool:
     """Return whether it lies in one of the system's folders."""
-    return any(place.is_relative_to(folder) for folder in SYSTEM_FOLDERS)
+    return f"{place}{os.sep}".startswith(_SYSTEM)
 
 
 def _find(policy: Policy) -> list[Path]:
     """Return the folders on the PATH, with what their programs need, and those that are named."""
     found = dict.fromkeys(policy.readable)
+    inner = _inner(policy)
     for folder in policy.path:
         # Some may not be looked into: they are passed over, as a shell does.
         if not is_of_system(folder) and os.path.isdir(folder):  # noqa: PTH112
-            needed = (place for place in needed_by(folder) if _may_show(place, policy))
+            needed = (place for place in needed_by(folder) if _may_show(place, inner, policy))
             found.update(dict.fromkeys(needed))
     ours = (place for place in found if not place.is_relative_to(policy.workspace))
     others = (place for place in ours if not is_of_system(place))
     return sorted(others, key=lambda place: len(place.parts))
 
 
-def _may_show(folder: Path, policy: Policy) -> bool:
+def _inner(policy: Policy) -> list[str]:
+    """Return what no folder for programs holds, each with a slash behind it."""
+    home = os.path.realpath(Path.home())
+    return [f"{one}{os.sep}" for one in (home, "/run", policy.workspace, *policy.hidden)]
+
+
+def _may_show(folder: Path, inner: Sequence[str], policy: Policy) -> bool:
     """Return whether a folder for programs holds no more than these, and is the person's alone.
 
     A command may lead a path through its own folders to anything.
     """
-    return not (_is_too_much(folder, policy) or leads_through(folder, policy.own))
-
-
-def _is_too_much(folder: Path, policy: Policy) -> bool:
-    place = Path(os.path.realpath(folder))
-    home = Path(os.path.realpath(Path.home()))
-    inner = (home, Path("/run"), policy.workspace, *policy.hidden)
-    return any(one.is_relative_to(place) for one in inner)
+    place = os.path.realpath(folder).rstrip(os.sep) + os.sep
+    return not (any(one.startswith(place) for one in inner) or leads_through(folder, policy.own))

@@ -262,14 +262,12 @@ def make_home(policy: Policy, name: str, *, goes_on: bool = False) -> None:
 def _identity(name: str, workspace: Path) -> tuple[str, str]:
     """Return the name and the address that git knows the person by, else the teammate's own."""
     found = {"user.name": name, "user.email": f"{name}@teamd.invalid"}
-    if (git := find_program("git", [workspace])) is None:
-        return found["user.name"], found["user.email"]
-    own = secret_environment.split(os.environ)[0]
-    for key in found:
-        argv = [git, "config", "--global", "--get", key]
+    if (git := find_program("git", [workspace])) is not None:
+        own = secret_environment.split(os.environ)[0]
+        argv = [git, "config", "--global", "-z", "--get-regexp", r"^user\.(name|email)$"]
         status, said = run_briefly(argv, timeout_seconds=_IDENTITY_SECONDS, env=own)
-        if status == 0 and said.strip():
-            found[key] = said.strip()
+        pairs = (one.partition("\n") for one in said.split("\0") if status == 0)
+        found |= {key: value.strip() for key, _, value in pairs if value.strip()}
     return found["user.name"], found["user.email"]
 
 
