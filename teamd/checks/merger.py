@@ -89,11 +89,12 @@ class Merger:
                 self._clean()
                 loop.run_until_complete(self._work())
                 self._clean()
+            swept = joining.sweep(self.queue, self._source)
         except CheckKilled:
             return ChildExit.CRASHED
         except StoreError:
             return ChildExit.IO
-        return ChildExit.STOPPED
+        return ChildExit.STOPPED if swept else ChildExit.CRASHED  # it is tried again in a while
 
     @property
     def _paths(self) -> TeamPaths:
@@ -140,7 +141,6 @@ class Merger:
                 why = " ".join(str(error).split())
                 self.queue.note(entry.id, state=MergeState.WAITING, why=why)
                 return
-        joining.sweep(self.queue, self._source)
 
     def _next(self) -> Entry | None:
         """Return the first entry that can be merged; one whose task is open again is dropped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -116,13 +117,24 @@ def forget(paths: TeamPaths, source: Source, entry_id: str) -> None:
     source.remove_ref(_ref(paths, source, entry_id))
 
 
-def sweep(queue: Queue, source: Source) -> None:
-    """Let the commits go of entries that are finished, or never came to be."""
+def sweep(queue: Queue, source: Source) -> bool:
+    """Let the commits go of entries that are finished, or never came to be.
+
+    Returns:
+        Whether git could: a lock that a killed one left is in the way for a while.
+    """
     paths = queue.board.paths
-    for ref in source.ask("for-each-ref", "--format=%(refname)", _REFS).splitlines():
+    listed = source.run("for-each-ref", "--format=%(refname)", _REFS)
+    swept = [listed.status == 0]
+
+    def remove(ref: str) -> None:
+        swept.append(source.remove_ref(ref))
+
+    for ref in os.fsdecode(listed.stdout).splitlines():
         entry_id = ref.removeprefix(f"{_REFS}/").partition("+")[0].partition("@")[0]
         if ref == _ref(paths, source, entry_id):
-            queue.unless_open(entry_id, partial(source.remove_ref, ref))
+            queue.unless_open(entry_id, partial(remove, ref))
+    return all(swept)
 
 
 def _put(queue: Queue, source: Source, entry: Entry) -> Entry:

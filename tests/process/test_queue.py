@@ -296,6 +296,24 @@ def test_a_lock_of_a_killed_git_holds_nothing_up(project: Project, lock: str) ->
     wait_until(lambda: not left.exists(), what="it is removed")
 
 
+def test_what_a_lock_of_a_killed_git_has_kept_is_removed_later(project: Project) -> None:
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="work\n")
+    yard.git("update-ref", "refs/teamd/queue/9", "HEAD")
+    lock = yard.folder / ".git/refs/teamd/queue/9.lock"
+    lock.touch()
+    project.start()
+    yard.add("ann")
+    yard.wait("1", "merged")
+    wait_until(
+        lambda: any(entry["code"] for entry in project.log("teamd", "merging ended")),
+        what="it cannot be removed yet",
+    )
+    assert yard.leftovers() == ["refs/teamd/queue/9"]
+    os.utime(lock, (0, 0))
+    wait_until(lambda: not yard.leftovers(), what="it is removed")
+
+
 def test_a_merge_that_was_collected_while_it_waited_is_made_anew(project: Project) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", c="new\n")
