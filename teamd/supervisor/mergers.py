@@ -7,7 +7,6 @@ finds it again.
 from __future__ import annotations
 
 import math
-import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,7 @@ from teamd.files.watch import SLOW_SECONDS
 from teamd.merges import queue
 from teamd.merges.entry import Entries, MergeState
 from teamd.states import ChildExit
-from teamd.supervisor.fork import fork
+from teamd.supervisor.single_process import TROUBLE_SECONDS, SingleProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -26,12 +25,9 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
     from teamd.supervisor.children import Children
-    from teamd.supervisor.fork import Child
 
 _AROUND_SECONDS: Final = 900.0  # to merge and to move the branch: a process that hangs is killed
-_FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0  # whoever cleans a working tree tells nobody
-_TROUBLE_SECONDS: Final = 5.0  # of the machine: a full disk, no processes left
 
 
 @dataclass(slots=True)
@@ -47,80 +43,73 @@ class Mergers:
     children: Children
     check_seconds: Callable[[], float]
     journal: Journal
-    closing: bool = False
+    _process: SingleProcess = field(init=False)
     _there: Entries = field(default_factory=Entries)
-    _child: Child | None = None
     _at: str = ""  # the entry that is being checked
     _due: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
-    _pause_seconds: float = 0.0
-    _pause: Deadline = field(default_factory=lambda: Deadline.after(0.0))
     _behind: bool = True  # something may be left of a process that was killed, mail not told even
     _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0))
+
+    def __post_init__(self) -> None:
+        self._process = SingleProcess(
+            "merging", self.children, self.journal, _LONGEST_PAUSE_SECONDS
+        )
 
     def note(self, names: Collection[str] | None) -> None:
         """Take note of files of the board's folder that have changed."""
         if names is None or self.paths.queue.name in names:
             self._next_look = Deadline.after(0.0)
         elif names and self._there.open:  # what waits for its task may go on
-            self._pause = Deadline.after(0.0)
+            self._process.hurry()
 
     def look(self) -> None:
         """Merge what waits, and end the process whose entry was taken out, or that hangs."""
         if self._next_look.left <= 0:
             self._read()
-        if self._child is not None:
+        if self._process.runs:
             if self._due.left <= 0:
-                self._child.signal(signal.SIGKILL)
-            return
-        if self._wanted and self._pause.left <= 0:
-            self._fork()
+                self._process.kill()
+        elif self._wanted and self._process.may_begin:
+            program = self.children.program
+            if self._process.fork(program.merge, load=program.load):
+                self._renew()
 
     def reap(self) -> list[int]:
         """Take note of the end of the process; return its exit code."""
-        if self._child is None or (code := self._child.reap()) is None:
+        if (code := self._process.reap()) is None:
             return []
-        self.journal.note("merging ended", code=code, pid=self._child.identity.pid)
-        self.children.private.remove(self._child.bell)
-        self._child, self._at = None, ""
+        self._at = ""
         self._behind = code != ChildExit.STOPPED
         before = self._there
         self._read()
-        if before.all != self._there.all:
-            self._pause_seconds = 0.0
-        self._pause_seconds = min(
-            max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS
-        )
-        trouble = _TROUBLE_SECONDS if code == ChildExit.IO else 0.0
-        self._pause = Deadline.after(max(self._pause_seconds, trouble))
+        self._process.rest(anew=before.all != self._there.all, trouble=code == ChildExit.IO)
         return [code]
 
     def kill_all(self) -> None:
         """Kill it at once: what it checked is checked again."""
-        if self._child is not None:
-            self._child.signal(signal.SIGKILL)
+        self._process.kill()
 
     def close(self) -> None:
         """End it, and fork no more."""
-        self.closing = True
-        self.kill_all()
+        self._process.close()
 
     def pids(self) -> set[int]:
         """Return its pid."""
-        return set() if self._child is None else {self._child.identity.pid}
+        return self._process.pids()
 
     def next_due_seconds(self) -> float:
         """Return the seconds until `look` has something to do."""
         due = math.inf
-        if self._child is not None:
+        if self._process.runs:
             due = self._due.left
         elif self._wanted:
-            due = self._pause.left
+            due = self._process.pause_seconds
         return max(0.0, min(self._next_look.left, due))
 
     @property
     def _wanted(self) -> bool:
         """Return whether there is work for a process."""
-        if self.closing:
+        if self._process.closing:
             return False
         return bool(self._there.open) or (self._behind and self.paths.queue.exists())
 
@@ -129,12 +118,12 @@ class Mergers:
             self._there = queue.read(self.paths)
         except StoreError as error:
             self.journal.error("queue not read", error)
-            self._next_look = Deadline.after(_TROUBLE_SECONDS)
+            self._next_look = Deadline.after(TROUBLE_SECONDS)
             return
         self._next_look = Deadline.after(SLOW_SECONDS)
         checking = (one.id for one in self._there.open if one.state is MergeState.CHECKING)
         at = next(checking, "")
-        if self._child is not None and self._at and self._there.find(self._at) is None:
+        if self._process.runs and self._at and self._there.find(self._at) is None:
             self._due = Deadline.after(0.0, clocks.awake)  # somebody has taken it out
         elif at and at != self._at:
             self._renew()
@@ -142,16 +131,3 @@ class Mergers:
 
     def _renew(self) -> None:
         self._due = Deadline.after(self.check_seconds() + _AROUND_SECONDS, clocks.awake)
-
-    def _fork(self) -> None:
-        children = self.children
-        try:
-            children.program.load()
-            self._child = fork(lambda _: children.program.merge(), close=children.descriptors())
-        except OSError as error:
-            self.journal.error("no merge forked", error)
-            self._pause = Deadline.after(_TROUBLE_SECONDS)
-            return
-        children.private.append(self._child.bell)
-        self._renew()
-        self.journal.note("merging begins", pid=self._child.identity.pid)
