@@ -3,6 +3,10 @@
 Both bring the same commits of several clones into a branch, one after the other, and check each
 merge in the files as they are then. By hand means in one clone, without a sandbox, and nothing is
 written down.
+
+`--scene` has 8 teammates bring 25 changes each, of which a third conflict, and a tenth are halves
+of a pair that fails the check together; a conflict or a failure is mended and tried once more. By
+hand, the same commits are merged in the same order. It takes ten minutes.
 """
 
 from __future__ import annotations
@@ -15,10 +19,12 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.bench.ruler import Samples, interleave, machine, median, options, ratio, table
 from tests.e2e.harness import opened
+from tests.queue_crew import CHECK, Worker, changes, go_on
 from tests.queues import Yard
 from tests.repositories import git
 from tests.waiting import wait_until
@@ -33,6 +39,8 @@ _CHECKS: Final = {
     "a check of a second": "python3 -c 'sum(range(30_000_000))'",
     "a check of nothing": "test -e w0.txt -o -e w1.txt",
 }
+_SCENE_TEAMMATES: Final = 8
+_SCENE_CHANGES: Final = 25  # of each teammate
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +97,64 @@ class Work:
             yard.commit(name, **{name: "work\n"})
 
 
+def scene() -> list[str]:
+    """Have many changes merged by the queue, and the same ones by hand; a row of figures."""
+    check = f"{_CHECKS['a check of a second']}; {CHECK}"
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder)) as project:
+        names = [f"w{at}" for at in range(_SCENE_TEAMMATES)]
+        yard = Yard(project, *names, settings=f"[merge]\ncheck = '''{check}'''\n")
+        git(yard.folder, "branch", "begin")
+        planned = changes(Random(12), len(names), _SCENE_CHANGES)
+        crew = [Worker(yard, name, _BRANCH, own) for name, own in zip(names, planned, strict=True)]
+        project.start()
+        begun = time.perf_counter()
+        wait_until(
+            lambda: go_on(crew),
+            timeout_seconds=_MOST_SECONDS * 2,
+            what="all changes have landed",
+        )
+        queue = time.perf_counter() - begun
+        project.do("teamd", "stop")
+        tried = sorted(yard.stored().values(), key=lambda entry: entry["when"])
+        hand = _again_by_hand(yard, Path(folder) / "by_hand", tried, check)
+    what = f"{len(tried)} entries of {len(names)} teammates, a check of a second"
+    return [what, f"{hand:.1f}", f"{queue:.1f}", f"{queue / hand:.2f}", f"{_FACTOR:g}"]
+
+
+def _again_by_hand(yard: Yard, clone: Path, tried: list[dict[str, Any]], check: str) -> float:
+    """Merge the same commits in the same order, to the same end; the seconds."""
+    git(yard.folder, "branch", "by_hand", "begin")
+    git(yard.folder, "clone", "--quiet", "--branch", "by_hand", ".", str(clone))
+    ends = []
+    begun = time.perf_counter()
+    for entry in tried:
+        git(clone, "fetch", "--quiet", str(yard.copy(entry["teammate"])), entry["commit"])
+        git(clone, "merge", "--quiet", "--no-ff", "-m", "work", "FETCH_HEAD", check=False)
+        if git(clone, "ls-files", "--unmerged"):
+            git(clone, "merge", "--abort")
+            ends.append("conflict")
+        elif subprocess.run(
+            ["bash", "-c", check], cwd=clone, capture_output=True, check=False
+        ).returncode:
+            git(clone, "reset", "--quiet", "--hard", "ORIG_HEAD")
+            ends.append("failed")
+        else:
+            git(clone, "push", "--quiet", "origin", "by_hand")
+            ends.append("merged")
+    took = time.perf_counter() - begun
+    assert ends == [entry["state"] for entry in tried]
+    return took
+
+
 def main() -> int:
     """Print a row for each check."""
-    given = options(__doc__, rounds=5, teammates=8)
+    given = options(__doc__, rounds=5, teammates=8, scene=False)
     rounds, teammates = (1, 2) if given.short else (given.rounds, given.teammates)
     os.environ.setdefault("GIT_CONFIG_NOSYSTEM", "1")
     rows = [["merging", "by hand s", "queue s", "factor", "at most"]]
+    if given.scene:
+        print(table(f"Merges on {machine()}", [*rows, scene()]))
+        return 0
     for name, check in _CHECKS.items():
         work = Work(teammates, check)
         cases: dict[str, Callable[[], float | None]] = {

@@ -25,10 +25,10 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
-
 MATES = 100
-SECONDS = 60.0
+SECONDS = float(os.environ.get("TEAMD_TOP_SECONDS", "60"))  # 3600 by hand
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600 + 2 * SECONDS)]
+
 TOP = str(Path(sys.executable).parent / "teamctl")
 
 
@@ -138,6 +138,7 @@ def test_a_flood_of_messages_fills_no_memory(paths: TeamPaths) -> None:
     member = {"name": "alice", "role": "coder", "status": "working"}
     paths.config.write_text(json.dumps({"team_name": "default", "members": [member]}))
     with opened(paths) as screen:
+        used = screen.cpu_seconds
         screen.press(b"\r")
         wait_until(lambda: b"[Transcript]" in screen.read(), what="the tab")
         began, sent = time.monotonic(), 0
@@ -155,6 +156,6 @@ def test_a_flood_of_messages_fills_no_memory(paths: TeamPaths) -> None:
                 return time.monotonic() - began > SECONDS
 
             wait_until(send, timeout_seconds=2 * SECONDS)
-        memory = screen.memory_mib
-    print(f"{memory:.1f} MiB after {sent} messages")  # noqa: T201 -- the same
+        memory, share = screen.memory_mib, (screen.cpu_seconds - used) / SECONDS
+    print(f"{memory:.1f} MiB after {sent} messages, {share:.1%} of a core")  # noqa: T201 -- the same
     assert memory <= 60
