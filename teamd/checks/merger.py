@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,46 +14,31 @@ from teamd.board.task import Attempt, TaskStatus
 from teamd.checks.board import own_board
 from teamd.checks.commands import NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.endings import Endings
+from teamd.checks.making import MergeMaker, Unfit
 from teamd.checks.places import CleanClone, NoPlace, empty
 from teamd.checks.shells import CheckShells
 from teamd.copies import landing, mending, onto
 from teamd.copies.confined import GitKilled, remove_scratch
-from teamd.copies.forbidden import CommitGate, Forbidden
 from teamd.copies.source import Source
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.files.locks import InstanceLock
 from teamd.merges import joining, news
-from teamd.merges.entry import MOST_KILLS, MergeState
+from teamd.merges.entry import MergeState
 from teamd.merges.queue import Queue
 from teamd.sandbox.build import remove_cgroups
 from teamd.states import ChildExit
 
 if TYPE_CHECKING:
-    from teamd.copies.source import Head
+    from teamd.board.task import Task
     from teamd.files.paths import TeamPaths
     from teamd.masking import Mask
     from teamd.merges.entry import Entry
-    from teamd.messages import Message
     from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
 
 PLACE: Final = "queue"  # the name that its lock, clone and home go by; no task's
 _MOST_LISTED: Final = 10
-
-
-class _Unfit(Exception):
-    """Work that goes back to its teammate.
-
-    Args:
-        state: of the entry.
-        why: for people.
-        mail: for the teammate.
-    """
-
-    def __init__(self, state: MergeState, why: str, mail: Message) -> None:
-        super().__init__(why)
-        self.state, self.why, self.mail = state, why, mail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +94,8 @@ class Merger:
         return Source.of(self.settings.team.workspace, [self._paths.work])
 
     @cached_property
-    def _head(self) -> Head:
-        """How the person's repository keeps its objects."""
-        return self._source.read_head()
+    def _maker(self) -> MergeMaker:
+        return MergeMaker(paths=self._paths, source=self._source, settings=self.settings)
 
     @cached_property
     def _endings(self) -> Endings:
@@ -124,6 +108,7 @@ class Merger:
         empty(self._paths.homes / name)
         empty(self._paths.check_place(PLACE))
         remove_scratch(self._paths)
+        onto.remove_left(self._paths)
         mending.clear_ref_locks(self._source, landing.ref_of(self._into))
 
     async def _work(self) -> None:
@@ -145,12 +130,24 @@ class Merger:
     def _next(self) -> Entry | None:
         """Return the first entry that can be merged; one whose task is open again is dropped."""
         for entry in self.queue.read().open:
-            task = self.queue.board.read_one(entry.task) if entry.key else None
+            task = self._task(entry)
             if task is None or task.status is TaskStatus.COMPLETED:
                 return entry
             if task.claim != entry.key:  # otherwise it is about to be completed
                 joining.remove(self.queue, entry.id, self._source)
         return None
+
+    def _after(self, entry: Entry, commit: str) -> Entry | None:
+        """Return the entry that is merged onto the merge of this one, should that pass."""
+        for one in self.queue.read().open:
+            task = None if one.id == entry.id else self._task(one)
+            if one.id != entry.id and (task is None or task.status is TaskStatus.COMPLETED):
+                return replace(one, onto=commit)
+        return None
+
+    def _task(self, entry: Entry) -> Task | None:
+        """Return the task whose completion an entry waits for."""
+        return self.queue.board.read_one(entry.task) if entry.key else None
 
     async def _step(self, entry: Entry) -> None:
         """Bring an entry one step further: to its end, unless the branch has moved meanwhile."""
@@ -179,85 +176,33 @@ class Merger:
     async def _merge(self, entry: Entry) -> Entry:
         """Merge an entry onto the tip, and check it; return it as it is then."""
         try:
-            made = self._make(entry)
-            await self._prove(entry, made.commit)
-        except _Unfit as unfit:
+            made = self._maker.make(entry)
+            async with self._maker.making(self._after(entry, made.commit)):
+                await self._prove(entry, made.commit)
+        except Unfit as unfit:
             self._endings.give_back(entry, unfit.state, unfit.why, unfit.mail)
             return entry
         left_out = news.describe_left_out(entry, made.left_out)
         facts = {"merge": made.commit, "passed": True, "left_out": left_out}
         return self.queue.note(entry.id, **facts) or entry
 
-    def _make(self, entry: Entry) -> onto.Onto:
-        """Make the merge commit.
-
-        Raises:
-            _Unfit: there can be none.
-        """
-        if entry.kills >= MOST_KILLS:
-            why = f"git or its check was killed, or could not be started, {MOST_KILLS} times"
-            raise self._refused(entry, why)
-        try:
-            made = onto.merge_onto(self._paths, self._source, self._head, self._wanted(entry))
-        except onto.Unmergeable as error:
-            raise self._refused(entry, str(error)) from error
-        if made.conflicts:
-            why = f"conflicts in {news.in_short(made.conflicts)}"
-            mail = news.conflict(entry, self._into, made.conflicts)
-            raise _Unfit(MergeState.CONFLICT, why, mail)
-        if not made.commit:
-            raise self._refused(entry, news.describe_left_out(entry, made.left_out))
-        try:
-            gate = CommitGate(self._paths, self.settings, self._source)
-            gate.check(entry.teammate, made.commit, entry.onto)
-        except Forbidden as error:
-            raise self._refused(entry, str(error)) from error
-        return made
-
     async def _prove(self, entry: Entry, commit: str) -> None:
         """Check the merge commit.
 
         Raises:
-            _Unfit: it does not pass.
+            Unfit: it does not pass.
         """
         output = Tail(self.mask)
         attempt = await self._check(entry, commit, output)
         if not attempt.passed:
             ended, others = describe(attempt), self._merged_since(entry)
             mail = news.failed(entry, self._into, ended, output.text(), others=others)
-            raise _Unfit(MergeState.FAILED, ended, mail)
-
-    def _refused(self, entry: Entry, why: str) -> _Unfit:
-        return _Unfit(MergeState.FAILED, why, news.refused(entry, self._into, why))
-
-    def _wanted(self, entry: Entry) -> onto.Wanted:
-        task = f"Task: {entry.task}\n" if entry.task else ""
-        check = " ".join(self._command().split())
-        trailers = f"Teammate: {entry.teammate}\n{task}Check: {check}\n"
-        return onto.Wanted(
-            tip=entry.onto,
-            commit=entry.commit,
-            message=f"Merge team/{entry.teammate}: {entry.title}\n\n{trailers}",
-            name="teamd",
-            email=f"teamd@{self._paths.own_name or self.settings.team.name}",
-            protect=self.settings.tasks.protect,
-        )
-
-    def _command(self) -> str:
-        """Return the check.
-
-        Raises:
-            TeamError: there is none any more.
-        """
-        found = self.settings.merge.check or self.settings.tasks.check
-        if not found:
-            raise TeamError("there is no check any more; set [merge] check in team.toml")
-        return found
+            raise Unfit(MergeState.FAILED, ended, mail)
 
     async def _check(self, entry: Entry, commit: str, output: Tail) -> Attempt:
-        command, name = self._command(), self._paths.checker_name(PLACE)
+        command, name = self._maker.command, self._paths.checker_name(PLACE)
         failed = partial(Attempt, time=time.time(), seconds=0.0, command=command)
-        head, members = self._head, [entry.teammate]
+        head, members = self._maker.head, [entry.teammate]
         shells = CheckShells.of(name, members, self.settings, self._paths, self.probe)
         place = CleanClone(
             folder=self._paths.check_place(PLACE),

@@ -19,6 +19,7 @@ from teamd.errors import TeamError, translate_os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from teamd.copies.confined import ConfinedGit
     from teamd.copies.source import Head, Source
@@ -129,9 +130,9 @@ def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: Wanted) -> 
         Unmergeable: git refuses it.
         TeamError: it cannot be done now.
     """
-    folder = paths.work / ".merging"
+    folder = _folder(paths)
+    remove_left(paths)
     with translate_os_errors(folder):
-        remove_tree(folder)
         folder.mkdir(mode=0o700)
     try:
         with confined_git(paths, folder, head.origin, writable=True) as git:
@@ -144,6 +145,20 @@ def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: Wanted) -> 
             return made
     finally:
         remove_tree(folder)
+
+
+def remove_left(paths: TeamPaths) -> None:
+    """Remove what is left of a merge whose process was killed.
+
+    Raises:
+        StoreError: that is not possible.
+    """
+    with translate_os_errors(_folder(paths)):
+        remove_tree(_folder(paths))
+
+
+def _folder(paths: TeamPaths) -> Path:
+    return paths.work / ".merging"
 
 
 def pathspecs(patterns: Sequence[str]) -> list[str]:
