@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import shutil
-import tempfile
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from teamd.checks.board import own_board
 from teamd.checks.merger import Merger
-from teamd.copies.clone import make_copy
-from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.merges import joining, queue
 from teamd.merges.queue import Queue
 from teamd.sandbox.probe import probe
 from teamd.settings import parse
 from tests.children import forked
+from tests.projects import copy_project
 from tests.repositories import git, make_repository
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from teamd.settings import Settings
     from tests.children import ForkedChild
@@ -48,9 +43,15 @@ class Yard:
     def __init__(self, project: Project, *names: str, settings: str = "") -> None:
         self.project = project
         self.folder = project.folder
-        _copy_project(_make_project(names), self.folder)
+        copy_project(self.folder, *names, make=_make_checked)
         project.ask_no_service(settings or f'[merge]\ncheck = "{CHECK}"\n')
         project.enlist(*names, worktree=True)
+
+    @property
+    def settings(self) -> Settings:
+        """What team.toml says now."""
+        file = self.folder / "team.toml"
+        return parse(file.read_bytes(), path=file)
 
     def copy(self, name: str) -> Path:
         """The working copy of a teammate."""
@@ -66,7 +67,7 @@ class Yard:
 
     def add(self, name: str) -> str:
         """Queue what a teammate has committed, as the command does; the id."""
-        return joining.add(self._queue, name, self._settings).id
+        return joining.add(self._queue, name, self.settings).id
 
     @contextmanager
     def emptied(self) -> Iterator[ForkedChild]:
@@ -82,17 +83,12 @@ class Yard:
         return self.stored()
 
     def _run_merger(self) -> None:
-        Merger.of(self.project.paths, self._settings, probe(), Mask()).run()
+        Merger.of(self.project.paths, self.settings, probe(), Mask()).run()
         print("it ended")  # noqa: T201 -- for `emptied`
 
     @property
-    def _settings(self) -> Settings:
-        file = self.folder / "team.toml"
-        return parse(file.read_bytes(), path=file)
-
-    @property
     def _queue(self) -> Queue:
-        return Queue(own_board(self.project.paths, self._settings))
+        return Queue(own_board(self.project.paths, self.settings))
 
     def entries(self) -> dict[str, dict[str, Any]]:
         """What the command shows as JSON, by id."""
@@ -143,25 +139,8 @@ class Yard:
         return self.git("log", "--reverse", "--first-parent", "--format=%s", between).splitlines()
 
 
-@cache
-def _make_project(names: tuple[str, ...]) -> Path:
-    """Make a project in which these have working copies; once for all tests."""
-    folder = Path(tempfile.mkdtemp(), "project")
-    atexit.register(shutil.rmtree, folder.parent)
+def _make_checked(folder: Path) -> None:
     make_repository(folder)
     (folder / "check.sh").write_text(SCRIPT)
     git(folder, "add", "check.sh")
     git(folder, "commit", "--quiet", "-m", "check")
-    paths = TeamPaths(folder / ".team")
-    paths.create()
-    for name in names:
-        make_copy(paths, name, "default", folder)
-    return folder
-
-
-def _copy_project(made: Path, folder: Path) -> None:
-    """Copy a project; what names its folder names that of the copy."""
-    shutil.copytree(made, folder, symlinks=True, dirs_exist_ok=True)
-    work = TeamPaths(folder / ".team").work
-    for file in (*work.glob("*.json"), *work.glob("*/.git/objects/info/alternates")):
-        file.write_text(file.read_text().replace(str(made), str(folder)))
