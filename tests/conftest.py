@@ -10,6 +10,7 @@ import sys
 import warnings
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -20,7 +21,6 @@ from tests.e2e.harness import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.e2e.harness import Project
 
@@ -31,6 +31,8 @@ settings.load_profile("teamd")
 _LONGEST_FIRST: Final = ("process", "e2e", "unit")
 _WORKERS: Final = "PYTEST_XDIST_WORKER_COUNT"
 _TOOLS: Final = ("strace", "faketime", "tmux")  # each has a marker
+# In a folder on the PATH: each adds up to ten mounts to every sandbox, and no test needs them.
+_VERSION_MANAGERS: Final = frozenset({".cargo", ".pyenv", ".rbenv", ".asdf"})
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,7 +94,14 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What a test trusts by itself is not what the person trusts who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(STATE_VARIABLE, str(tmp_path_factory.mktemp("state")))
+        patch.setenv("PATH", _path_without_version_managers(os.environ["PATH"]))
         yield
+
+
+def _path_without_version_managers(path: str) -> str:
+    folders = path.split(os.pathsep)
+    own = os.pathsep.join(one for one in folders if _VERSION_MANAGERS.isdisjoint(Path(one).parts))
+    return own if shutil.which("python3", path=own) else path
 
 
 @pytest.fixture(autouse=True)

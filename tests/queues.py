@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from teamd.copies.clone import make_copy
+from teamd.checks.board import own_board
+from teamd.checks.merger import Merger
+from teamd.masking import Mask
+from teamd.merges import joining, queue
+from teamd.merges.queue import Queue
+from teamd.sandbox.probe import probe
+from teamd.settings import parse
+from tests.children import forked
+from tests.projects import copy_project
 from tests.repositories import git, make_repository
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from teamd.settings import Settings
+    from tests.children import ForkedChild
     from tests.e2e.harness import Project
 
 CHECK = "sh check.sh"
@@ -22,6 +34,8 @@ SCRIPT = "cat *.txt > all; ! { grep -q left all && grep -q right all; } || { ech
 class Yard:
     """A project with a queue.
 
+    It has no teamd, unless the test starts one: `empty` does what that would have done.
+
     Attributes:
         folder: the person's repository, in which `check.sh` is the check.
     """
@@ -29,14 +43,15 @@ class Yard:
     def __init__(self, project: Project, *names: str, settings: str = "") -> None:
         self.project = project
         self.folder = project.folder
-        make_repository(self.folder)
-        (self.folder / "check.sh").write_text(SCRIPT)
-        git(self.folder, "add", "check.sh")
-        git(self.folder, "commit", "--quiet", "-m", "check")
+        copy_project(self.folder, *names, make=_make_checked)
         project.ask_no_service(settings or f'[merge]\ncheck = "{CHECK}"\n')
         project.enlist(*names, worktree=True)
-        for name in names:
-            make_copy(project.paths, name, "default", self.folder)
+
+    @property
+    def settings(self) -> Settings:
+        """What team.toml says now."""
+        file = self.folder / "team.toml"
+        return parse(file.read_bytes(), path=file)
 
     def copy(self, name: str) -> Path:
         """The working copy of a teammate."""
@@ -51,14 +66,34 @@ class Yard:
         return git(self.copy(name), "rev-parse", "HEAD")
 
     def add(self, name: str) -> str:
-        """Queue what a teammate has committed; the id."""
-        said = self.project.do("teamctl", "queue", "add", name, "--json")
-        return str(json.loads(said)["id"])
+        """Queue what a teammate has committed, as the command does; the id."""
+        return joining.add(self._queue, name, self.settings).id
+
+    @contextmanager
+    def emptied(self) -> Iterator[ForkedChild]:
+        """Run the process that teamd forks for the queue, beside what is done meanwhile."""
+        with forked(self._run_merger) as process:
+            yield process
+            assert process.stdout.read() == "it ended\n"
+
+    def empty(self) -> dict[str, dict[str, Any]]:
+        """Run that process to its end; the entries, by id."""
+        with self.emptied():
+            pass
+        return self.stored()
+
+    def _run_merger(self) -> None:
+        Merger.of(self.project.paths, self.settings, probe(), Mask()).run()
+        print("it ended")  # noqa: T201 -- for `emptied`
+
+    @property
+    def _queue(self) -> Queue:
+        return Queue(own_board(self.project.paths, self.settings))
 
     def entries(self) -> dict[str, dict[str, Any]]:
-        """What the command shows, by id."""
-        shown = json.loads(self.project.do("teamctl", "queue", "--json"))["queue"]
-        return {entry["id"]: entry for entry in shown}
+        """What the command shows as JSON, by id."""
+        shown = queue.read(self.project.paths).all
+        return {entry.id: json.loads(json.dumps(entry.to_json())) for entry in shown}
 
     def stored(self) -> dict[str, dict[str, Any]]:
         """What the file says, by id."""
@@ -102,3 +137,10 @@ class Yard:
         """The subjects of what the queue has merged, oldest first."""
         between = f"main..{branch}"
         return self.git("log", "--reverse", "--first-parent", "--format=%s", between).splitlines()
+
+
+def _make_checked(folder: Path) -> None:
+    make_repository(folder)
+    (folder / "check.sh").write_text(SCRIPT)
+    git(folder, "add", "check.sh")
+    git(folder, "commit", "--quiet", "-m", "check")

@@ -180,13 +180,26 @@ def _hide_secrets_of_root() -> Iterator[str]:
 
 @cache
 def _secrets_of_root() -> tuple[Path, ...]:
-    """Return the files and folders in `/etc` that others than their owner may not read."""
-    found = []
-    for folder, folders, names in os.walk("/etc"):
-        for path in [Path(folder, name) for name in (*folders, *names)]:
+    """Return the files and folders in `/etc` that others than their owner may not read.
+
+    Each command looks through a thousand files here, so nothing is made of those that are not
+    among them.
+    """
+    found, folders = [], ["/etc"]
+    while folders:
+        for entry in _entries(folders.pop()):
             with suppress(FileNotFoundError):
-                mode = path.lstat().st_mode
-                if not (stat.S_ISLNK(mode) or mode & stat.S_IROTH):
-                    found.append(path)
-        folders[:] = [name for name in folders if Path(folder, name) not in found]
+                mode = entry.stat(follow_symlinks=False).st_mode
+                if stat.S_ISLNK(mode):
+                    continue
+                if not mode & stat.S_IROTH:
+                    found.append(Path(entry.path))
+                elif stat.S_ISDIR(mode):
+                    folders.append(entry.path)
     return tuple(found)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as entries:  # removed meanwhile
+        return list(entries)
+    return []

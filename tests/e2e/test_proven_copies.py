@@ -38,7 +38,8 @@ def repository(project: Project) -> Path:
 
 
 def task(project: Project) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(project.do("teamctl", "task", "show", "1", "--json"))
+    """The task's file: to ask the command again and again takes all of a processor."""
+    found: dict[str, Any] = json.loads((project.paths.tasks / "1.json").read_bytes())
     return found
 
 

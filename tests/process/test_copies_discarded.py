@@ -14,26 +14,25 @@ from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
 from teamd.errors import TeamError
-from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
+from tests.projects import copy_project
 from tests.repositories import commit, git, make_repository
 
 if TYPE_CHECKING:
     from teamd.copies.record import Copy
+    from teamd.files.paths import TeamPaths
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> TeamPaths:
-    """The directory of a team in a project with a repository."""
-    made = TeamPaths(make_repository(tmp_path / "project") / ".team")
-    made.create()
-    return made
+    """The directory of a team in a project; alice has a working copy."""
+    return copy_project(tmp_path / "project", "alice")
 
 
 @pytest.fixture
 def copy(paths: TeamPaths) -> Copy:
     """Alice's working copy."""
-    return clone.make_copy(paths, "alice", "default", paths.home).copy
+    return record.get(paths, "alice")
 
 
 def names_in(copy: Copy) -> set[str]:

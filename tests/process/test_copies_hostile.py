@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from teamd.copies import clone, record, work
+from teamd.copies import record, work
 from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
 from teamd.errors import TeamError
-from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
+from tests.projects import copy_project
 from tests.repositories import git, make_repository
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.copies.record import Copy
+    from teamd.files.paths import TeamPaths
 
 HOOKS: Final = (
     "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout",
@@ -124,10 +125,9 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    source = make_repository(tmp_path / "project")
-    paths = TeamPaths(source / ".team")
-    paths.create()
-    copy = clone.make_copy(paths, "alice", "default", source).copy
+    source = tmp_path / "project"
+    paths = copy_project(source, "alice")
+    copy = record.get(paths, "alice")
     (copy.folder / "a.txt").write_text("changed\n")
     git(copy.folder, "commit", "-qam", "by alice")
     (copy.folder / "b.txt").write_text("not committed\n")

@@ -70,7 +70,7 @@ def delivered(project: Project) -> list[str]:
 
 def test_ten_kills_with_a_message_in_hand_cost_nothing_but_time(project: Project) -> None:
     """A machine that is out of memory kills whoever comes first, again and again."""
-    project.write("team.toml", BRAVE)
+    project.ask_no_service(BRAVE)
     project.start()
     project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
     killed: set[int] = {0}
@@ -95,7 +95,7 @@ def test_a_message_that_crashes_its_reader_is_rejected_alone(project: Project) -
     (project.root / "bin").mkdir()
     (project.root / "bin" / "sitecustomize.py").write_text(MINE, encoding="utf-8")
     project.environment["PYTHONPATH"] = str(project.root / "bin")
-    project.write("team.toml", BRAVE)
+    project.ask_no_service(BRAVE)
     project.start()
     project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
     for culprit, ending in (("raise", "exit code 1"), ("abort", "SIGABRT")):

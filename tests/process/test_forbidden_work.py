@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from teamd.copies.merge import merge
+from teamd.errors import TeamError
 from tests.queues import Yard
 from tests.repositories import commit, git
 from tests.waiting import wait_until
@@ -55,22 +57,38 @@ def follow(yard: Yard, name: str) -> Path:
     return copy
 
 
+def refusal(path: str) -> str:
+    return (
+        f"ann's work changes {path}, which no teammate may change; have it take that back from its "
+        "commits, and make the change yourself if you want it"
+    )
+
+
 @pytest.mark.parametrize("path", PLANTS)
 def test_what_no_teammate_may_change_is_refused(project: Project, path: str) -> None:
     yard = Yard(project, "ann", settings=f'{ONTO_MAIN}[tools]\nprotect = ["deploy"]\n')
     git(yard.folder, "config", "core.hooksPath", "tools/hooks")
     plant(yard.copy("ann"), path, PLANTS[path])
     before = yard.git("rev-parse", "main")
-    for command in (("merge", "ann"), ("merge", "ann", "--squash"), ("queue", "add", "ann")):
-        refused = project.run("teamctl", *command)
-        assert refused.status == 1
-        assert refused.complaint == (
-            f"teamctl: ann's work changes {path}, which no teammate may change; have it take that "
-            "back from its commits, and make the change yourself if you want it"
-        )
+    with pytest.raises(TeamError) as refused:
+        merge(project.paths, "ann", yard.settings)
+    assert str(refused.value) == refusal(path)
     assert yard.git("rev-parse", "main") == before
     assert not os.path.lexists(yard.folder / path) or path.casefold() == ".team"
     assert project.paths.config.is_file()
+
+
+def test_each_command_that_takes_work_refuses_what_no_teammate_may_change(
+    project: Project,
+) -> None:
+    yard = Yard(project, "ann", settings=ONTO_MAIN)
+    plant(yard.copy("ann"), "AGENTS.md", FILE)
+    for command in (("merge", "ann"), ("merge", "ann", "--squash"), ("queue", "add", "ann")):
+        refused = project.run("teamctl", *command)
+        assert refused.status == 1
+        assert refused.complaint == f"teamctl: {refusal('AGENTS.md')}"
+    assert yard.merges("main") == []
+    assert not (yard.folder / "AGENTS.md").exists()
 
 
 def test_work_that_takes_it_back_is_merged(project: Project) -> None:
@@ -88,10 +106,10 @@ def test_what_is_protected_since_it_was_queued_is_not_merged(project: Project) -
     plant(yard.copy("ann"), "deploy/key", FILE)
     yard.add("ann")
     project.ask_no_service(f'{ONTO_MAIN}[tools]\nprotect = ["deploy"]\n')
-    project.start()
-    failed = yard.wait("1", "failed")
+    failed = yard.empty()["1"]
+    assert failed["state"] == "failed"
     assert failed["why"].startswith("ann's work changes deploy/key, which no teammate may change")
-    yard.wait_heard("ann", "ann's work changes deploy/key")
+    assert "ann's work changes deploy/key" in yard.heard("ann")
     assert yard.merges("main") == []
 
 
@@ -118,22 +136,23 @@ def test_an_ignored_file_of_the_person_is_never_overwritten(
         refused = project.run("teamctl", "merge", "ann")
         assert (refused.status, refused.complaint) == (1, f"teamctl: {why}")
     else:
-        project.start()
         yard.add("ann")
-        wait_until(lambda: yard.stored()["1"]["why"] == why, what="it says why it waits")
+        assert yard.empty()["1"]["why"] == why
     assert own.read_text() == "the only one\n"
 
 
 def weave(yard: Yard, copy: Path, base: str) -> None:
     """Leave a merge of two histories, both landed; in one, the weak test came and went again."""
     honest = yard.commit("ann", e="e\n")
-    yard.wait(yard.add("ann"), "merged")
+    entry = yard.add("ann")
+    assert yard.empty()[entry]["state"] == "merged"
     git(copy, "reset", "--quiet", "--hard", base)
     (copy / "tests" / "run.sh").write_text("exit 0\n")
     weak = yard.commit("ann", "weak", c="c\n")
     git(copy, "checkout", "--quiet", base, "--", "tests")
     yard.commit("ann", "restored")
-    yard.wait(yard.add("ann"), "merged")
+    entry = yard.add("ann")
+    assert yard.empty()[entry]["state"] == "merged"
     git(copy, "reset", "--quiet", "--hard", weak)
     (copy / "e.txt").write_text("e\n")
     git(copy, "add", "--all")
@@ -152,21 +171,21 @@ def test_no_weakened_test_becomes_what_checks_go_by(project: Project) -> None:
     git(yard.folder, "commit", "--quiet", "-m", "tests")
     copy = follow(yard, "ann")
     base = git(copy, "rev-parse", "HEAD")
-    project.start()
     weave(yard, copy, base)
     entry = yard.add("ann")
-    wait_until(lambda: yard.stored()[entry]["state"] in ("merged", "failed"), what="it has ended")
+    assert yard.empty()[entry]["state"] in ("merged", "failed")
     assert yard.git("show", "team/main:tests/run.sh") == test.read_text().strip()
     yard.commit("ann", claim="I did it\n")
+    project.start()
     project.do("teamctl", "task", "add", "Make good.txt", "--owner", "ann")
     project.do("teamctl", "task", "update", "1", "--status", "completed")
 
-    def shown() -> dict[str, object]:
-        task: dict[str, object] = json.loads(project.do("teamctl", "task", "show", "1", "--json"))
-        return task
+    def status() -> str:
+        return str(json.loads((project.paths.tasks / "1.json").read_bytes())["status"])
 
-    wait_until(lambda: shown()["status"] != "checking", what="it is judged")
-    assert (shown()["status"], shown()["proven"]) == ("in_progress", False)
+    wait_until(lambda: status() != "checking", what="it is judged")
+    shown = json.loads(project.do("teamctl", "task", "show", "1", "--json"))
+    assert (shown["status"], shown["proven"]) == ("in_progress", False)
 
 
 def test_the_check_of_a_task_alone_lets_nothing_into_the_queue(project: Project) -> None:

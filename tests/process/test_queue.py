@@ -16,6 +16,8 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
+AWAITED = "until [ -e go ]; do sleep 0.05; done"  # a check that ends when the test wants it
+
 
 def test_work_is_merged_in_its_order_and_a_conflict_or_a_failure_goes_back(
     project: Project,
@@ -25,7 +27,8 @@ def test_work_is_merged_in_its_order_and_a_conflict_or_a_failure_goes_back(
     yard.commit("bob", "conflict", a="mine\n")
     yard.commit("cay", "right", c="right\n")
     project.start()
-    ids = [yard.add(name) for name in ("ann", "bob", "cay")]
+    added = (project.do("teamctl", "queue", "add", name) for name in ("ann", "bob", "cay"))
+    ids = [said.split()[-1] for said in added]
     merged = yard.wait(ids[0], "merged")
     assert merged["commit"] == first
     assert yard.wait(ids[1], "conflict")["why"] == "conflicts in a.txt"
@@ -34,6 +37,8 @@ def test_work_is_merged_in_its_order_and_a_conflict_or_a_failure_goes_back(
     body = yard.git("log", "-1", "--format=%an %ae%n%(trailers:unfold)", "team/main")
     assert body == f"teamd teamd@default\nTeammate: ann\nCheck: {CHECK}"
     assert yard.git("rev-parse", "team/main^2") == first
+    shown = json.loads(project.do("teamctl", "queue", "--json"))
+    assert shown == {"queue": [*yard.entries().values()]}
     tip = yard.git("rev-parse", "team/main")
     for name, words in (("bob", "conflicts with what is there in: 'a.txt'"), ("cay", "both")):
         yard.wait_heard(name, words)
@@ -75,10 +80,12 @@ def test_what_joins_is_the_very_commit_that_was_checked(project: Project) -> Non
     yard = Yard(project, "ann", settings='[merge]\ncheck = "true"\nauto = true\n')
     checked = yard.commit("ann", a="left\n")
     project.start()
-    project.do("teamctl", "task", "add", "Work", "--check", "sleep 1", "--owner", "ann")
+    project.do("teamctl", "task", "add", "Work", "--check", AWAITED, "--owner", "ann")
     project.do("teamctl", "task", "update", "1", "--status", "completed")
-    wait_until((project.paths.check_place("1") / "tree/a.txt").exists, what="the clone is made")
+    clone = project.paths.check_place("1") / "tree"
+    wait_until((clone / "a.txt").exists, what="the clone is made")
     yard.commit("ann", a="more\n")
+    (clone / "go").touch()
     assert yard.wait("1", "merged")["commit"] == checked
     task = json.loads(project.do("teamctl", "task", "show", "1", "--json"))
     assert task["attempts"][0]["commit"] == checked
@@ -103,8 +110,7 @@ def test_what_cannot_be_queued_is_refused_in_a_sentence(project: Project) -> Non
     assert (yard.add("ann"), yard.add("ann")) == ("1", "1"), "once"
     shown = project.do("teamctl", "queue")
     assert shown.split()[:7] == ["ID", "STATE", "TEAMMATE", "TASK", "COMMIT", "SINCE", "WHY"]
-    project.start()
-    yard.wait("1", "merged")
+    assert yard.empty()["1"]["state"] == "merged"
     nothing = project.run(*add)
     assert (nothing.status, nothing.complaint) == (
         1,
@@ -176,12 +182,11 @@ def test_an_untracked_file_in_the_way_is_kept_and_the_entry_waits(project: Proje
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", c="new\n")
     (yard.folder / "c.txt").write_text("mine\n")
-    project.start()
     yard.add("ann")
-    wait_until(lambda: "would replace" in yard.stored()["1"]["why"], what="it says why it waits")
+    assert "would replace" in yard.empty()["1"]["why"]
     assert (yard.folder / "c.txt").read_text() == "mine\n"
     (yard.folder / "c.txt").unlink()
-    yard.wait("1", "merged")
+    assert yard.empty()["1"]["state"] == "merged"
 
 
 @pytest.mark.parametrize("left", ["files", "cut", "all but the branch"])
@@ -189,11 +194,9 @@ def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str)
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", a="new contents\n", c="new\n")
     (yard.folder / "c.txt").write_text("in the way\n")
-    project.start()
     yard.add("ann")
-    wait_until(lambda: "would replace" in yard.stored()["1"]["why"], what="it has passed")
-    project.do("teamd", "stop")
-    entry = yard.stored()["1"]
+    entry = yard.empty()["1"]
+    assert "would replace" in entry["why"]
     assert entry["passed"]
     (yard.folder / "c.txt").unlink()
     document = json.loads(project.paths.queue.read_bytes())
@@ -205,8 +208,7 @@ def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str)
         (yard.folder / "a.txt").write_text("new con" if left == "cut" else "new contents\n")
         (yard.folder / "c.txt").write_text("new\n")
     (yard.folder / ".git" / "index.lock").touch()
-    project.start()
-    yard.wait("1", "merged")
+    assert yard.empty()["1"]["state"] == "merged"
     assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
     assert (yard.folder / "c.txt").read_text() == "new\n"
 
@@ -215,15 +217,14 @@ def test_the_person_s_work_is_never_taken_for_a_killed_git_s(project: Project) -
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", a="new\n", c="new\n")
     (yard.folder / "c.txt").write_text("in the way\n")
-    project.start()
     yard.add("ann")
-    wait_until(lambda: "would replace" in yard.stored()["1"]["why"], what="it has passed")
+    assert "would replace" in yard.empty()["1"]["why"], "it has passed"
     (yard.folder / "a.txt").write_text("mine\n")
     (yard.folder / "c.txt").unlink()
-    wait_until(lambda: "uncommitted" in yard.stored()["1"]["why"], what="it waits for that")
+    assert "uncommitted" in yard.empty()["1"]["why"], "it waits for that"
     assert (yard.folder / "a.txt").read_text() == "mine\n"
     yard.git("checkout", "--quiet", "a.txt")
-    yard.wait("1", "merged")
+    assert yard.empty()["1"]["state"] == "merged"
 
 
 @pytest.mark.parametrize("meanwhile", ["deletes", "cuts"])
@@ -231,21 +232,19 @@ def test_what_the_person_does_while_the_check_runs_is_kept(
     project: Project, meanwhile: str
 ) -> None:
     """It looks as a git would leave it that was killed in the middle, and none was."""
-    check = "until [ -e go ]; do sleep 0.05; done"
-    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{check}"\n')
+    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{AWAITED}"\n')
     yard.commit("ann", a="two\nthree\n")
-    project.start()
     yard.add("ann")
     clone = project.paths.checks / "queue" / "tree"
-    wait_until((clone / "a.txt").exists, what="the clone is made")
     file = yard.folder / "a.txt"
-    file.write_text("two\n" if meanwhile == "cuts" else "")
-    if meanwhile == "deletes":
-        file.unlink()
-    yard.git("add", "--all", "a.txt")
-    (clone / "go").touch()
-    wait_until(lambda: "uncommitted" in yard.stored()["1"]["why"], what="it says why it waits")
-    project.do("teamctl", "queue", "--json")
+    with yard.emptied():
+        wait_until((clone / "a.txt").exists, what="the clone is made")
+        file.write_text("two\n" if meanwhile == "cuts" else "")
+        if meanwhile == "deletes":
+            file.unlink()
+        yard.git("add", "--all", "a.txt")
+        (clone / "go").touch()
+    assert "uncommitted" in yard.stored()["1"]["why"]
     assert file.exists() == (meanwhile == "cuts")
     assert yard.git("diff", "--cached", "--name-only") == "a.txt"
 
@@ -255,10 +254,9 @@ def test_another_name_for_a_branch_is_refused(project: Project) -> None:
     yard = Yard(project, "ann", settings='[merge]\ninto = "trunk"\ncheck = "true"\n')
     yard.git("symbolic-ref", "refs/heads/trunk", "refs/heads/main")
     yard.commit("ann", a="work\n")
-    project.start()
     yard.add("ann")
     why = "trunk is another name for main; set [merge] into to that"
-    wait_until(lambda: yard.stored()["1"]["why"] == why, what="it says why it waits")
+    assert yard.empty()["1"]["why"] == why
 
 
 def test_a_branch_that_is_being_rebased_stays(project: Project) -> None:
@@ -271,13 +269,12 @@ def test_a_branch_that_is_being_rebased_stays(project: Project) -> None:
     git(yard.folder, "rebase", "main", check=False)
     before = yard.git("rev-parse", "team/main")
     yard.commit("ann", a="work\n")
-    project.start()
     yard.add("ann")
     why = f"team/main is being rebased in {yard.folder}; end that"
-    wait_until(lambda: yard.stored()["1"]["why"] == why, what="it says why it waits")
+    assert yard.empty()["1"]["why"] == why
     assert yard.git("rev-parse", "team/main") == before
     yard.git("rebase", "--abort")
-    yard.wait("1", "merged")
+    assert yard.empty()["1"]["state"] == "merged"
 
 
 @pytest.mark.parametrize("lock", ["refs/heads/team/main.lock", "packed-refs.lock"])
@@ -287,13 +284,12 @@ def test_a_lock_of_a_killed_git_holds_nothing_up(project: Project, lock: str) ->
     yard.git("branch", "team/main")
     left = yard.folder / ".git" / lock
     left.touch()
-    project.start()
     yard.add("ann")
     if "heads" in lock:
-        wait_until(lambda: "File exists" in yard.stored()["1"]["why"], what="it may be alive")
+        assert "File exists" in yard.empty()["1"]["why"], "it may be alive"
     os.utime(left, (0, 0))
-    yard.wait("1", "merged")
-    wait_until(lambda: not left.exists(), what="it is removed")
+    assert yard.empty()["1"]["state"] == "merged"
+    assert not left.exists(), "it is removed"
 
 
 @pytest.mark.parametrize("passes", [True, False])
@@ -351,12 +347,12 @@ def test_a_merge_that_was_collected_while_it_waited_is_made_anew(project: Projec
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", c="new\n")
     (yard.folder / "c.txt").write_text("mine\n")
-    project.start()
     yard.add("ann")
-    wait_until(lambda: "would replace" in yard.stored()["1"]["why"], what="it has passed")
+    assert "would replace" in yard.empty()["1"]["why"], "it has passed"
     yard.git("gc", "--quiet", "--prune=now")
     (yard.folder / "c.txt").unlink()
-    assert yard.wait("1", "merged")["why"] == ""
+    entry = yard.empty()["1"]
+    assert (entry["state"], entry["why"]) == ("merged", "")
 
 
 def test_protected_paths_are_taken_from_the_tip_and_wait_for_the_person_s_merge(
@@ -369,14 +365,16 @@ def test_protected_paths_are_taken_from_the_tip_and_wait_for_the_person_s_merge(
         (yard.copy(name) / "new").mkdir()
         (yard.copy(name) / "new" / "x").write_text("x\n")
     yard.commit("ann", a="left\n")
-    project.start()
     yard.add("ann")
-    merged = yard.wait("1", "merged")
+    merged = yard.empty()["1"]
+    assert merged["state"] == "merged"
     assert merged["why"] == "left out, as protected: check.sh, new/x; `teamctl merge ann` takes it"
     assert yard.git("diff", "--name-only", "main", "team/main") == "a.txt"
     yard.commit("bob")
     yard.add("bob")
-    assert yard.wait("2", "failed")["why"].startswith("left out, as protected: check.sh, new/x;")
+    refused = yard.empty()["2"]
+    assert refused["state"] == "failed"
+    assert refused["why"].startswith("left out, as protected: check.sh, new/x;")
     yard.git("checkout", "--quiet", "team/main")
     project.do("teamctl", "merge", "ann")
     assert yard.git("diff", "--name-only", "main") == "a.txt\ncheck.sh\nnew/x"
@@ -403,13 +401,14 @@ def test_a_branch_that_moves_meanwhile_is_not_taken_back(project: Project) -> No
     """What was checked on the former tip is merged and checked anew on that of now."""
     yard = Yard(project, "ann", settings='[merge]\ncheck = "sleep 1"\n')
     yard.commit("ann", a="x\n")
-    project.start()
     yard.add("ann")
-    yard.wait("1", "checking")
-    begun = yard.stored()["1"]["onto"]
-    own = yard.git("commit-tree", "team/main^{tree}", "-p", "team/main", "-m", "mine")
-    yard.git("update-ref", "refs/heads/team/main", own)
-    yard.wait("1", "merged")
+    with yard.emptied():
+        yard.wait("1", "checking")
+        begun = yard.stored()["1"]["onto"]
+        own = yard.git("commit-tree", "team/main^{tree}", "-p", "team/main", "-m", "mine")
+        yard.git("update-ref", "refs/heads/team/main", own)
+    assert "update_ref failed" in yard.stored()["1"]["why"]
+    assert yard.empty()["1"]["state"] == "merged"
     assert yard.merges() == ["mine", "Merge team/ann: work"]
     assert (begun, yard.stored()["1"]["onto"]) == (yard.git("rev-parse", f"{own}^"), own)
 
@@ -436,9 +435,8 @@ def test_proven_work_whose_task_is_opened_again_leaves_the_queue(project: Projec
 def test_a_copy_that_is_merged_has_its_work_as_base(project: Project) -> None:
     yard = Yard(project, "ann")
     tip = yard.commit("ann", a="x\n")
-    project.start()
     yard.add("ann")
-    yard.wait("1", "merged")
+    assert yard.empty()["1"]["state"] == "merged"
     copy = json.loads((project.paths.work / "ann.json").read_bytes())
     assert copy["base"] == tip == yard.git("rev-parse", "refs/teamd/base/ann")
     assert project.do("teamctl", "diff", "ann") == ""
