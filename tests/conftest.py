@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from teamd.files.paths import STATE_VARIABLE
 from tests.e2e.harness import opened
+from tests.forked.client import SHARED_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +93,18 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What a test trusts by itself is not what the person trusts who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(STATE_VARIABLE, str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The workers of a run have one process in common that has imported the commands.
+
+    Who measures what each worker takes gives them one each: `TESTS_SHARE= pytest`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTEST_XDIST_WORKER" in os.environ and SHARED_VARIABLE not in os.environ:
+            patch.setenv(SHARED_VARIABLE, str(tmp_path_factory.getbasetemp().parent))
         yield
 
 
