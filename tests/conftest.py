@@ -42,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     it is collected.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker:
+        gc.disable()  # until all is collected: of that nothing becomes garbage
     if not worker or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     root = config.rootpath
@@ -72,6 +74,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Keep what was collected: no garbage collection looks at these million objects again."""
     gc.freeze()
+    gc.enable()
 
 
 def _rank(parts: tuple[str, ...]) -> int:
