@@ -18,6 +18,7 @@ from hypothesis import settings
 
 from teamd.files.paths import STATE_VARIABLE
 from tests.e2e.harness import opened
+from tests.forked.client import SHARED_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     it is collected.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker:
+        gc.disable()  # until all is collected: of that nothing becomes garbage
     if not worker or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     root = config.rootpath
@@ -73,6 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Keep what was collected: no garbage collection looks at these million objects again."""
     gc.freeze()
+    gc.enable()
 
 
 def _rank(parts: tuple[str, ...]) -> int:
@@ -102,6 +106,18 @@ def _path_without_version_managers(path: str) -> str:
     folders = path.split(os.pathsep)
     own = os.pathsep.join(one for one in folders if _VERSION_MANAGERS.isdisjoint(Path(one).parts))
     return own if shutil.which("python3", path=own) else path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The workers of a run have one process in common that has imported the commands.
+
+    Who measures what each worker takes gives them one each: `TESTS_SHARE= pytest`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTEST_XDIST_WORKER" in os.environ and SHARED_VARIABLE not in os.environ:
+            patch.setenv(SHARED_VARIABLE, str(tmp_path_factory.getbasetemp().parent))
+        yield
 
 
 @pytest.fixture(autouse=True)

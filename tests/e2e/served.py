@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -104,10 +103,5 @@ def events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
 @contextmanager
 def served(project: Project, *options: str) -> Iterator[Server]:
     """Run `teamctl web` until the end of the block; it ends as it should."""
-    begun = project.begin("teamctl", "web", *options, stdout=subprocess.PIPE)
-    assert begun.stdout is not None
-    try:
-        yield Server(begun.stdout.readline().strip(), begun.pid)
-    finally:
-        begun.terminate()
-        assert begun.wait(timeout=20) == 0
+    with project.serving("teamctl", "web", *options) as (pid, link):
+        yield Server(link, pid)

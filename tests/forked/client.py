@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
+import hashlib
 import marshal
 import os
 import selectors
@@ -15,18 +17,20 @@ import tempfile
 import time
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.forked.server import COMMANDS, PATH_VARIABLE, PRELOADED, PROGRAMS
+from tests.forked.server import COMMANDS, LOCK, PATH_VARIABLE, PRELOADED, PROGRAMS, SOCKET, STAY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_SERVER: Final = Path(__file__).with_name("server.py")
+SHARED_VARIABLE: Final = "TESTS_SHARE"  # a folder; empty where each has a server of its own
+SERVER: Final = Path(__file__).with_name("server.py")
 _ROOM: Final = 1 << 15  # for a command's arguments and its environment, each
 _START_SECONDS: Final = 60.0
+_LONGEST_NAME: Final = 100  # what a socket's name has room for, and a little less
 # What an interpreter takes from its environment once for all, before a command begins.
 _INTERPRETERS: Final = (
     *("PYTHON", "COVERAGE", "LANG", "LC_", "LD_", "FAKETIME", "DONT_FAKE", "MALLOC_"),
@@ -70,28 +74,71 @@ class Forked:
 
 
 class Server:
-    """A process that has imported the commands, under an environment that says little."""
+    """A process that has imported the commands, under an environment that says little.
 
-    def __init__(self, interpreters: Mapping[str, str]) -> None:
+    Args:
+        interpreters: what it has of an environment.
+        folder: is made, and removed when the server ends.
+        shared: whether others may stay with it.
+        program: the server's.
+    """
+
+    def __init__(
+        self,
+        interpreters: Mapping[str, str],
+        folder: Path,
+        *,
+        shared: bool,
+        program: Path = SERVER,
+    ) -> None:
         self._interpreters = dict(interpreters)
+        self._folder = folder
+        self._shared = shared
+        self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
+        with folder.with_suffix(LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._control = self._join() or self._start()
+        atexit.register(self.close)
+
+    def _join(self) -> socket.socket | None:
+        """Return a socket to a server that runs already; nothing where none does."""
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            control.connect(str(self._folder / SOCKET))
+            control.sendall(STAY)
+        except OSError:
+            control.close()
+            return None
+        return control
+
+    def _start(self) -> socket.socket:
+        shutil.rmtree(self._folder, ignore_errors=True)  # of one that was killed
+        self._folder.mkdir()
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control = mine
-        self._folder = tempfile.mkdtemp()
-        argv = [sys.executable, "-P", str(_SERVER), str(theirs.fileno()), self._folder, "x" * _ROOM]
-        with theirs:
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(str(self._folder / SOCKET))
+            listener.listen()
+            given = (theirs.fileno(), listener.fileno())
+            argv = [sys.executable, "-P", self._program, *given, self._folder, "x" * _ROOM]
             self._process = subprocess.Popen(
-                argv,
+                [*map(str, argv)],
                 env={**self._interpreters, "PATH": os.environ["PATH"], "ROOM": "x" * _ROOM},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=given,
             )
-        atexit.register(self.close)
+        return mine
+
+    @cached_property
+    def pid(self) -> int:
+        """The server's process."""
+        return int(self._control.recv(16))
 
     @property
     def commands(self) -> Path:
         """A folder for a PATH: the commands in it are forked, once the server takes any."""
-        return Path(self._folder, COMMANDS)
+        return self._folder / COMMANDS
 
     def takes(self, argv: Sequence[str], env: Mapping[str, str]) -> bool:
         """Tell whether a command would be the same if it was started."""
@@ -155,16 +202,27 @@ class Server:
         return Forked(int(_line(mine)), mine)
 
     def close(self) -> None:
-        """End the server; commands that run go on."""
+        """End the server, unless others stay with it; commands that run go on."""
         self._control.close()
-        self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._process is not None and not self._shared:
+            self._process.wait()
 
 
 @cache
 def server() -> Server:
-    """Return the server of this process, which is started when it is needed first."""
-    return Server(interpreters_part(os.environ, _INHERITED))
+    """Return the server of this process, which is started when it is needed first.
+
+    Those who have a folder in common share one server for each kind of interpreter.
+    """
+    interpreters = interpreters_part(os.environ, _INHERITED)
+    above = os.environ.get(SHARED_VARIABLE, "")
+    kind = hashlib.sha256(repr(sorted(interpreters.items())).encode()).hexdigest()[:8]
+    folder = Path(above, f"forks-{kind}")
+    if above and len(os.fsencode(folder / SOCKET)) < _LONGEST_NAME:
+        return Server(interpreters, folder, shared=True)
+    own = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return Server(interpreters, Path(own, "forks"), shared=False)
 
 
 def interpreters_part(

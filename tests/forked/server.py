@@ -1,9 +1,12 @@
 """A program that has imported the commands once, and forks a process for each that is run.
 
-`python server.py FD FOLDER ROOM …`: FD is a socket of packets. Each packet brings descriptors: a
-socket, then those that the command has as 0, 1, 2 and so on. The child reads what it is from the
-socket, says its pid once it looks like that command, and the server says the status with which it
-ended.
+`python server.py FD LISTENER FOLDER ROOM …`: FD is a socket of packets. Each packet brings
+descriptors: a socket, then those that the command has as 0, 1, 2 and so on. The child reads what it
+is from the socket, says its pid once it looks like that command, and the server says the status
+with which it ended.
+
+LISTENER is a socket that has a name in the folder. Whoever connects to it and says `stay` has such
+a socket too; the first packet to each is the server's pid. It ends when all of them are closed.
 
 A forked child differs from the command only in what it shares: modules are loaded already, and it
 is this server's child. Directory, environment (also in /proc), descriptors, signals, session,
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
 
 PROGRAMS: Final = {"teamd": "teamd.__main__", "teamctl": "teamctl.main"}
 COMMANDS: Final = "commands"  # a folder for the PATH of a shell
+SOCKET: Final = "socket"
+LOCK: Final = ".lock"  # beside the folder: held by who connects, and by a server that ends
+STAY: Final = b"stay"
 PATH_VARIABLE: Final = "PYTHONPATH"
 PRELOADED: Final = "sitecustomize"
 MOST_DESCRIPTORS: Final = 16
@@ -74,16 +80,16 @@ class Server:
     """Forks until nobody can ask any more.
 
     Args:
-        control: where the tests ask.
-        folder: empty; gets the interpreter of the forked commands.
+        control: where the tests ask that have started it.
+        listener: where others ask, and what its commands start.
+        folder: gets the interpreter of the forked commands; is removed in the end.
     """
 
-    def __init__(self, control: socket.socket, folder: Path) -> None:
-        self._control = control
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(str(folder / "socket"))
-        self._listener.listen()
+    def __init__(self, control: socket.socket, listener: socket.socket, folder: Path) -> None:
+        self._listener = listener
+        self._folder = folder
         self._interpreter = _write_interpreter(folder)
+        self._staying: dict[int, socket.socket] = {}
         self._asking: dict[int, socket.socket] = {}
         self._bound: dict[int, int] = {}
         self._poll = select.poll()
@@ -93,24 +99,52 @@ class Server:
         self._interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        for fd in (control.fileno(), self._listener.fileno(), self._reader):
+        for fd in (listener.fileno(), self._reader):
             self._poll.register(fd, select.POLLIN)
+        self._let_stay(control)
 
     def serve(self) -> None:
-        """Fork a child for each packet; returns when the socket is closed."""
-        while True:
+        """Fork a child for each packet; returns when all sockets are closed."""
+        while self._staying or not self._leave():
             for fd, _ in self._poll.poll():
-                if fd == self._reader:
-                    with suppress(BlockingIOError):
-                        os.read(self._reader, 4096)
-                    self._reap()
-                elif fd == self._listener.fileno():
-                    with self._listener.accept()[0] as asking:
-                        self._take(asking, bound=True)
-                elif fd != self._control.fileno():
-                    self._kill_bound(fd)
-                elif not self._take(self._control):
-                    return
+                self._look_at(fd)
+
+    def _look_at(self, fd: int) -> None:
+        if fd == self._reader:
+            with suppress(BlockingIOError):
+                os.read(self._reader, 4096)
+            self._reap()
+        elif fd == self._listener.fileno():
+            self._accept()
+        elif fd not in self._staying:
+            self._kill_bound(fd)
+        elif not self._take(self._staying[fd]):
+            self._poll.unregister(fd)
+            self._staying.pop(fd).close()
+
+    def _accept(self) -> None:
+        asking = self._listener.accept()[0]
+        if asking.recv(len(STAY), socket.MSG_PEEK) == STAY:
+            asking.recv(len(STAY))
+            self._let_stay(asking)
+            return
+        with asking:
+            self._take(asking, bound=True)
+
+    def _let_stay(self, asking: socket.socket) -> None:
+        self._staying[asking.fileno()] = asking
+        self._poll.register(asking, select.POLLIN)
+        with suppress(OSError):  # it has gone already, which the next look tells
+            asking.sendall(b"%d" % os.getpid())
+
+    def _leave(self) -> bool:
+        """Give the name up, unless somebody has just come by it."""
+        with self._folder.with_suffix(LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if select.select([self._listener], [], [], 0)[0]:
+                return False
+            shutil.rmtree(self._folder, ignore_errors=True)
+            return True
 
     def _take(self, control: socket.socket, *, bound: bool = False) -> bool:
         packet, fds, _, _ = socket.recv_fds(control, _PACKET, 1 + MOST_DESCRIPTORS)
@@ -130,10 +164,12 @@ class Server:
         return True
 
     def _kill_bound(self, asking: int) -> None:
-        """Kill the command whose asker has died."""
-        self._poll.unregister(asking)
-        with suppress(ProcessLookupError):
-            os.kill(self._bound.pop(asking), signal.SIGKILL)
+        """Kill the command whose asker has died, unless it has just ended."""
+        pid = self._bound.pop(asking, None)
+        if pid is not None:
+            self._poll.unregister(asking)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
         while self._asking:
@@ -266,4 +302,5 @@ def _run(module: str) -> int:
 
 if __name__ == "__main__":
     load()
-    Server(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2])).serve()
+    first, named = (socket.socket(fileno=int(fd)) for fd in sys.argv[1:3])
+    Server(first, named, Path(sys.argv[3])).serve()

@@ -35,7 +35,6 @@ def lines_of(shown: str, who: str) -> list[str]:
     return [line for line in lines if not line.startswith("“")]
 
 
-@pytest.mark.installed
 def test_mail_crosses_and_what_is_sent_while_the_broker_is_away_arrives_once(hall: Hall) -> None:
     ended = hall.watch("--hosts")
     assert (ended.status, ended.stderr) == (0, "")

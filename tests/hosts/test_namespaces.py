@@ -15,6 +15,7 @@ import pytest
 
 from teamctl.hosts.broker_folder import BrokerFolder, find_program
 from teamctl.hosts.own import Keys
+from teamd.hosts.view import read_views
 from tests.e2e.harness import opened
 from tests.waiting import wait_until
 
@@ -77,6 +78,11 @@ class Machine:
 
     def sees(self, host: str) -> str:
         """The state in which this machine sees another."""
+        views = read_views(self.project.paths)
+        return next((view.state for view in views if view.name == host), "unknown")
+
+    def shows(self, host: str) -> str:
+        """The state of another machine as a person is told of it here."""
         rows = json.loads(self.do("teamctl", "hosts", "--json"))["hosts"]
         return next((row["state"] for row in rows if row["name"] == host), "unknown")
 
@@ -153,6 +159,7 @@ def test_two_commands_from_nothing_to_mail_that_outlives_a_cut(
 
         one.plug("down")
         wait_until(lambda: one.sees("h2") == "unreachable", what="h1 sees that h2 is away")
+        assert one.shows("h2") == "unreachable"
         sent = one.run("teamctl", "send", "bob@default@h2", "During the cut.")
         assert sent.status == 0
         assert "queued for h2" in sent.stdout + sent.stderr

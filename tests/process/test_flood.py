@@ -27,10 +27,7 @@ FEW: Final = 1000
 MOST_MESSAGES: Final = 100
 MOST_BYTES: Final = 128 * 1024
 BATCH: Final = 500
-floods = pytest.mark.parametrize(
-    "count",
-    [10_000, pytest.param(100_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])],
-)
+LARGE: Final = pytest.param(100_000, marks=[pytest.mark.long, pytest.mark.timeout(900)])
 FOREIGN: Final = """
 import fcntl, json, sys
 path, sender, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -103,7 +100,7 @@ def delivered(paths: TeamPaths, name: str) -> list[list[dict[str, Any]]]:
     return [record["messages"] for record in records if record["record"] == "mail"]
 
 
-@floods
+@pytest.mark.parametrize("count", [10_000, LARGE])
 def test_a_flood_is_taken_in_the_memory_of_a_trickle(tmp_path: Path, count: int) -> None:
     """And in a time that grows with it, not with its square: each take is a short one."""
     figures = {}
@@ -122,7 +119,7 @@ def test_a_flood_is_taken_in_the_memory_of_a_trickle(tmp_path: Path, count: int)
     assert figures[count][1] < 5 * (count / FEW) * figures[FEW][1]
 
 
-@floods
+@pytest.mark.parametrize("count", [4000, LARGE])
 def test_a_flooded_teammate_goes_on_answering_and_holds_up_nobody(
     project: Project, count: int
 ) -> None:

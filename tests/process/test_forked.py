@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from tests.forked.client import server
+from tests.children import child
+from tests.forked.client import SERVER, Server, server
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.e2e.harness import Project
     from tests.forked.client import Forked
@@ -114,7 +115,7 @@ def test_one_that_an_interpreter_would_begin_differently_is_started(project: Pro
 def test_teamd_that_it_starts_is_forked_as_well(project: Project) -> None:
     project.do("teamd", "start")
     supervisor = project.supervisor
-    assert psutil.Process(supervisor).ppid() == server()._process.pid
+    assert psutil.Process(supervisor).ppid() == server().pid
     assert [*project.survivors()] == [supervisor]
     assert "teamd start --foreground --ready-fd" in project.survivors()[supervisor]
     refused = project.run("teamd", "start")
@@ -138,3 +139,66 @@ def test_a_shell_finds_commands_that_are_forked(project: Project) -> None:
     wait_until(lambda: "teamctl logs teamd --follow" in project.survivors().values())
     begun.kill()
     wait_until(lambda: not project.survivors(), what="it is killed too")
+
+
+# It has imported little of what the others have, since that takes seconds.
+SMALL = f"""
+import runpy, socket, sys
+from pathlib import Path
+import teamd.__main__
+sockets = [socket.socket(fileno=int(fd)) for fd in sys.argv[1:3]]
+runpy.run_path({str(SERVER)!r})["Server"](*sockets, Path(sys.argv[3])).serve()
+"""
+STAYS = """
+import sys
+from pathlib import Path
+from tests.forked.client import Server
+folder = Path(sys.argv[1])
+print(Server({}, folder, shared=True, program=folder.with_name("small.py")).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Callable[[], Server]:
+    """Stay with a server in a folder, which is started where there is none."""
+    program = tmp_path / "small.py"
+    program.write_text(SMALL)
+    return lambda: Server({}, tmp_path / "forks", shared=True, program=program)
+
+
+def test_workers_share_a_server_that_ends_with_the_last_of_them(
+    tmp_path: Path, small: Callable[[], Server]
+) -> None:
+    """Also if those are killed that have started it, or stay with it."""
+    folder = tmp_path / "forks"
+    with ExitStack() as stack:
+        workers = [stack.enter_context(child(STAYS, folder)) for _ in range(2)]
+        (pid,) = {int(one.stdout.readline()) for one in workers if one.stdout is not None}
+        shared = psutil.Process(pid)
+        with closing(small()) as late:
+            assert late.pid == pid
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+            version = ("teamd", "--version")
+            done = late.run(version, stdin="", timeout_seconds=60, cwd=tmp_path, env={})
+            assert done.status == 0
+            assert shared.is_running()
+        wait_until(lambda: _has_ended(shared), what="the server has ended")
+        assert not folder.exists()
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_in_the_place_of_a_killed_server_another_one_is_started(
+    small: Callable[[], Server],
+) -> None:
+    with closing(small()) as killed:
+        process = psutil.Process(killed.pid)
+        process.kill()
+        process.wait()
+        with closing(small()) as another:
+            assert another.pid != process.pid

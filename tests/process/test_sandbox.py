@@ -57,6 +57,7 @@ class World:
 
     folder: Path
     uid: int
+    others: Others
 
     @property
     def workspace(self) -> Path:
@@ -68,9 +69,10 @@ class World:
 
         With a job they run beside it, and the first one once more when it has been stopped.
         """
-        asked = json.dumps({"policy": policy, "commands": lines, "job": job})
+        document = {"policy": policy, "commands": lines, "job": job}
         if self.uid != os.geteuid():
-            return self.start(asked)
+            return self.others.run(self, document)
+        asked = json.dumps(document)
         with forked(self._run) as process:
             with process.stdin as stdin:
                 stdin.write(asked)
@@ -137,6 +139,45 @@ class World:
         return {path.name for path in self.workspace.iterdir()}
 
 
+class Others:
+    """A program that runs commands as other users, started when it is needed first."""
+
+    def __init__(self) -> None:
+        self._program: subprocess.Popen[str] | None = None
+
+    def run(self, world: World, asked: dict[str, Any]) -> list[str]:
+        """Run commands as the user of a world; what the model would read of each."""
+        if self._program is None:
+            argv = (PYTHON, commands.__file__)
+            self._program = subprocess.Popen(
+                argv,
+                env=world.environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        stdin, stdout = self._program.stdin, self._program.stdout
+        assert stdin is not None
+        assert stdout is not None
+        line = {"folder": str(world.folder), "user": world.uid, "environment": world.environment}
+        stdin.write(json.dumps({**line, "asked": asked}) + "\n")
+        stdin.flush()
+        found: list[str] | None = json.loads(stdout.readline())
+        assert found is not None, "it failed, see standard error"
+        return found
+
+    def close(self) -> None:
+        """End it."""
+        if self._program is not None:
+            self._program.communicate(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def others() -> Iterator[Others]:
+    with contextlib.closing(Others()) as made:
+        yield made
+
+
 def _users() -> list[str]:
     """Return who runs the commands: root, where that is who tests, and an ordinary user."""
     if os.geteuid() != 0:
@@ -147,10 +188,10 @@ def _users() -> list[str]:
 
 
 @pytest.fixture(params=_users())
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, others: Others) -> Iterator[World]:
     """A world in a folder that everybody may reach; pytest's own are for one user."""
     folder = Path(tempfile.mkdtemp(prefix="teamd-sandbox-"))
-    made = World(folder, NOBODY if request.param == "nobody" else os.geteuid())
+    made = World(folder, NOBODY if request.param == "nobody" else os.geteuid(), others)
     for name in ("workspace", "person", "aside"):
         (folder / name).mkdir()
     made.own()

@@ -13,6 +13,7 @@ import pytest
 
 from teamd.states import Status
 from teamd.team.roster import Roster
+from tests.e2e.harness import opened
 from tests.e2e.served import Server, events, served
 
 if TYPE_CHECKING:
@@ -30,6 +31,20 @@ def server(project: Project) -> Iterator[Server]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The same, for all the tests that only ask what changes nothing, or is refused."""
+    with opened(tmp_path_factory.mktemp("web")) as project:
+        project.enlist("alice", "bob")
+        with served(project) as made:
+            yield made
+
+
+def _files(project: Project) -> dict[str, tuple[bytes, int]]:
+    files = [path for path in project.paths.root.rglob("*") if path.is_file()]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
 def raw(server: Server, path: str, *headers: str) -> bytes:
     """Ask for a path just as it is written."""
     lines = [f"GET {path} HTTP/1.1", f"Host: {server.host}", "Connection: close", *headers]
@@ -37,14 +52,14 @@ def raw(server: Server, path: str, *headers: str) -> bytes:
     return server.send("\r\n".join([*lines, shown, "", ""]).encode())
 
 
-def test_the_page_is_served_and_nothing_else(server: Server) -> None:
-    status, headers, content = server.ask("/", headers={})
+def test_the_page_is_served_and_nothing_else(untouched: Server) -> None:
+    status, headers, content = untouched.ask("/", headers={})
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert b"/main.js" in content
     for name in ("main.js", "style.css"):
-        assert server.ask(f"/{name}", headers={})[0] == 200
+        assert untouched.ask(f"/{name}", headers={})[0] == 200
     for name in ("nothing", "static/main.js", "__init__.py", "guard.py", ".team/config.json"):
-        assert server.ask(f"/{name}")[0] == 404
+        assert untouched.ask(f"/{name}")[0] == 404
 
 
 @pytest.mark.parametrize(
@@ -66,39 +81,42 @@ def test_the_page_is_served_and_nothing_else(server: Server) -> None:
         "/api/do/../session",
     ],
 )
-def test_no_path_leads_out(server: Server, path: str) -> None:
-    head, _, body = raw(server, path).partition(b"\r\n\r\n")
+def test_no_path_leads_out(untouched: Server, path: str) -> None:
+    head, _, body = raw(untouched, path).partition(b"\r\n\r\n")
     assert head.split()[1] in (b"404", b"409", b"405"), head
     assert b"root:" not in body
     assert b"members" not in body
     assert b"import" not in body
 
 
-def test_what_browsers_tell_of_other_pages_is_refused(server: Server) -> None:
+def test_what_browsers_tell_of_other_pages_is_refused(untouched: Server) -> None:
     """The guard has tests of its own; here its headers come through the wire."""
     elsewhere = "http://127.0.0.1:1"  # a page on another local port
-    assert raw(server, "/api/session").split()[1] == b"200"
-    assert raw(server, "/api/session", f"Origin: {elsewhere}").split()[1] == b"403"
-    assert raw(server, "/api/session", "Sec-Fetch-Site: same-site").split()[1] == b"403"
-    assert raw(server, "/", "Sec-Fetch-Dest: iframe").split()[1] == b"403"
+    assert raw(untouched, "/api/session").split()[1] == b"200"
+    assert raw(untouched, "/api/session", f"Origin: {elsewhere}").split()[1] == b"403"
+    assert raw(untouched, "/api/session", "Sec-Fetch-Site: same-site").split()[1] == b"403"
+    assert raw(untouched, "/", "Sec-Fetch-Dest: iframe").split()[1] == b"403"
     foreign = b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
-    assert server.send(foreign).split()[1] == b"421"
-    for token in ("", "x", server.token[:-1]):
-        assert server.ask("/api/session", headers={"Authorization": f"Bearer {token}"})[0] == 401
-    plain = {**server.headers, "Content-Type": "text/plain"}  # all that a no-cors script may send
+    assert untouched.send(foreign).split()[1] == b"421"
+    for token in ("", "x", untouched.token[:-1]):
+        assert untouched.ask("/api/session", headers={"Authorization": f"Bearer {token}"})[0] == 401
+    plain = {
+        **untouched.headers,
+        "Content-Type": "text/plain",
+    }  # all that a no-cors script may send
     body = json.dumps({"to": "alice", "text": "x"})
-    assert server.ask("/api/do/send", body=body, headers=plain)[0] == 415
-    assert server.ask("/api/do/nothing", body="{}")[0] == 404
+    assert untouched.ask("/api/do/send", body=body, headers=plain)[0] == 415
+    assert untouched.ask("/api/do/nothing", body="{}")[0] == 404
     for broken in ("", "x", "[]", "[" * 100_000):
-        assert server.ask("/api/do/send", body=broken)[0] == 400
-    assert server.ask("/api/do/send", body="x" * (3 << 20))[0] == 413
+        assert untouched.ask("/api/do/send", body=broken)[0] == 400
+    assert untouched.ask("/api/do/send", body="x" * (3 << 20))[0] == 413
 
 
-def test_no_answer_sets_a_cookie(server: Server) -> None:
+def test_no_answer_sets_a_cookie(untouched: Server) -> None:
     for path in ("/", "/main.js", "/nothing", "/api/session", "/api/mail", "/api/do/send"):
-        for headers in ({}, server.headers):
+        for headers in ({}, untouched.headers):
             for body in (None, "{}"):
-                _, found, _ = server.ask(path, headers=headers, body=body)
+                _, found, _ = untouched.ask(path, headers=headers, body=body)
                 assert "set-cookie" not in found
                 assert "frame-ancestors 'none'" in found["content-security-policy"]
 
@@ -156,12 +174,7 @@ def test_what_is_done_is_what_the_command_does(server: Server, project: Project)
 def test_looking_leaves_every_inbox_as_it_is(server: Server, project: Project) -> None:
     for name in ("alice", "bob", "lead"):
         project.do("teamctl", "send", name, "hello", "--from", "user")
-
-    def everything() -> dict[str, tuple[bytes, int]]:
-        files = [path for path in project.paths.root.rglob("*") if path.is_file()]
-        return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
-
-    before = everything()
+    before = _files(project)
     with server.opened("/api/events") as stream:
         assert next(events(stream))["event"] == "snapshot"
         for path in ("mail", "mail?words=x", "transcript?name=alice", "log?name=alice"):
@@ -170,7 +183,7 @@ def test_looking_leaves_every_inbox_as_it_is(server: Server, project: Project) -
         assert server.get(f"trace?id={identity}") == json.loads(
             project.do("teamctl", "trace", identity, "--json")
         )
-    assert everything() == before
+    assert _files(project) == before
 
 
 def test_the_events_show_what_team_json_shows_and_resume(server: Server, project: Project) -> None:

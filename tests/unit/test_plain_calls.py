@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -52,6 +52,7 @@ def by_click(declared: Command, words: list[str]) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("name", DECLARED)
+@settings(max_examples=settings().max_examples // 4)  # of each of sixty commands
 @given(data=st.data())
 def test_a_plain_call_means_what_click_says(name: str, data: st.DataObject) -> None:
     """The one definition is click's; a call that is read otherwise would do another thing."""

@@ -2,17 +2,24 @@
 
 A program of its own, so that it can run as another user: `python commands.py FOLDER`, with a JSON
 document on standard input: `policy`, `job` for what runs beside them, and `commands`, texts.
+
+Without a FOLDER it does so again and again, each time in a process that is forked, since to import
+takes longer than most commands: each line of standard input is a document with `folder`, `user`,
+`environment` and, in `asked`, such a document. An answer is a line too: `null` for a failure.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
+import os
 import sys
+import traceback
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from teamd.programs.sandboxed import Bounds
 from teamd.tools import Result, Toolbox
@@ -22,6 +29,8 @@ from tests.shells import sandboxed_shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_PR_SET_DUMPABLE: Final = 4
 
 
 @contextmanager
@@ -54,13 +63,48 @@ async def run_all(box: Toolbox, commands: list[str], *, job: str = "") -> list[R
     return results
 
 
-def main(folder: Path) -> None:
-    """Run what standard input says."""
-    asked = json.load(sys.stdin)
+def answer(folder: Path, asked: dict[str, Any]) -> list[str]:
+    """Run what is asked for; return what the model would read of each."""
     with toolbox(folder / "workspace", folder / "aside", asked.get("policy", {})) as box:
         results = asyncio.run(run_all(box, asked["commands"], job=asked.get("job", "")))
-    json.dump([result.text for result in results], sys.stdout)
+    return [result.text for result in results]
+
+
+def main(folder: Path) -> None:
+    """Run what standard input says."""
+    json.dump(answer(folder, json.load(sys.stdin)), sys.stdout)
+
+
+def serve() -> None:
+    """Run what each line says, until there are no more."""
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            _answer_as(json.loads(line))
+        _, status = os.waitpid(pid, 0)
+        if status != 0:
+            print("null", flush=True)  # noqa: T201 -- the answer
+
+
+def _answer_as(line: dict[str, Any]) -> NoReturn:
+    """Be the user, as a program is that the user has started."""
+    code = 1
+    try:
+        os.setgroups([])
+        os.setgid(line["user"])
+        os.setuid(line["user"])
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # as exec would make it again
+        os.environ.clear()
+        os.environ.update(line["environment"])
+        folder = Path(line["folder"])
+        os.chdir(folder / "workspace")
+        print(json.dumps(answer(folder, line["asked"])), flush=True)  # noqa: T201 -- the answer
+        code = 0
+    except BaseException:  # noqa: BLE001 -- the edge of a process
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1])) if sys.argv[1:] else serve()
