@@ -30,6 +30,7 @@ import signal
 import socket
 import sys
 import tempfile
+import termios
 import time
 from contextlib import suppress
 from itertools import pairwise
@@ -176,6 +177,8 @@ def be_command(asking: int, given: list[int], interpreter: str) -> NoReturn:
             if "umask" in wanted:
                 os.umask(wanted["umask"])
             _put_descriptors(wanted.get("numbers") or range(len(given)), given, channel.fileno())
+            if wanted.get("terminal"):
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # its keys send signals
             _put_environment(wanted["argv"], wanted["env"])
             time.tzset()
             _preload()
