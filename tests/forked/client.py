@@ -30,7 +30,7 @@ _START_SECONDS: Final = 60.0
 # What an interpreter takes from its environment once for all, before a command begins.
 _INTERPRETERS: Final = (
     *("PYTHON", "COVERAGE", "LANG", "LC_", "LD_", "FAKETIME", "DONT_FAKE", "MALLOC_"),
-    *("ANTHROPIC_LOG", "OPENSSL_", "PYDANTIC_"),
+    *("ANTHROPIC_LOG", "OPENSSL_", "PYDANTIC_", "SSL"),
 )
 
 _INHERITED: Final = ("PYTHON", "COVERAGE")

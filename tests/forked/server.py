@@ -66,7 +66,6 @@ def load() -> None:
     from teamd.models import claude  # noqa: PLC0415 -- this program imports at its time
 
     claude.warm_up()
-    claude.shared_tls.cache_clear()  # it depends on the environment
     gc.collect()
     gc.freeze()
 
