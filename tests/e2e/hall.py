@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,15 @@ class Hall:
         """Start a demo, to be read from while it plays."""
         pipe = subprocess.PIPE
         return self.project.begin("teamctl", "demo", *arguments, stdout=pipe, stderr=pipe)
+
+    def hide_git(self) -> None:
+        """Have a PATH without it: the demo ends before its copy of a repository."""
+        programs = self.project.root / "programs"
+        programs.mkdir()
+        for name in ("bwrap", "bash", "python3"):
+            there = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin") or name
+            (programs / name).symlink_to(there)
+        self.project.environment["PATH"] = str(programs)
 
     def altered(self, *changes: tuple[str, str]) -> str:
         """A copy of the story with other words in it; the first place of each counts."""

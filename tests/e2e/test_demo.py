@@ -6,7 +6,6 @@ import json
 import os
 import re
 import select
-import shutil
 import socket
 import termios
 from contextlib import suppress
@@ -179,13 +178,7 @@ def test_a_third_one_works_in_a_copy_until_its_check_passes_and_is_merged(
 
 
 def test_without_git_it_says_what_was_left_out(hall: Hall) -> None:
-    programs = hall.project.root / "programs"
-    programs.mkdir()
-    for name in ("bwrap", "bash", "python3"):
-        (programs / name).symlink_to(
-            shutil.which(name, path="/usr/local/bin:/usr/bin:/bin") or name
-        )
-    hall.project.environment["PATH"] = str(programs)
+    hall.hide_git()
     ended = hall.watch()
     assert ended.stderr == ""
     left_out = "A working copy with a check and a merge was left out: git is not installed."

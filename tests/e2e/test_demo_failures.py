@@ -87,6 +87,7 @@ def test_it_believes_no_team_that_its_program_works(hall: Hall) -> None:
     text = STORY.read_text(encoding="utf-8").replace("900: ", "901: ")
     honest, _, rest = text.rpartition(first)
     story = hall.project.write("story.toml", f'{honest}{{ command = "{lie}" }}{rest}')
+    hall.hide_git()  # it is no matter of carl's
     ended = hall.watch("--script", str(story))
     assert ended.status == 1
     assert "this did not happen: the program works" in ended.complaint

@@ -30,11 +30,16 @@ _WITHOUT: Final = 'import sys; sys.modules["textual"] = None\n'
 
 def ask(project: Project, name: str = "alice", command: str = COMMAND) -> str:
     """Have a teammate ask for a permission; its id."""
+    before = requests(project)
     project.stage.play(name, use(("bash", {"command": command})), say("Done."))
     project.do("teamctl", "spawn", name, "coder", "Do it.")
-    found = project.paths.requests
-    wait_until(lambda: list(found.glob("*.json")), what=f"{name} asks")
-    return next(found.glob("*.json")).stem
+    wait_until(lambda: requests(project) - before, what=f"{name} asks")
+    (request,) = requests(project) - before
+    return request
+
+
+def requests(project: Project) -> set[str]:
+    return {file.stem for file in project.paths.requests.glob("*.json")}
 
 
 def opened_top(project: Project, term: str = "xterm-256color") -> Terminal:
