@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import teamctl.demo
 from teamd.settings.trust import TrustStore
+from tests.e2e.harness import PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,9 +42,9 @@ class Hall:
         """Have a PATH without it: the demo ends before its copy of a repository."""
         programs = self.project.root / "programs"
         programs.mkdir()
-        for name in ("bwrap", "bash", "python3"):
-            there = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin") or name
-            (programs / name).symlink_to(there)
+        where = f"/usr/local/bin:/usr/bin:/bin:{PROGRAMS}"
+        for name in ("bwrap", "bash", "python3", "teamctl"):
+            (programs / name).symlink_to(shutil.which(name, path=where) or name)
         self.project.environment["PATH"] = str(programs)
 
     def altered(self, *changes: tuple[str, str]) -> str:

@@ -115,6 +115,7 @@ def lines_of(shown: str, who: str) -> list[str]:
 @pytest.mark.installed
 def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) -> None:
     """And at the end there are the roster, the mail and what the program prints."""
+    hall.hide_git()  # carl is seen elsewhere
     ended = hall.watch()
     assert (ended.status, ended.stderr) == (0, "")
     assert ended.stdout.splitlines()[0] == FIRST_LINE

@@ -59,7 +59,7 @@ def test_a_reader_that_goes_away_leaves_nothing_either(hall: Hall) -> None:
 @pytest.mark.parametrize(
     ("step", "changes"),
     [
-        ("alice's mail reaches bob", [('to = "bob"', 'to = "lead"')]),
+        ("bob's tests pass", [("900: ", "901: "), ("Ran 3 tests in ", ""), (r"\nOK\s*$", "")]),
         ("the first check of carl's work fails", [("echo 1994", "echo 2216")]),
         ("the check passes once carl has mended it", [("-values[sign] if less", "0 if less")]),
         ("lead spawns Bob", [('name = "carl"', 'name = "Bob"')]),
