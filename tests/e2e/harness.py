@@ -153,13 +153,16 @@ class Project:
         Args:
             argv: the command.
             options: its streams, as `subprocess.Popen` takes them, with nothing to read by
-                default; and `terminal`, whether the first is that of a session which it begins.
+                default; `terminal`, whether the first is that of a session which it begins; and
+                `installed`, as for the project: a forked command may be through before anybody
+                can look at it.
         """
         terminal = options.pop("terminal", False)
+        installed = options.pop("installed", self._installed)
         streams = {"stdin": subprocess.DEVNULL, **options}
         where, env = self.folder, self.environment
         begun: subprocess.Popen[str]
-        if not self._installed and forks().takes(argv, env):
+        if not installed and forks().takes(argv, env):
             begun = Begun(argv, streams, cwd=where, env=env, terminal=terminal)
         else:
             if terminal:
