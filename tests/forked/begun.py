@@ -41,9 +41,14 @@ class Begun(subprocess.Popen[str]):
             self.stdin, fd = _stream(streams.get("stdin"), 0, given)
             self.stdout, out = _stream(streams.get("stdout"), 1, given)
             self.stderr, err = _stream(streams.get("stderr"), 2, given)
-            self._forked = server().fork(
-                argv, (fd, out, err), cwd=cwd, env=env, new_session=terminal, terminal=terminal
-            )
+            try:
+                self._forked = server().fork(
+                    argv, (fd, out, err), cwd=cwd, env=env, new_session=terminal, terminal=terminal
+                )
+            except BaseException:
+                for mine in filter(None, (self.stdin, self.stdout, self.stderr)):
+                    mine.close()
+                raise
         self.pid = self._forked.pid
 
     def poll(self) -> int | None:
