@@ -32,7 +32,7 @@ def cramped(tmp_path: Path) -> Iterator[Project]:
         yield project
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [4, pytest.param(10, marks=pytest.mark.long)])
 def test_compaction_of_many_times_the_context_through_kills_keeps_who_she_is_and_her_work(
     cramped: Project, times: int
 ) -> None:
