@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamctl.demo.copy_round import CopyRound, find_lack
+from teamctl.demo.evidence import Evidence, missing
 from teamctl.demo.folder import describe_end, failure, temporary_folder
 from teamctl.demo.onlooker import Onlooker, Teller
 from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
@@ -17,18 +18,15 @@ from teamctl.roster_table import show_now
 from teamd import commandline, terminal
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD, Message
-from teamd.states import Status
-from teamd.team.roster import Roster, Team
-from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
+from teamd.messages import LEAD
+from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
 _INTRO: Final = "Only the model's words are scripted; processes, mail, tools and files are real."
 _HOSTS_INTRO: Final = "Only the model's words are scripted; hosts, broker, TLS and mail are real."
 _PROGRAM: Final = "roman.py"
-_TESTS: Final = "test_roman.py"
 
 
 @commandline.command()
@@ -174,8 +172,7 @@ class _Play:
         onlooker.follow()
         team = Roster(self.stage.paths).read()
         mail = onlooker.mail.values()
-        evidence = _Evidence(self.stage.workspace, onlooker.records, mail, team)
-        step = _missing(evidence)
+        step = missing(Evidence(self.stage.workspace, onlooker.records, mail, team))
         if step is not None or onlooker.trouble:
             raise self._failure(step or "all come to rest", onlooker.trouble)
 
@@ -197,63 +194,3 @@ class _Play:
 
     def _failure(self, step: str, why: str) -> TeamError:
         return failure(self.stage.folder, step, why, kept=self.stage.kept)
-
-
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """The evidence that is left: files, conversations, mail, the roster.
-
-    Attributes:
-        mail: what has come to the lead.
-    """
-
-    workspace: Path
-    records: Mapping[str, list[Record]]
-    mail: Iterable[Message]
-    team: Team
-
-    def letters(self, sender: str, receiver: str) -> int:
-        """Count the messages of a teammate that have reached the receiver, word for word."""
-        sent = [given["content"] for given in self._calls(sender, "send_message").values()]
-        got = list(self.mail) if receiver == LEAD else []
-        for record in self.records.get(receiver, ()):
-            got += mail_in(record)
-        return sum(message.sender == sender and message.content in sent for message in got)
-
-    def outputs(self, name: str, tool: str) -> list[str]:
-        """Return what a tool gave to a teammate, failures left out."""
-        calls = self._calls(name, tool)
-        answers = (one for one in self.records.get(name, ()) if isinstance(one, CallAnswered))
-        good = (one for one in answers if one.tool_use_id in calls and not one.is_error)
-        return [one.content for one in good]
-
-    def processes(self) -> set[int]:
-        """The pids of those that live."""
-        found = (member.process for member in self.team.members)
-        return {process.pid for process in found if process is not None and process.alive}
-
-    def _calls(self, name: str, tool: str) -> dict[str, dict[str, Any]]:
-        """The input of each call of a tool, by its id."""
-        replies = (one for one in self.records.get(name, ()) if isinstance(one, Replied))
-        calls = (call for reply in replies for call in reply.calls)
-        return {call["id"]: call["input"] for call in calls if call["name"] == tool}
-
-
-def _missing(evidence: _Evidence) -> str | None:
-    """The first step that did not happen, if there is one."""
-    return next((step for step, happened in _STEPS if not happened(evidence)), None)
-
-
-_STEPS: Final[tuple[tuple[str, Callable[[_Evidence], bool]], ...]] = (
-    ("bob writes test_roman.py", lambda e: (e.workspace / _TESTS).is_file()),
-    ("alice writes roman.py", lambda e: (e.workspace / _PROGRAM).is_file()),
-    ("alice's mail reaches bob", lambda e: e.letters("alice", "bob") > 0),
-    ("bob's tests find a bug", lambda e: any("FAILED (" in o for o in e.outputs("bob", "bash"))),
-    ("bob's mail reaches alice", lambda e: e.letters("bob", "alice") > 0),
-    ("alice changes roman.py", lambda e: bool(e.outputs("alice", "edit_file"))),
-    ("alice's second mail reaches bob", lambda e: e.letters("alice", "bob") > 1),
-    ("bob's tests pass", lambda e: e.outputs("bob", "bash")[-1].endswith("\nOK")),
-    ("bob's report reaches lead", lambda e: e.letters("bob", LEAD) > 0),
-    ("two processes live", lambda e: len(e.processes()) == len(("alice", "bob"))),
-    ("both end idle", lambda e: {m.status for m in e.team.members} == {Status.IDLE}),
-)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import teamctl.demo
 from teamd.settings.trust import TrustStore
+from tests.e2e.harness import PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +37,15 @@ class Hall:
         """Start a demo, to be read from while it plays."""
         pipe = subprocess.PIPE
         return self.project.begin("teamctl", "demo", *arguments, stdout=pipe, stderr=pipe)
+
+    def hide_git(self) -> None:
+        """Have a PATH without it: the demo ends before its copy of a repository."""
+        programs = self.project.root / "programs"
+        programs.mkdir()
+        where = f"/usr/local/bin:/usr/bin:/bin:{PROGRAMS}"
+        for name in ("bwrap", "bash", "python3", "teamctl"):
+            (programs / name).symlink_to(shutil.which(name, path=where) or name)
+        self.project.environment["PATH"] = str(programs)
 
     def altered(self, *changes: tuple[str, str]) -> str:
         """A copy of the story with other words in it; the first place of each counts."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from teamd.files.paths import SETTINGS_FILE, STATE_VARIABLE, TeamPaths
 from teamd.service import READY
 from teamd.settings.trust import TrustStore
 from teamd.team import teams
+from tests.forked.begun import Begun
 from tests.forked.client import server as forks
 from tests.strict.replies import say
 from tests.strict.server import StrictServer, by_name
@@ -83,9 +86,9 @@ class Project:
         server: refused nothing by the end, unless the test takes `refusals` first.
 
     Args:
-        installed: whether every command is started as a person starts it. Otherwise those that
-            run to their end, and the supervisor of `start`, are forked from a process that has
-            loaded them: a second faster, and alike in all that can be seen of them from outside.
+        installed: whether every command is started as a person starts it. Otherwise they are
+            forked from a process that has loaded them: a second faster, and alike in all that can
+            be seen of them from outside.
     """
 
     def __init__(
@@ -145,14 +148,26 @@ class Project:
         return done.stdout
 
     def begin(self, *argv: str, **options: Any) -> subprocess.Popen[str]:
-        """Start a command that goes on; it is killed at the end at the latest."""
-        begun = subprocess.Popen(
-            argv,
-            cwd=self.folder,
-            env=self.environment,
-            text=True,
-            **{"stdin": subprocess.DEVNULL, **options},
-        )
+        """Start a command that goes on; it is killed at the end at the latest.
+
+        Args:
+            argv: the command.
+            options: its streams, as `subprocess.Popen` takes them, with nothing to read by
+                default; `terminal`, whether the first is that of a session which it begins; and
+                `installed`, as for the project: a forked command may be through before anybody
+                can look at it.
+        """
+        terminal = options.pop("terminal", False)
+        installed = options.pop("installed", self._installed)
+        streams = {"stdin": subprocess.DEVNULL, **options}
+        where, env = self.folder, self.environment
+        begun: subprocess.Popen[str]
+        if not installed and forks().takes(argv, env):
+            begun = Begun(argv, streams, cwd=where, env=env, terminal=terminal)
+        else:
+            if terminal:
+                streams |= {"start_new_session": True, "preexec_fn": _take_terminal}
+            begun = subprocess.Popen(argv, cwd=where, env=env, text=True, **streams)
         self._begun.append(begun)
         return begun
 
@@ -346,6 +361,10 @@ class Project:
         assert not left, f"these outlived `teamd stop` ({stopped}): {left}"
         refused = [f"{error} in {error.body}" for error in self.server.refused]
         assert not refused, f"the server refused: {refused}"
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # its keys send signals
 
 
 @contextmanager

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import re
-import termios
 from typing import TYPE_CHECKING, Any
 
 from tests.waiting import wait_until
@@ -36,8 +34,7 @@ class Terminal:
         self.process: subprocess.Popen[str] = project.begin(
             *(argv or ("teamctl", "chat")),
             **{"stdin": theirs, "stdout": theirs, "stderr": theirs, **options},
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # its keys send signals
+            terminal=True,
         )
         os.close(theirs)
         self._raw = b""

@@ -61,7 +61,7 @@ def brake(project: Project, repository: Path) -> Brake:
 def begin_spawn(project: Project, words: str) -> tuple[subprocess.Popen[str], int]:
     """Begin a spawn whose maker stops at some words; the command, and the maker's pid."""
     pipe = subprocess.PIPE
-    command = project.begin(*SPAWN, stdout=pipe, stderr=pipe)
+    command = project.begin(*SPAWN, installed=True, stdout=pipe, stderr=pipe)
     wait_until(lambda: stopped_at(project, words), what=f"it stops at {words}")
     return command, int(project.log("teamd", "working copy begun")[-1]["pid"])
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
+import select
 import socket
 import termios
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from tests.e2e.hall import Hall, opened
+from tests.e2e.harness import opened as project_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,12 +27,84 @@ FIRST_LINE: Final = (
     "Only the model's words are scripted; processes, mail, tools and files are real."
 )
 NARROW: Final = 40
+HOSTILE_GIT: Final = (
+    "[commit]\n\tgpgSign = true\n[core]\n\thooksPath = /nonexistent\n[user]\n\tname =\n"
+)
 
 
 @pytest.fixture
 def hall(project: Project) -> Iterator[Hall]:
     with opened(project) as made:
         yield made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performances:
+    """Two demos that ran at the same time, with all that could disturb them.
+
+    Attributes:
+        hall: where; teamd has ended there.
+        kept: what the one wrote that was to keep its folder, and its errors.
+        statuses: of both, that one first.
+        shown: what the terminal of the other showed.
+        before: when each file of the person's project was changed, and the same after it.
+        told: whether a service manager was told anything.
+    """
+
+    hall: Hall
+    kept: str
+    errors: str
+    statuses: tuple[int, int]
+    shown: str
+    before: dict[Path, int]
+    after: dict[Path, int]
+    told: bool
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Performances]:
+    """With a person's own settings of git, which would have it fail, and a team of their own."""
+    with project_in(tmp_path_factory.mktemp("played")) as project, opened(project) as hall:
+        home = Path(project.environment["HOME"])
+        (home / ".gitconfig").write_text(HOSTILE_GIT, encoding="utf-8")
+        project.paths.create()
+        project.write("team.toml", "this = is no [toml", trusted=False)
+        other = project.root / "other"
+        other.mkdir()
+        project.environment["TEAMD_DIR"] = str(other)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(str(project.root / "notify"))
+            manager.setblocking(False)
+            project.environment["NOTIFY_SOCKET"] = manager.getsockname()
+            before = changes(project.folder, other)
+            keeping = hall.begin("--fast", "--keep")
+            status, shown = watch_in_terminal(hall)
+            kept, errors = keeping.communicate(timeout=60)
+            yield Performances(
+                hall=hall,
+                kept=kept,
+                errors=errors,
+                statuses=(keeping.returncode, status),
+                shown=shown,
+                before=before,
+                after=changes(project.folder, other),
+                told=bool(select.select([manager], [], [], 0)[0]),
+            )
+
+
+def changes(*folders: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for each in folders for path in each.rglob("*")}
+
+
+def watch_in_terminal(hall: Hall) -> tuple[int, str]:
+    """Run a demo in a narrow terminal; its status, and what was shown."""
+    master, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (50, NARROW))
+    begun = hall.project.begin("teamctl", "demo", "--fast", stdout=terminal)
+    os.close(terminal)
+    shown = b"".join(iter(lambda: read_terminal(master), b"")).decode()
+    os.close(master)
+    return begun.wait(60), shown
 
 
 def lines_of(shown: str, who: str) -> list[str]:
@@ -41,6 +115,7 @@ def lines_of(shown: str, who: str) -> list[str]:
 @pytest.mark.installed
 def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) -> None:
     """And at the end there are the roster, the mail and what the program prints."""
+    hall.hide_git()  # carl is seen elsewhere
     ended = hall.watch()
     assert (ended.status, ended.stderr) == (0, "")
     assert ended.stdout.splitlines()[0] == FIRST_LINE
@@ -77,13 +152,12 @@ def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) ->
     hall.assert_cleared()
 
 
-def test_a_third_one_works_in_a_copy_until_its_check_passes_and_is_merged(hall: Hall) -> None:
+def test_a_third_one_works_in_a_copy_until_its_check_passes_and_is_merged(
+    played: Performances,
+) -> None:
     """With a person's own settings of git, which would have had it fail."""
-    hostile = "[commit]\n\tgpgSign = true\n[core]\n\thooksPath = /nonexistent\n[user]\n\tname =\n"
-    Path(hall.project.environment["HOME"], ".gitconfig").write_text(hostile, encoding="utf-8")
-    ended = hall.watch()
-    assert (ended.status, ended.stderr) == (0, "")
-    assert [line for line in lines_of(ended.stdout, "carl") if "“" not in line] == [
+    assert (played.statuses[0], played.errors) == (0, "")
+    assert [line for line in lines_of(played.kept, "carl") if "“" not in line] == [
         "claims task 1",
         "reads roman.py",
         "edits roman.py",
@@ -91,28 +165,21 @@ def test_a_third_one_works_in_a_copy_until_its_check_passes_and_is_merged(hall: 
         "edits roman.py",
         "says that task 1 is completed",
     ]
-    assert lines_of(ended.stdout, "teamd") == [
+    assert lines_of(played.kept, "teamd") == [
         "checks a clean clone of carl's commit: failed with exit status 1",
         "checks a clean clone of carl's commit: passed",
     ]
-    *_, committed, added, spawned, merged = lines_of(ended.stdout, "lead")
+    *_, committed, added, spawned, merged = lines_of(played.kept, "lead")
     assert committed == "commits roman.py and its tests to main"
     assert added == "adds task 1, “Read Roman numerals, too”, with a check"
     assert re.fullmatch(r"spawns carl, coder, in a working copy \(pid \d+\)", spawned)
     assert re.fullmatch(r"merges team/carl into main: [0-9a-f]{8}", merged)
-    assert "\ncarl: branch team/carl, 0 commits ahead, 0 uncommitted files\n" in ended.stdout
-    assert "\n$ python3 roman.py MCMXCIV\n1994\n" in ended.stdout
-    hall.assert_cleared()
+    assert "\ncarl: branch team/carl, 0 commits ahead, 0 uncommitted files\n" in played.kept
+    assert "\n$ python3 roman.py MCMXCIV\n1994\n" in played.kept
 
 
 def test_without_git_it_says_what_was_left_out(hall: Hall) -> None:
-    programs = hall.project.root / "programs"
-    programs.mkdir()
-    for name in ("bwrap", "bash", "python3"):
-        (programs / name).symlink_to(
-            shutil.which(name, path="/usr/local/bin:/usr/bin:/bin") or name
-        )
-    hall.project.environment["PATH"] = str(programs)
+    hall.hide_git()
     ended = hall.watch()
     assert ended.stderr == ""
     left_out = "A working copy with a check and a merge was left out: git is not installed."
@@ -138,62 +205,40 @@ def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hal
     hall.assert_cleared()
 
 
-def test_the_persons_own_team_is_neither_used_nor_touched(hall: Hall) -> None:
+def test_the_persons_own_team_is_neither_used_nor_touched(played: Performances) -> None:
     """Also where its settings are none at all; and a service manager is told nothing either."""
-    other = hall.project.root / "other"
-    other.mkdir()
-    hall.project.paths.create()
-    hall.project.write("team.toml", "this = is no [toml")
-    hall.project.environment["TEAMD_DIR"] = str(other)
-    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    manager.bind(str(hall.project.root / "notify"))
-    manager.setblocking(False)
-    hall.project.environment["NOTIFY_SOCKET"] = manager.getsockname()
-    before = {path: path.stat().st_mtime_ns for path in hall.project.folder.rglob("*")}
-
-    ended = hall.watch()
-    assert (ended.status, ended.stderr) == (0, "")
-    assert {p: p.stat().st_mtime_ns for p in hall.project.folder.rglob("*")} == before
-    assert list(other.iterdir()) == []
-    with manager, pytest.raises(BlockingIOError):
-        manager.recv(64)
+    assert played.statuses == (0, 0)
+    assert played.after == played.before
+    assert not played.told
 
 
-def test_two_at_the_same_time_do_not_meet(hall: Hall) -> None:
-    for begun in [hall.begin("--fast"), hall.begin("--fast")]:
-        stdout, stderr = begun.communicate(timeout=60)
-        assert (begun.returncode, stderr) == (0, "")
-        assert "\x1b" not in stdout
-    hall.assert_cleared()
+def test_two_at_the_same_time_do_not_meet(played: Performances) -> None:
+    assert (played.statuses, played.errors) == ((0, 0), "")
+    assert "\x1b" not in played.kept
+    assert "its folder is gone.\r\n" in played.shown
+    assert len(list(played.hall.temporary.iterdir())) == 1
 
 
-def test_keep_leaves_a_folder_to_look_around_in(hall: Hall) -> None:
-    ended = hall.watch("--keep")
-    assert ended.status == 0
-    (folder,) = hall.temporary.iterdir()
-    assert ended.stdout.endswith(f"its folder stays: {folder}.\n")
-    assert hall.project.survivors() == {}
-    run = hall.project.run("teamctl", "inbox", "--json", cwd=folder)
+def test_keep_leaves_a_folder_to_look_around_in(played: Performances) -> None:
+    (folder,) = played.hall.temporary.iterdir()
+    assert played.kept.endswith(f"its folder stays: {folder}.\n")
+    project = played.hall.project
+    assert project.survivors() == {}
+    own = {"TEAMD_DIR": ""}
+    run = project.run("teamctl", "inbox", "--json", cwd=folder, env=own)
     assert [one["from"] for one in json.loads(run.stdout)["messages"]] == ["bob"]
-    assert "AssertionError" in hall.project.run("teamctl", "transcript", "bob", cwd=folder).stdout
+    shown = project.run("teamctl", "transcript", "bob", cwd=folder, env=own)
+    assert "AssertionError" in shown.stdout
 
 
-def test_on_a_narrow_terminal_each_event_keeps_to_its_line(hall: Hall) -> None:
+def test_on_a_narrow_terminal_each_event_keeps_to_its_line(played: Performances) -> None:
     """In colours, and without moving the cursor."""
-    master, terminal = os.openpty()
-    termios.tcsetwinsize(terminal, (50, NARROW))
-    begun = hall.project.begin("teamctl", "demo", "--fast", stdout=terminal)
-    os.close(terminal)
-    shown = b"".join(iter(lambda: read_terminal(master), b"")).decode()
-    os.close(master)
-    assert begun.wait(60) == 0
-    assert "\x1b[" in shown
-    plain = re.sub(r"\x1b\[[\d;]*m", "", shown)
+    assert "\x1b[" in played.shown
+    plain = re.sub(r"\x1b\[[\d;]*m", "", played.shown)
     assert "\x1b" not in plain, "the cursor is moved"
     events = re.findall(r"^( *\d+\.\ds .*?)\r$", plain, re.MULTILINE)
     assert len(events) > 20
     assert max(map(len, events)) == NARROW
-    hall.assert_cleared()
 
 
 def read_terminal(master: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.e2e.harness import Project
-
-FAULTY: Final = '1000: "M", 500: "D", 100: "C", 50: "L", 10: "X", 5: "V", 1: "I"}'
-RIGHT: Final = (
-    '1000: "M", 900: "CM", 500: "D", 400: "CD", 100: "C", 90: "XC", 50: "L", 10: "X", '
-    '5: "V", 4: "IV", 1: "I"}'
-)
 
 
 @pytest.fixture
@@ -65,18 +59,9 @@ def test_a_reader_that_goes_away_leaves_nothing_either(hall: Hall) -> None:
 @pytest.mark.parametrize(
     ("step", "changes"),
     [
-        ("bob writes test_roman.py", [('path = "test_roman.py"', 'path = "test_b.py"')]),
-        ("alice writes roman.py", [('path = "roman.py", content', 'path = "b.py", content')]),
-        ("alice's mail reaches bob", [('to = "bob"', 'to = "lead"')]),
-        ("bob's tests find a bug", [(FAULTY, RIGHT)]),
-        ("bob's mail reaches alice", [('to = "alice"', 'to = "lead"')]),
-        ("alice changes roman.py", [("old_text = '''", "old_text = '''no")]),
-        ("alice's second mail reaches bob", [(' 4: "IV",', "")]),
         ("bob's tests pass", [("900: ", "901: "), ("Ran 3 tests in ", ""), (r"\nOK\s*$", "")]),
-        ("bob's report reaches lead", [('to = "lead"', 'to = "alice"')]),
         ("the first check of carl's work fails", [("echo 1994", "echo 2216")]),
         ("the check passes once carl has mended it", [("-values[sign] if less", "0 if less")]),
-        ("the check passes once carl has mended it", [('expect = "&gt; 2216"', 'expect = "2217"')]),
         ("lead spawns Bob", [('name = "carl"', 'name = "Bob"')]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -84,7 +69,10 @@ def test_a_reader_that_goes_away_leaves_nothing_either(hall: Hall) -> None:
 def test_it_fails_and_names_the_step_that_did_not_happen(
     hall: Hall, step: str, changes: list[tuple[str, str]]
 ) -> None:
-    """Here the script says something else; a broken tool, mailbox or process shows the same way."""
+    """Here the script says something else; a broken tool, mailbox or process shows the same way.
+
+    Each step before carl's is missed in tests/unit/test_demo_evidence.py.
+    """
     ended = hall.watch("--script", hall.altered(*changes))
     assert ended.status == 1
     assert ended.complaint.startswith(f"teamctl: the demo failed: this did not happen: {step}")
@@ -99,6 +87,7 @@ def test_it_believes_no_team_that_its_program_works(hall: Hall) -> None:
     text = STORY.read_text(encoding="utf-8").replace("900: ", "901: ")
     honest, _, rest = text.rpartition(first)
     story = hall.project.write("story.toml", f'{honest}{{ command = "{lie}" }}{rest}')
+    hall.hide_git()  # it is no matter of carl's
     ended = hall.watch("--script", str(story))
     assert ended.status == 1
     assert "this did not happen: the program works" in ended.complaint

@@ -115,15 +115,16 @@ def last_refusal(project: Project, name: str) -> Any:
     ("key", "most"),
     [
         ("teammate_tokens", 16_000),
-        ("team_tokens", 32_000),
-        ("teammate_usd", 0.09),
         ("team_usd", 0.15),
     ],
 )
 def test_a_game_for_ever_ends_within_the_limit_and_less_than_one_call_short_of_it(
     key: str, most: float, project: Project
 ) -> None:
-    """It must never be exceeded, and be of use up to the last call that fits."""
+    """It must never be exceeded, and be of use up to the last call that fits.
+
+    tests/unit/test_ledger.py has each limit of each unit.
+    """
     who, unit = key.split("_")
     configure(project, {key: most, "talk_wakes": 0}, DEAR)
     play_for_ever(project)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.e2e.harness import Project
+    from tests.e2e.multiplexer import Multiplexer
 
 RULES: Final = '[[permission]]\ntool = "bash"\nthen = "ask"\n'
 COMMAND: Final = "touch allowed"
@@ -29,11 +30,16 @@ _WITHOUT: Final = 'import sys; sys.modules["textual"] = None\n'
 
 def ask(project: Project, name: str = "alice", command: str = COMMAND) -> str:
     """Have a teammate ask for a permission; its id."""
+    before = requests(project)
     project.stage.play(name, use(("bash", {"command": command})), say("Done."))
     project.do("teamctl", "spawn", name, "coder", "Do it.")
-    found = project.paths.requests
-    wait_until(lambda: list(found.glob("*.json")), what=f"{name} asks")
-    return next(found.glob("*.json")).stem
+    wait_until(lambda: requests(project) - before, what=f"{name} asks")
+    (request,) = requests(project) - before
+    return request
+
+
+def requests(project: Project) -> set[str]:
+    return {file.stem for file in project.paths.requests.glob("*.json")}
 
 
 def opened_top(project: Project, term: str = "xterm-256color") -> Terminal:
@@ -59,7 +65,9 @@ def approve(project: Project, press: Callable[[], None]) -> None:
 
 
 @pytest.mark.tmux
-def test_a_request_shows_and_one_key_answers_it(project: Project) -> None:
+def test_a_request_shows_one_key_answers_it_and_what_is_answered_elsewhere_vanishes(
+    project: Project,
+) -> None:
     project.write("team.toml", RULES)
     project.start()
     with opened(project, "teamctl top") as window:
@@ -72,19 +80,12 @@ def test_a_request_shows_and_one_key_answers_it(project: Project) -> None:
         approve(project, lambda: window.press("a"))
         window.sees("no request waits for you")
         project.wait_for("alice", "idle", turns=2)
-        window.press("q")
 
-
-@pytest.mark.tmux
-def test_what_is_answered_elsewhere_vanishes(project: Project) -> None:
-    project.write("team.toml", RULES)
-    project.start()
-    with opened(project, "teamctl top") as window:
-        window.sees("no request waits for you")
-        request = ask(project)
+        request = ask(project, "bob")
         window.sees(f"bash {COMMAND}")
         project.do("teamctl", "reject", request, "--reason", "no")
         window.misses(f"bash {COMMAND}")
+        window.press("q")
 
 
 def test_a_request_rings_once(project: Project) -> None:
@@ -128,18 +129,26 @@ def _text(project: Project, name: str) -> str:
 
 
 @pytest.mark.tmux
-@pytest.mark.parametrize("size", [(40, 12), (80, 24), (200, 60)])
-def test_every_size_shows_who_waits_and_the_team(project: Project, size: tuple[int, int]) -> None:
+def test_every_size_shows_who_waits_and_the_team(project: Project) -> None:
     project.enlist("alice", "bob")
     with opened(project, "teamctl top", (120, 30)) as window:
         window.sees("bob")
-        window.resize(*size)
-        window.sees("keys" if size[0] > 40 else "a approve")
-        lines = window.shown.splitlines()
-        assert "no request waits for you" in lines[1]
-        assert lines[2].split()[:2] == (["NAME", "STATUS"] if size[0] == 40 else ["NAME", "ROLE"])
-        assert "alice" in lines[3]
-        assert len(lines) <= size[1]
+        for columns, rows in ((40, 12), (80, 24), (200, 60)):
+            window.resize(columns, rows)
+            heading = ["NAME", "STATUS" if columns == 40 else "ROLE"]
+            wait_until(lambda: drawn(window, columns, heading), what=f"it is {columns} wide")  # noqa: B023 -- called at once
+            lines = window.shown.splitlines()
+            assert "no request waits for you" in lines[1]
+            assert lines[2].split()[:2] == heading
+            assert "alice" in lines[3]
+            assert len(lines) <= rows
+
+
+def drawn(window: Multiplexer, columns: int, heading: list[str]) -> bool:
+    """Whether the screen is that of a width: its last line fills it, and so do its columns."""
+    lines = window.shown.splitlines()
+    last = "keys" if columns > 40 else "a approve"
+    return last in lines[-1] and lines[2].split()[:2] == heading
 
 
 @pytest.mark.tmux

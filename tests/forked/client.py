@@ -34,7 +34,7 @@ _LONGEST_NAME: Final = 100  # what a socket's name has room for, and a little le
 # What an interpreter takes from its environment once for all, before a command begins.
 _INTERPRETERS: Final = (
     *("PYTHON", "COVERAGE", "LANG", "LC_", "LD_", "FAKETIME", "DONT_FAKE", "MALLOC_"),
-    *("ANTHROPIC_LOG", "OPENSSL_", "PYDANTIC_"),
+    *("ANTHROPIC_LOG", "OPENSSL_", "PYDANTIC_", "SSL"),
 )
 
 _INHERITED: Final = ("PYTHON", "COVERAGE")
@@ -190,12 +190,22 @@ class Server:
         cwd: Path,
         env: Mapping[str, str],
         new_session: bool = False,
+        terminal: bool = False,
     ) -> Forked:
-        """Fork a command that has these descriptors as 0, 1, 2 and so on."""
+        """Fork a command that has these descriptors as 0, 1, 2 and so on.
+
+        With a `terminal`, the first of them is that of its session, which is a new one.
+        """
         mine, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._control, [b"fork"], [theirs.fileno(), *descriptors])
-        wanted = {"argv": [*argv], "env": dict(env), "cwd": str(cwd), "new_session": new_session}
+        wanted = {
+            "argv": [*argv],
+            "env": dict(env),
+            "cwd": str(cwd),
+            "new_session": new_session,
+            "terminal": terminal,
+        }
         mine.sendall(marshal.dumps(wanted))
         mine.shutdown(socket.SHUT_WR)
         mine.settimeout(_START_SECONDS)

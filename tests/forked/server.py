@@ -33,6 +33,7 @@ import signal
 import socket
 import sys
 import tempfile
+import termios
 import time
 from contextlib import suppress
 from itertools import pairwise
@@ -71,7 +72,6 @@ def load() -> None:
     from teamd.models import claude  # noqa: PLC0415 -- this program imports at its time
 
     claude.warm_up()
-    claude.shared_tls.cache_clear()  # it depends on the environment
     gc.collect()
     gc.freeze()
 
@@ -212,6 +212,8 @@ def be_command(asking: int, given: list[int], interpreter: str) -> NoReturn:
             if "umask" in wanted:
                 os.umask(wanted["umask"])
             _put_descriptors(wanted.get("numbers") or range(len(given)), given, channel.fileno())
+            if wanted.get("terminal"):
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # its keys send signals
             _put_environment(wanted["argv"], wanted["env"])
             time.tzset()
             _preload()

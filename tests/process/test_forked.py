@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from contextlib import ExitStack, closing, suppress
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from tests.children import child
+from tests.forked.begun import Begun
 from tests.forked.client import SERVER, Server, server
 from tests.waiting import wait_until
 
@@ -94,6 +96,34 @@ def _open_files(pid: int) -> list[Path]:
 def test_an_interrupt_ends_it_as_it_ends_one_that_was_started(follower: Forked) -> None:
     os.kill(follower.pid, 2)
     assert follower.wait(20) == 130
+
+
+@pytest.mark.parametrize("forked", [True, False])
+def test_one_that_goes_on_is_used_as_what_popen_returns(project: Project, *, forked: bool) -> None:
+    project.enlist("ann")
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+
+    def begin(*argv: str) -> subprocess.Popen[str]:
+        cwd, env = project.folder, project.environment
+        if forked:
+            return Begun(argv, pipes, cwd=cwd, env=env)
+        return subprocess.Popen(argv, cwd=cwd, env=env, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
+
+    with begin("teamctl", "send", "ann", "-") as sending:
+        assert sending.poll() is None
+        stdout, stderr = sending.communicate("Gö.", timeout=60)
+        assert (stdout, stderr.count("\n"), sending.returncode) == ("sent to ann\n", 1, 0)
+    assert json.loads(project.mail("ann"))["content"] == "Gö."
+    with begin("teamctl", "inbox", "ann", "--follow") as following:
+        assert following.stdout is not None
+        try:
+            assert following.stdout.readline()
+            with pytest.raises(subprocess.TimeoutExpired):
+                following.wait(0.01)
+        finally:
+            following.kill()
+        assert following.wait(60) == following.poll() == -9
+        following.terminate()  # nobody is hit
 
 
 def test_teammates_of_a_forked_supervisor_are_found_too(project: Project) -> None:

@@ -97,7 +97,7 @@ class Round:
         pids = {"teammate": project.wait_for_process(name), "supervisor": project.supervisor}
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         os.kill(pids["supervisor"], signal.SIGSTOP)  # so that the count begins at the request
-        teamctl = project.begin("teamctl", "interrupt", name, INSTEAD, **quiet)
+        teamctl = project.begin("teamctl", "interrupt", name, INSTEAD, installed=True, **quiet)
         wait_until(lambda: project.paths.has_mail(TEAMD), what="the request")
         os.kill(pids["supervisor"], signal.SIGCONT)
         time.sleep(wait)  # not waited for: any moment will do

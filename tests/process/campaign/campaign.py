@@ -186,7 +186,9 @@ class Campaign:
             return False
         paths = self._project.paths
         nowhere = subprocess.DEVNULL
-        command = self._project.begin("teamd", "start", stdout=nowhere, stderr=nowhere)
+        command = self._project.begin(
+            "teamd", "start", installed=True, stdout=nowhere, stderr=nowhere
+        )
         hit = self._killer.kill(
             "supervisor",
             lambda: pidfile.supervisor(paths),

@@ -64,7 +64,7 @@ class Person:
         made = f"command-{self._count}"
         to, content = self._chance.choice(self._names), f"{self._label}{made}"
         argv = ("teamctl", "send", to, content, "--id", made)
-        command = self._project.begin(*argv, stdout=subprocess.DEVNULL)
+        command = self._project.begin(*argv, installed=True, stdout=subprocess.DEVNULL)
         paths = self._project.paths
         hit = self._killer.kill(
             "teamctl send",
@@ -91,7 +91,7 @@ class Person:
         self._ledger.commands.append((LEAD, content))
         # It would be through between two looks at it: it is held up at the door until it is seen.
         with self._printed.open("ab") as printed, locks.locked(paths.inbox(LEAD)):
-            command = self._project.begin("teamctl", "inbox", stdout=printed)
+            command = self._project.begin("teamctl", "inbox", installed=True, stdout=printed)
             wait_until(lambda: places.of_reader(paths, command.pid) is Place.DRAIN)
         hit = self._killer.kill(
             "teamctl inbox",
