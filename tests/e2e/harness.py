@@ -156,6 +156,14 @@ class Project:
         self._begun.append(begun)
         return begun
 
+    def begin_forked(self, *argv: str, **options: Any) -> subprocess.Popen[str]:
+        """Do the same without an interpreter of its own, once a command or `start` was forked.
+
+        The process is one that waits for the command and ends as that does; who kills it kills
+        the command.
+        """
+        return self.begin(str(forks().commands / argv[0]), *argv[1:], **options)
+
     def start(self) -> int:
         """Start teamd; its pid."""
         self.start_in(self.folder)

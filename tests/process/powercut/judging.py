@@ -79,10 +79,12 @@ def cuts(
     chance: Random,
     mixed: int,
     share: float = 1.0,
+    when_told: bool = False,
 ) -> Iterator[Cut]:
     """Yield every distinct state, by each of the models and so many mixtures, moment by moment.
 
-    With a `share` below 1 only so many of the moments are looked at.
+    With a `share` below 1 only so many of the moments are looked at; with `when_told`, those as
+    well at which somebody has just been told something.
 
     `facts` knows at each of them what had been told by then; a state that comes again when more
     has been told is another one.
@@ -96,7 +98,7 @@ def cuts(
             heard += 1
         elif not disk.apply(record):
             continue
-        if chance.random() >= share:
+        if chance.random() >= share and not (when_told and record[1] == "mark"):
             continue
         states = [(label, disk.after(label)) for label in MODELS]
         states += [("mixed", disk.after_by_chance(chance)) for _ in range(mixed)]
@@ -164,10 +166,12 @@ def cuts_without(
     before: State,
     facts: Facts,
     *,
-    chance: Random,
-    share: float,
+    when_told: bool,
 ) -> Iterator[Cut]:
-    """Yield the states that are only possible where one line of the program syncs nothing."""
+    """Yield the states that are only possible where one line of the program syncs nothing.
+
+    With `when_told`, only those at the moments at which somebody has just been told something.
+    """
     disk, other = Disk(before), Disk(before, site)
     seen: set[int] = set()
     heard = 0
@@ -175,9 +179,7 @@ def cuts_without(
         if record[1] == "mark":
             facts.hear(record[2])
             heard += 1
-        elif not disk.apply(record) | other.apply(record):
-            continue
-        if chance.random() >= share:
+        elif not disk.apply(record) | other.apply(record) or when_told:
             continue
         for label in MODELS:
             state = other.after(label)
