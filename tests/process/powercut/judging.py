@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.process.powercut.disk import Record
 
 TEAMS: Final = {"": ".team", "web": ".teams/web", "deep": "deep/er/.team"}
+_DECISIVE: Final = ("mark", "ftruncate", "rename", "unlink")
 _SHOWN: Final = 5
 _SHARED_MEMORY: Final = Path("/dev/shm")
 
@@ -79,12 +80,12 @@ def cuts(
     chance: Random,
     mixed: int,
     share: float = 1.0,
-    when_told: bool = False,
+    decisive: bool = False,
 ) -> Iterator[Cut]:
     """Yield every distinct state, by each of the models and so many mixtures, moment by moment.
 
-    With a `share` below 1 only so many of the moments are looked at; with `when_told`, those as
-    well at which somebody has just been told something.
+    With a `share` below 1 only so many of the moments are looked at; with `decisive`, the
+    decisive ones as well.
 
     `facts` knows at each of them what had been told by then; a state that comes again when more
     has been told is another one.
@@ -98,7 +99,7 @@ def cuts(
             heard += 1
         elif not disk.apply(record):
             continue
-        if chance.random() >= share and not (when_told and record[1] == "mark"):
+        if chance.random() >= share and not (decisive and _is_decisive(record)):
             continue
         states = [(label, disk.after(label)) for label in MODELS]
         states += [("mixed", disk.after_by_chance(chance)) for _ in range(mixed)]
@@ -107,6 +108,15 @@ def cuts(
             if key not in seen:
                 seen.add(key)
                 yield Cut(number, label, state)
+
+
+def _is_decisive(record: Record) -> bool:
+    """Whether somebody has just been told something, by mail or otherwise, or something is gone.
+
+    What is not synced is lost at most other moments as well, and matters at these.
+    """
+    _, call, place, *_ = record
+    return call in _DECISIVE or (call == "pwrite" and "inbox/" in place)
 
 
 class Court:
@@ -166,11 +176,11 @@ def cuts_without(
     before: State,
     facts: Facts,
     *,
-    when_told: bool,
+    decisive: bool,
 ) -> Iterator[Cut]:
     """Yield the states that are only possible where one line of the program syncs nothing.
 
-    With `when_told`, only those at the moments at which somebody has just been told something.
+    With `decisive`, only at decisive moments.
     """
     disk, other = Disk(before), Disk(before, site)
     seen: set[int] = set()
@@ -179,7 +189,9 @@ def cuts_without(
         if record[1] == "mark":
             facts.hear(record[2])
             heard += 1
-        elif not disk.apply(record) | other.apply(record) or when_told:
+        elif not disk.apply(record) | other.apply(record):
+            continue
+        if decisive and not _is_decisive(record):
             continue
         for label in MODELS:
             state = other.after(label)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from tests.process.powercut.disk import Record, State
 
-# How many mixed states at a moment, and which share of the moments, besides those at which somebody
-# has just been told something: there it shows what is not synced, as the test of each sync finds.
+# How many mixed states at a moment, and which share of the moments, besides the decisive ones.
 _SOME: Final = (1, 0.2)
 _ALL: Final = (3, 1.0)
 
@@ -60,7 +59,7 @@ def test_a_power_cut_forgets_nothing_that_was_told(
 ) -> None:
     records, before = recorded(scene)
     facts = Facts()
-    found = cuts(records, before, facts, chance=Random(1), mixed=mixed, share=share, when_told=True)
+    found = cuts(records, before, facts, chance=Random(1), mixed=mixed, share=share, decisive=True)
     tally = judge_all(found, facts)
     assert tally.states.total() > 20 * share
     assert tally.complaints == [], tally
@@ -72,18 +71,18 @@ def test_each_sync_of_the_program_is_needed(
 ) -> None:
     """Without any one of them, something that was told is lost: none is a habit."""
     open_ones = set(_places())
-    for when_told in (True, False):  # few are left for a look at every moment
+    for decisive in (True, False):  # few are left for a look at every moment
         for records, before in map(recorded, SCENES):
             # One scene in which it is needed is enough.
             asked = open_ones.intersection(sites(records))
-            open_ones -= {site for site in asked if _loses(site, records, before, when_told)}
+            open_ones -= {site for site in asked if _loses(site, records, before, decisive)}
     assert not open_ones, "\n".join(sorted(open_ones))
 
 
-def _loses(site: str, records: list[Record], before: State, when_told: bool) -> bool:
+def _loses(site: str, records: list[Record], before: State, decisive: bool) -> bool:
     """Whether something is lost without the syncs of one line."""
     facts = Facts()
-    found = cuts_without(site, records, before, facts, when_told=when_told)
+    found = cuts_without(site, records, before, facts, decisive=decisive)
     return bool(judge_all(found, facts, most_complaints=1).complaints)
 
 
