@@ -26,7 +26,7 @@ DELIVERED = "delivered"  # the transcript into which the reader puts what it too
 _LOOK_SECONDS = 0.2
 _PAUSE_SECONDS = 0.001
 _LIFE_MILLISECONDS = 15
-_MANY_KILLS = 50
+_MANY_KILLS = 25
 
 
 def write(  # noqa: PLR0917 -- the words of a command line

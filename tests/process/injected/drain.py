@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -10,13 +9,11 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, USER, Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import mail_in
-from tests.forked.client import server as forks
-from tests.process.injected.injections import LONGEST_SECONDS
+from tests.process.injected.injections import clean
 from tests.process.injected.operations import TEAMCTL, enlist
 
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
-    from tests.forked.client import Written
     from tests.process.injected.injections import Ended, Injection
 
 _MAIL: Final = ["mail-one", "mail-two"]
@@ -45,19 +42,11 @@ class Drain:
         kept = _kept(paths)
         assert all(one in ended.output for one in kept), f"{kept} unseen after {injection}"
         assert kept == _MAIL or not well, str(injection)
-        again = _read(paths)
+        again = clean(self.argv(paths))
         assert again.status == 0, f"{injection}: {again}"
         assert _kept(paths) == _MAIL, str(injection)
-        assert all(one in ended.output + again.stdout for one in _MAIL), str(injection)
+        assert all(one in ended.output + again.output for one in _MAIL), str(injection)
         assert not Mailbox(paths, LEAD).waiting(), str(injection)
-
-
-def _read(paths: TeamPaths) -> Written:
-    """Read once more; what begins a process has been seen by then."""
-    argv = ("teamctl", "inbox", "--team-dir", str(paths.root))
-    return forks().run(
-        argv, stdin="", timeout_seconds=LONGEST_SECONDS, cwd=paths.home, env=os.environ
-    )
 
 
 def _kept(paths: TeamPaths) -> list[str]:
