@@ -26,7 +26,7 @@ DELIVERED = "delivered"  # the transcript into which the reader puts what it too
 _LOOK_SECONDS = 0.2
 _PAUSE_SECONDS = 0.001
 _LIFE_MILLISECONDS = 15
-_KILLS_A_MILLISECOND = 20
+_MANY_KILLS = 25
 
 
 def write(  # noqa: PLR0917 -- the words of a command line
@@ -80,9 +80,7 @@ def read_and_die(paths: TeamPaths, durability: str, seed: str) -> None:
                 os._exit(1)
         # Most lives are short; some last, and all last longer in the end: a reader begins with all
         # that was delivered, and would never come to a queue on a machine that is slow enough.
-        told = stop.poll(
-            chance.expovariate(1 / (_LIFE_MILLISECONDS + kills / _KILLS_A_MILLISECOND))
-        )
+        told = stop.poll(chance.expovariate(1 / (_LIFE_MILLISECONDS + (kills / _MANY_KILLS) ** 2)))
         os.kill(reader, signal.SIGKILL)
         _, status = os.waitpid(reader, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")

@@ -173,30 +173,17 @@ class Project:
 
     @contextmanager
     def serving(self, *argv: str) -> Iterator[tuple[int, str]]:
-        """Run a command that serves until the end of the block, forked where it can be.
+        """Run a command that serves until the end of the block; it ends as it should when told to.
 
-        It ends as it should when it is told to. Yields its pid and the first line that it prints.
+        Yields its pid and the first line that it prints.
         """
-        if self._installed or not forks().takes(argv, self.environment):
-            begun = self.begin(*argv, stdout=subprocess.PIPE)
-            assert begun.stdout is not None
-            try:
-                yield begun.pid, begun.stdout.readline().strip()
-            finally:
-                begun.terminate()
-                assert begun.wait(timeout=20) == 0
-            return
-        reader, writer = os.pipe()
-        with os.fdopen(reader) as said, Path(os.devnull).open("r+b") as nothing:
-            descriptors = (nothing.fileno(), writer, 2)
-            forked = forks().fork(argv, descriptors, cwd=self.folder, env=self.environment)
-            self._serving.append(forked)
-            os.close(writer)
-            try:
-                yield forked.pid, said.readline().strip()
-            finally:
-                os.kill(forked.pid, signal.SIGTERM)
-                assert forked.wait(20) == 0
+        begun = self.begin(*argv, stdout=subprocess.PIPE)
+        assert begun.stdout is not None
+        try:
+            yield begun.pid, begun.stdout.readline().strip()
+        finally:
+            begun.terminate()
+            assert begun.wait(timeout=20) == 0
 
     def start(self) -> int:
         """Start teamd; its pid."""

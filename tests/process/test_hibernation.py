@@ -99,7 +99,7 @@ def test_a_teammate_that_hibernates_is_idle_as_before_and_answers_with_its_whole
 def test_it_is_no_crash_and_does_not_count_as_one(sleepy: Project) -> None:
     """More than one in ten minutes would be the end of this team."""
     spawn(sleepy, "bea")
-    for number in range(3):
+    for number in range(2):
         hibernated(sleepy, "bea", times=number + 1)
         sleepy.do("teamctl", "send", "bea", f"Message {number}.", "--wait")
     assert sleepy.member("bea")["status"] in ("idle", "working")
@@ -119,7 +119,9 @@ def test_mail_that_comes_just_as_it_goes_to_hibernate_is_read_at_once(sleepy: Pr
     assert str(last.body["messages"]).count("Just now.") == 1
 
 
-@pytest.mark.parametrize("name", ["ed", "eve", "ewa"])
+@pytest.mark.parametrize(
+    "name", ["ed", *(pytest.param(name, marks=pytest.mark.long) for name in ("eve", "ewa"))]
+)
 def test_one_that_is_killed_while_it_hibernates_is_back_with_its_conversation(
     sleepy: Project, name: str
 ) -> None:

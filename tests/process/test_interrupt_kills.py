@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from tests.strict.replies import Answer
 
 INSTEAD: Final = "Do something else."
-ROUNDS: Final = 5  # more crashes than that in a minute, and it would be given up
+# More crashes than five in a minute, and it would be given up.
+ROUNDS: Final = (2, pytest.param(5, marks=pytest.mark.long))
 MOMENTS: Final = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
 SEED_VARIABLE: Final = "TEAMD_INTERRUPT_SEED"
 
@@ -127,29 +128,33 @@ class Round:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("victim", ["teammate", "supervisor"])
-def test_an_interrupt_is_done_once_whoever_is_killed(project: Project, victim: str) -> None:
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_an_interrupt_is_done_once_whoever_is_killed(
+    project: Project, victim: str, rounds: int
+) -> None:
     """A text that was accepted is read once, and the command that was broken off is over."""
     seed = os.environ.get(SEED_VARIABLE, "1")
     chance = Random(seed)
     project.start()
     done = 0
-    for number in range(ROUNDS):
+    for number in range(rounds):
         one = Round(project, f"n{number}", victim)
         status = one.play(chance.choice(MOMENTS))
         assert one.told() == 1 if status == 0 else one.told() <= 1
         assert one.begun() == 1
         done += status == 0
     assert not [line for line in project.survivors().values() if "sleep 1000" in line]
-    print(f"{SEED_VARIABLE}={seed}: {done} of {ROUNDS} accepted, a {victim} killed in each")  # noqa: T201
+    print(f"{SEED_VARIABLE}={seed}: {done} of {rounds} accepted, a {victim} killed in each")  # noqa: T201
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("victim", ["teammate", "supervisor"])
-def test_a_pause_holds_whoever_is_killed(project: Project, victim: str) -> None:
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_a_pause_holds_whoever_is_killed(project: Project, victim: str, rounds: int) -> None:
     chance = Random(2)
     project.start()
     project.do("teamctl", "spawn", "alice", "clerk", "Go.", "--wait")
-    for turns in range(1, ROUNDS + 1):
+    for turns in range(1, rounds + 1):
         project.wait_for("alice", "idle", turns=turns)
         pids = {"teammate": project.wait_for_process("alice"), "supervisor": project.supervisor}
         project.do("teamctl", "pause", "alice")
@@ -166,4 +171,4 @@ def test_a_pause_holds_whoever_is_killed(project: Project, victim: str) -> None:
         assert project.member("alice")["status"] == "paused"
         assert len(project.asked("alice")) == turns
         project.do("teamctl", "resume", "alice")
-    project.wait_for("alice", "idle", turns=ROUNDS + 1)
+    project.wait_for("alice", "idle", turns=rounds + 1)

@@ -169,10 +169,13 @@ def test_foreign_programs_take_part_on_equal_terms(campaign: Campaign) -> None:
     assert campaign.check() == 0
 
 
-@pytest.mark.parametrize("durability", ["os", "disk"])
 @pytest.mark.parametrize(
-    ("count", "seed"),
-    [(300, "1"), pytest.param(20_000, "2", marks=[pytest.mark.long, pytest.mark.timeout(900)])],
+    ("count", "seed", "durability"),
+    [
+        (300, "1", "disk"),
+        pytest.param(20_000, "2", "os", marks=[pytest.mark.long, pytest.mark.timeout(900)]),
+        pytest.param(20_000, "2", "disk", marks=[pytest.mark.long, pytest.mark.timeout(900)]),
+    ],
 )
 def test_killed_readers_lose_nothing(
     campaign: Campaign, count: int, seed: str, durability: str

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
 TEAM = 8
-CALLS = 40
+CALLS = 15
 
 
 class Reader(threading.Thread):

@@ -31,6 +31,7 @@ def test_a_start_just_after_a_kill_is_not_refused(project: Project) -> None:
 
     One process kills and starts: to begin another one takes longer than that.
     """
+    project.ask_no_service()
     killed = project.start()
     argv = ("-c", KILL_AND_START, str(killed), str(project.paths.root))
     done = project.run(sys.executable, *argv)

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.children import said
 from tests.strict.replies import say
 from tests.strict.server import StrictServer
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
@@ -73,12 +72,13 @@ def test_a_start_is_ready_before_anything_slow_is_loaded_and_that_before_a_child
     assert lines == ["ready working None 1", "load", "load", "live ann"]  # again at each fork
 
 
-@pytest.mark.installed  # a forked supervisor has what the tests' server has loaded
 def test_a_start_loads_the_sdk_only_where_no_script_answers(project: Project) -> None:
     """Settings that are read again may want it all the same: then the next fork waits for it."""
     project.write("script.json", SCRIPT)
     project.write("team.toml", '[model]\nscript = "script.json"\n')
-    supervisor = project.start()
+    # Not forked: such a supervisor has what the tests' server has loaded.
+    supervisor = project.begin("teamd", "start", "--foreground").pid
+    wait_until(lambda: project.log("teamd", "ready"), what="it is ready")
     project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
     assert not any(map(_has_sdk, (supervisor, project.member("ann")["pid"])))
     project.write("team.toml", "")

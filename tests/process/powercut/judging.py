@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.process.powercut.disk import Record
 
 TEAMS: Final = {"": ".team", "web": ".teams/web", "deep": "deep/er/.team"}
+_DECISIVE: Final = ("mark", "ftruncate", "rename", "unlink")
 _SHOWN: Final = 5
 _SHARED_MEMORY: Final = Path("/dev/shm")
 
@@ -79,10 +80,12 @@ def cuts(
     chance: Random,
     mixed: int,
     share: float = 1.0,
+    decisive: bool = False,
 ) -> Iterator[Cut]:
     """Yield every distinct state, by each of the models and so many mixtures, moment by moment.
 
-    With a `share` below 1 only so many of the moments are looked at.
+    With a `share` below 1 only so many of the moments are looked at; with `decisive`, the
+    decisive ones as well.
 
     `facts` knows at each of them what had been told by then; a state that comes again when more
     has been told is another one.
@@ -96,7 +99,7 @@ def cuts(
             heard += 1
         elif not disk.apply(record):
             continue
-        if chance.random() >= share:
+        if chance.random() >= share and not (decisive and _is_decisive(record)):
             continue
         states = [(label, disk.after(label)) for label in MODELS]
         states += [("mixed", disk.after_by_chance(chance)) for _ in range(mixed)]
@@ -105,6 +108,15 @@ def cuts(
             if key not in seen:
                 seen.add(key)
                 yield Cut(number, label, state)
+
+
+def _is_decisive(record: Record) -> bool:
+    """Whether somebody has just been told something, by mail or otherwise, or something is gone.
+
+    What is not synced is lost at most other moments as well, and matters at these.
+    """
+    _, call, place, *_ = record
+    return call in _DECISIVE or (call == "pwrite" and "inbox/" in place)
 
 
 class Court:
@@ -164,10 +176,12 @@ def cuts_without(
     before: State,
     facts: Facts,
     *,
-    chance: Random,
-    share: float,
+    decisive: bool,
 ) -> Iterator[Cut]:
-    """Yield the states that are only possible where one line of the program syncs nothing."""
+    """Yield the states that are only possible where one line of the program syncs nothing.
+
+    With `decisive`, only at decisive moments.
+    """
     disk, other = Disk(before), Disk(before, site)
     seen: set[int] = set()
     heard = 0
@@ -177,7 +191,7 @@ def cuts_without(
             heard += 1
         elif not disk.apply(record) | other.apply(record):
             continue
-        if chance.random() >= share:
+        if decisive and not _is_decisive(record):
             continue
         for label in MODELS:
             state = other.after(label)

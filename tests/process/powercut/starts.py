@@ -7,17 +7,21 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from teamd import secret_environment
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
+from teamd.process_id import Identity
+from tests.forked.client import interpreters_part
+from tests.forked.client import server as forks
 from tests.process.powercut.disk import put_state, read_log
 from tests.process.powercut.judge import Judge, Told
 from tests.process.powercut.preload.sitecustomize import mark
+from tests.process.powercut.recording import PRELOAD
 from tests.strict.replies import say
 from tests.strict.server import StrictServer
 from tests.waiting import wait_until
@@ -25,12 +29,12 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from tests.forked.client import Forked
     from tests.process.powercut.disk import Record
     from tests.process.powercut.judging import Cut
     from tests.strict.asked import Asked
     from tests.strict.replies import Answer
 
-STARTER: Final = Path(__file__).with_name("starter.py")
 _SECONDS: Final = 60.0
 _RESTS: Final = ("idle", "shutdown", "failed", "paused")
 
@@ -48,23 +52,11 @@ class Starts:
         self._commands = commands
         self._log: Path | None = None
         self._asked = 0
-        self._ended: dict[int, int] = {}
-        self._pids: list[int] = []
-        self._news = threading.Condition()
+        self._lock = threading.Lock()
         self._server = StrictServer(self._answer)
-        root = Path(__file__).parents[3]  # where `tests` is imported from
-        environment = {**os.environ, "PYTHONPATH": str(root)}
-        self._starter = subprocess.Popen(
-            [sys.executable, str(STARTER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
 
     def __enter__(self) -> Self:
         self._server.__enter__()
-        self._listener.start()
         return self
 
     def __exit__(
@@ -73,10 +65,6 @@ class Starts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._starter:
-            if self._starter.stdin is not None:
-                self._starter.stdin.close()
-            self._listener.join()
         self._server.__exit__(kind, error, trace)
 
     def recover(self, cut: Cut, told: Told) -> tuple[list[str], list[Record]]:
@@ -104,23 +92,24 @@ class Starts:
 
     def _live(self, project: Path) -> list[str]:
         paths = TeamPaths(project / ".team")
-        pid = self._begin("teamd", "start", "--foreground")
-        try:
-            wait_until(
-                lambda: pid in self._ended or self._rests(paths),
-                timeout_seconds=_SECONDS,
-                what="the team rests",
-            )
-            if pid in self._ended:
-                return [f"teamd ended with {self._ended[pid]}: {self._output()}"]
-            os.kill(pid, signal.SIGTERM)
-        except AssertionError as error:
-            os.kill(pid, signal.SIGKILL)
-            return [f"{error}: {self._roster(paths)}"]
-        if status := self._wait(pid):
-            return [f"teamd stopped with {status}: {self._output()}"]
-        if status := self._wait(self._begin("teamctl", "inbox")):
-            return [f"teamctl inbox ended with {status}: {self._output()}"]
+        with closing(self._begin("teamd", "start", "--foreground")) as teamd:
+            process = Identity.of(teamd.pid)
+            try:
+                wait_until(
+                    lambda: process is None or not process.alive or self._rests(paths),
+                    timeout_seconds=_SECONDS,
+                    what="the team rests",
+                )
+            except AssertionError as error:
+                os.kill(teamd.pid, signal.SIGKILL)
+                return [f"{error}: {self._roster(paths)}"]
+            if process is None or not process.signal(signal.SIGTERM):
+                return [f"teamd ended with {teamd.wait(_SECONDS)}: {self._output()}"]
+            if status := teamd.wait(_SECONDS):
+                return [f"teamd stopped with {status}: {self._output()}"]
+        with closing(self._begin("teamctl", "inbox")) as teamctl:
+            if status := teamctl.wait(_SECONDS):
+                return [f"teamctl inbox ended with {status}: {self._output()}"]
         return []
 
     def _rests(self, paths: TeamPaths) -> bool:
@@ -139,47 +128,36 @@ class Starts:
         return found
 
     def _answer(self, asked: Asked) -> Answer:
-        with self._news:
+        with self._lock:
             self._asked += 1
             if self._log is not None:
                 mark(str(self._log), {"asked": asked.name})
         return say("Nothing to do.")
 
-    def _begin(self, *argv: str) -> int:
-        wanted = {
-            "argv": argv,
-            "folder": str(self._folder / "project"),
-            "output": str(self._folder / "output"),
-            "log": str(self._log),
-            "environment": {
-                **self._server.environment,
-                "PATH": os.environ["PATH"],
-                "HOME": str(self._folder),
-            },
+    def _begin(self, *argv: str) -> Forked:
+        """Fork a command that is recorded."""
+        environment = {
+            **interpreters_part(os.environ),
+            **self._server.environment,
+            "PATH": os.environ["PATH"],
+            "HOME": str(self._folder),
+            "PYTHONPATH": str(PRELOAD),
+            "POWERCUT_LOG": str(self._log),
+            "POWERCUT_ROOT": str(self._folder / "project"),
+            "POWERCUT_KILLS": "",
         }
-        if self._starter.stdin is None:
-            raise ValueError("no pipe")
-        with self._news:
-            known = len(self._pids)
-            self._starter.stdin.write(json.dumps(wanted).encode() + b"\n")
-            self._starter.stdin.flush()
-            self._news.wait_for(lambda: len(self._pids) > known, timeout=_SECONDS)
-            return self._pids[-1]
-
-    def _wait(self, pid: int) -> int:
-        with self._news:
-            self._news.wait_for(lambda: pid in self._ended, timeout=_SECONDS)
-            return self._ended[pid]
-
-    def _listen(self) -> None:
-        for line in self._starter.stdout or ():
-            with self._news:
-                words = line.split()
-                if len(words) == 1:
-                    self._pids.append(int(words[0]))
-                else:
-                    self._ended[int(words[1])] = int(words[2])
-                self._news.notify_all()
+        plain, _ = secret_environment.split(environment)
+        with (
+            secret_environment.handed_over(environment) as secrets,
+            Path(os.devnull).open("rb") as nothing,
+            (self._folder / "output").open("ab") as output,
+        ):
+            given = [nothing.fileno(), output.fileno(), output.fileno(), secrets]
+            if "--foreground" in argv:  # else it would start anew, to have its secrets handed over
+                argv, environment = (*argv, secret_environment.OPTION, "3"), plain
+            return forks().fork(
+                argv, given, cwd=self._folder / "project", env=environment, new_session=True
+            )
 
     def _output(self) -> str:
         return _content(self._folder / "output").decode(errors="replace")

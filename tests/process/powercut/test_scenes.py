@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from tests.process.powercut.disk import Record, State
 
-_MIXED: Final = 3
+# How many mixed states at a moment, and which share of the moments, besides the decisive ones.
+_SOME: Final = (1, 0.2)
+_ALL: Final = (3, 1.0)
 
 
 class Recorded:
@@ -49,13 +51,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+@pytest.mark.parametrize(
+    ("mixed", "share"), [_SOME, pytest.param(*_ALL, marks=pytest.mark.long)], ids=["some", "all"]
+)
 def test_a_power_cut_forgets_nothing_that_was_told(
-    recorded: Recorded, scene: Callable[[Scene], None]
+    recorded: Recorded, scene: Callable[[Scene], None], mixed: int, share: float
 ) -> None:
     records, before = recorded(scene)
     facts = Facts()
-    tally = judge_all(cuts(records, before, facts, chance=Random(1), mixed=_MIXED), facts)
-    assert tally.states.total() > 20
+    found = cuts(records, before, facts, chance=Random(1), mixed=mixed, share=share, decisive=True)
+    tally = judge_all(found, facts)
+    assert tally.states.total() > 20 * share
     assert tally.complaints == [], tally
 
 
@@ -65,17 +71,18 @@ def test_each_sync_of_the_program_is_needed(
 ) -> None:
     """Without any one of them, something that was told is lost: none is a habit."""
     open_ones = set(_places())
-    for records, before in map(recorded, SCENES):
-        # One scene in which it is needed is enough.
-        asked = open_ones.intersection(sites(records))
-        open_ones -= {site for site in asked if _loses(site, records, before)}
+    for decisive in (True, False):  # few are left for a look at every moment
+        for records, before in map(recorded, SCENES):
+            # One scene in which it is needed is enough.
+            asked = open_ones.intersection(sites(records))
+            open_ones -= {site for site in asked if _loses(site, records, before, decisive)}
     assert not open_ones, "\n".join(sorted(open_ones))
 
 
-def _loses(site: str, records: list[Record], before: State) -> bool:
+def _loses(site: str, records: list[Record], before: State, decisive: bool) -> bool:
     """Whether something is lost without the syncs of one line."""
     facts = Facts()
-    found = cuts_without(site, records, before, facts, chance=Random(1), share=1.0)
+    found = cuts_without(site, records, before, facts, decisive=decisive)
     return bool(judge_all(found, facts, most_complaints=1).complaints)
 
 
