@@ -13,7 +13,7 @@ from teamctl.widths import Shape
 from teamd import commandline, terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import Console, ConsoleOptions
     from rich.table import Table
@@ -34,6 +34,7 @@ STATUS_COLOURS: Final = {
 _WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
 _LEAST_CUT: Final = 8
 _NOTHING: Final = frozenset({"-", "0"})  # what a column says that could be left out
+_REQUEST: Final = "_request"  # so the types of mail end that asks for an answer
 _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
@@ -172,8 +173,18 @@ class MailFormat(Enum):
     LINES = auto()
 
 
-def show_messages(messages: Sequence[Message], form: MailFormat) -> None:
-    """Print mail."""
+def show_messages(
+    messages: Sequence[Message],
+    form: MailFormat,
+    note: Callable[[Message], str] = lambda _: "",
+) -> None:
+    """Print mail.
+
+    Args:
+        messages: in their order.
+        form: how.
+        note: what a person should know of one that asks for something; not asked of others.
+    """
     if form is MailFormat.DOCUMENT:
         print_json({"messages": [message.to_json() for message in messages]})
         return
@@ -181,15 +192,18 @@ def show_messages(messages: Sequence[Message], form: MailFormat) -> None:
         if form is MailFormat.LINES:
             print_json_line(message.to_json())
         else:
-            show_message(message)
+            asks = message.type.endswith(_REQUEST)
+            show_message(message, note(message) if asks else "")
 
 
-def show_message(message: Message) -> None:
-    """Print one message of the mail, as a person reads it."""
+def show_message(message: Message, note: str = "") -> None:
+    """Print one message of the mail, as a person reads it, and first what is to be known of it."""
     when = terminal.style(clock(message.timestamp), dim=True)
     about = f" — {plain(message.summary)}" if message.summary else ""
     sender = terminal.style(plain(message.sender), bold=True)
     terminal.echo(f"{when} {sender}{kind_of(message)}{about}")
+    if note:
+        terminal.echo(f"  {terminal.style(plain(note), bold=True)}")
     for line in plain(message.content).splitlines() or [""]:
         terminal.echo(f"  {line}")
 

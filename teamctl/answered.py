@@ -1,0 +1,40 @@
+"""What became of the requests that mail is about: whoever reads it late must not answer again."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from teamctl import output
+from teamctl.post import all_approvals
+from teamd.approvals.approval import Verdict
+from teamd.errors import TeamError
+from teamd.messages import USER
+
+if TYPE_CHECKING:
+    from teamd.approvals.approval import Approval
+    from teamd.files.paths import TeamPaths
+    from teamd.messages import Message
+
+
+def describe_end(paths: TeamPaths, message: Message) -> str:
+    """Return how the request that a message asks for has ended; empty while it is open.
+
+    Also empty where nothing is known: of a request of another team, and of what is none.
+    """
+    approval = None
+    with suppress(TeamError):  # its file is damaged, say: the mail is to be read for all that
+        approval = all_approvals(paths).find(message.extra.get("request_id"))
+    if approval is None or approval.asker != message.sender or approval.type != message.type:
+        return ""
+    if approval.overdue or approval.status is Verdict.EXPIRED:
+        return "is no longer open: nobody waits for its answer"
+    return "" if approval.is_open else _answer(approval)
+
+
+def _answer(approval: Approval) -> str:
+    who = "you" if approval.answered_by == USER else approval.answered_by
+    by = f" by {who}" if who else ""
+    ago = "" if approval.answered is None else f" {output.ago(approval.answered)} ago"
+    why = " ".join(approval.reason.split())
+    return f"was {approval.status} already{by}{ago}" + (f": {why}" if why else "")
