@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from teamctl import plain_table
 from teamctl.widths import Shape
 from teamd import commandline, terminal
+from teamd.messages import REQUEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +35,6 @@ STATUS_COLOURS: Final = {
 _WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
 _LEAST_CUT: Final = 8
 _NOTHING: Final = frozenset({"-", "0"})  # what a column says that could be left out
-_REQUEST: Final = "_request"  # so the types of mail end that asks for an answer
 _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
@@ -192,7 +192,7 @@ def show_messages(
         if form is MailFormat.LINES:
             print_json_line(message.to_json())
         else:
-            asks = message.type.endswith(_REQUEST)
+            asks = message.type.endswith(REQUEST)
             show_message(message, note(message) if asks else "")
 
 
