@@ -53,5 +53,12 @@ def command(
             "`pip install 'teamd[web]'` installs them"
         ) from error
     place = None if file is None else Path(file).absolute()
-    how = {"port": port, "forwarded": forwarded, "readonly": readonly}
-    serve(choice, paths, file=place, tell=terminal.echo, **how)
+    serve(
+        choice,
+        paths,
+        file=place,
+        port=port,
+        forwarded=forwarded,
+        readonly=readonly,
+        tell=terminal.echo,
+    )

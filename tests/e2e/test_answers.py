@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
@@ -63,7 +63,7 @@ def test_a_teammate_that_asks_for_nothing_is_named_with_its_state_and_the_next_s
         "bead asks for nothing; bead is paused by user; `teamctl resume bead` lets it go on; nobody"
     )
     project.enlist("bead", "ann")
-    plan = {"type": Kind.PLAN, "content": "This.", "asked": time.time()}
+    plan: dict[str, Any] = {"type": Kind.PLAN, "content": "This.", "asked": time.time()}
     approvals.ask(Approval(id="bead1234", asker="ann", to="lead", **plan))
     assert refused().endswith("; open are those of ann (plan bead1234)")
     assert approvals.match("bead1234").is_open  # though its id begins with the name

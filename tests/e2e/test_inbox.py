@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -148,8 +148,10 @@ def test_a_request_that_has_ended_is_not_shown_as_if_it_were_open(ann: Project) 
     approvals = Approvals(ann.paths, Post(ann.paths, durable=False, max_bytes=10_000))
     for number, kind in enumerate([Kind.PLAN, Kind.PERMISSION, Kind.PERMISSION, Kind.PERMISSION]):
         late = time.time() - 1 if number == 2 else None
-        facts = {"asker": "ann", "to": "lead", "content": f"No {number}.", "deadline": late}
-        approvals.ask(Approval(id=f"abc{number}", type=kind, asked=time.time(), **facts))
+        said: dict[str, Any] = {"content": f"No {number}.", "asked": time.time()}
+        approvals.ask(
+            Approval(id=f"abc{number}", type=kind, asker="ann", to="lead", deadline=late, **said)
+        )
     ann.do("teamctl", "approve", "abc0")
     ann.do("teamctl", "reject", "abc1", "--reason", "Not\nyet.")
     for options in (["--peek"], []):

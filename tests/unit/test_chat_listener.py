@@ -178,7 +178,12 @@ def test_a_request_comes_with_what_answers_it_here_until_it_is_answered(
     """Its text is clipped, and the commands stand at its end."""
     post = Post(conversation.paths, durable=False, max_bytes=10_000)
     approvals = Approvals(conversation.paths, post)
-    facts = {"asker": "bob", "to": LEAD, "asked": time.time(), "content": "\n".join("abcdef")}
+    facts: dict[str, Any] = {
+        "asker": "bob",
+        "to": LEAD,
+        "asked": time.time(),
+        "content": "\n".join("abcdef"),
+    }
     approvals.ask(Approval(id="f00d", type=Kind.PERMISSION, **facts))
     put = Message(id="f00d", type=Kind.PERMISSION, sender="bob", to=USER, content="a\nb\nc\nd")
     Mailbox(conversation.paths, USER).put(replace(put, extra={"request_id": "f00d"}))
