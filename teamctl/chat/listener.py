@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl import answered, output, render
-from teamctl.chat.meanwhile import short_moment, tell
+from teamctl.chat.meanwhile import explain_answer, needs, short_moment, tell
 from teamctl.chat.progress import LeadProgress, describe_call
 from teamctl.layout import Layout
 from teamctl.tail import GrowingFile, Unseen
@@ -86,6 +86,9 @@ class Listener:
             self._line("What else happened since:", dim=True)
             for one in told:
                 self._line(f"  {one}")
+        mail = {str(one.extra.get("request_id")) for one in self._own.peek()}
+        for one in needs(self._paths, mail):
+            self.notice(one)
         self._marks = True
         self._move_mark()
 
@@ -186,7 +189,7 @@ class Listener:
         """Return how a request is answered here, or how it was: its text may be clipped."""
         ended = answered.describe_end(self._paths, message)
         request = render.clip_line(str(message.extra.get("request_id", "ID")))
-        return ended or f"/approve {request} or /reject {request} WHY answers it"
+        return ended or explain_answer(request)
 
     @property
     def in_line(self) -> bool:

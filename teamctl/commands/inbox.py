@@ -50,9 +50,9 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
 
 
 def _note(paths: TeamPaths, message: Message) -> str:
-    from teamctl.answered import describe_end  # noqa: PLC0415 -- only where mail asks for something
+    from teamctl.answered import describe_request  # noqa: PLC0415 -- only for mail that asks
 
-    return describe_end(paths, message)
+    return describe_request(paths, message)
 
 
 def _taker(boxes: Boxes, paths: TeamPaths, note: Note) -> Taker:

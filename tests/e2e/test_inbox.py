@@ -143,7 +143,7 @@ def test_a_reader_that_stands_still_is_named_to_the_next(ann: Project) -> None:
     assert "Ready." in ann.do("teamctl", "inbox")
 
 
-def test_a_request_that_has_ended_is_not_shown_as_if_it_were_open(ann: Project) -> None:
+def test_a_request_is_shown_with_what_answers_it_or_with_its_answer(ann: Project) -> None:
     """Its text names the commands that answer it: they were tried in vain."""
     approvals = Approvals(ann.paths, Post(ann.paths, durable=False, max_bytes=10_000))
     for number, kind in enumerate([Kind.PLAN, Kind.PERMISSION, Kind.PERMISSION, Kind.PERMISSION]):
@@ -162,7 +162,8 @@ def test_a_request_that_has_ended_is_not_shown_as_if_it_were_open(ann: Project) 
         assert re.fullmatch(r"  was rejected already by you \d+s ago: Not yet\.", lines[4])
         assert lines[7:9] == ["  is no longer open: nobody waits for its answer", "  No 2."]
         assert lines[9].endswith("ann [permission_request] abc3")
-        assert lines[10:] == ["  No 3."]
+        answers = "`teamctl approve abc3` approves it, `teamctl reject abc3 --reason …` rejects it"
+        assert lines[10:] == [f"  {answers}", "  No 3."]
 
 
 def test_a_request_whose_file_cannot_be_read_is_mail_like_other(ann: Project) -> None:

@@ -195,6 +195,27 @@ def test_a_request_comes_with_what_answers_it_here_until_it_is_answered(
     assert re.fullmatch(r"  was rejected already by you \d+s ago: No\.", conversation.shown[-1])
 
 
+def test_who_waits_is_paused_or_has_failed_is_told_at_the_beginning(
+    conversation: Conversation,
+) -> None:
+    """Also where the mail about it was read long ago."""
+    enrol(conversation.paths, lead=Status.IDLE, bob=Status.PAUSED, cid=Status.FAILED)
+    post = Post(conversation.paths, durable=False, max_bytes=10_000)
+    plan: dict[str, Any] = {"asker": "bob", "to": USER, "asked": time.time(), "content": "This."}
+    Approvals(conversation.paths, post).ask(Approval(id="f00d", type=Kind.PLAN, **plan))
+    conversation.listening().catch_up()
+    assert not [line for line in conversation.shown if "f00d" in line]  # it comes as mail
+    box = Mailbox(conversation.paths, USER)
+    box.done(box.take())
+    conversation.listening().catch_up()
+    assert conversation.shown == [
+        "bob asks to approve a plan: This.",
+        "  /approve f00d or /reject f00d WHY answers it",
+        "cid has failed; `teamctl spawn cid tester 'Go on.'` lets it go on",
+        "bob is paused; `teamctl resume bob` lets it go on",
+    ]
+
+
 def test_what_was_missed_has_its_time(conversation: Conversation) -> None:
     """Of today the hour; of another day that as well."""
     now = time.time()
