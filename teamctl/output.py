@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from teamctl import plain_table
 from teamctl.widths import Shape
 from teamd import commandline, terminal
+from teamd.messages import REQUEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import Console, ConsoleOptions
     from rich.table import Table
@@ -172,8 +173,18 @@ class MailFormat(Enum):
     LINES = auto()
 
 
-def show_messages(messages: Sequence[Message], form: MailFormat) -> None:
-    """Print mail."""
+def show_messages(
+    messages: Sequence[Message],
+    form: MailFormat,
+    note: Callable[[Message], str] = lambda _: "",
+) -> None:
+    """Print mail.
+
+    Args:
+        messages: in their order.
+        form: how.
+        note: what a person should know of one that asks for something; not asked of others.
+    """
     if form is MailFormat.DOCUMENT:
         print_json({"messages": [message.to_json() for message in messages]})
         return
@@ -181,15 +192,18 @@ def show_messages(messages: Sequence[Message], form: MailFormat) -> None:
         if form is MailFormat.LINES:
             print_json_line(message.to_json())
         else:
-            show_message(message)
+            asks = message.type.endswith(REQUEST)
+            show_message(message, note(message) if asks else "")
 
 
-def show_message(message: Message) -> None:
-    """Print one message of the mail, as a person reads it."""
+def show_message(message: Message, note: str = "") -> None:
+    """Print one message of the mail, as a person reads it, and first what is to be known of it."""
     when = terminal.style(clock(message.timestamp), dim=True)
     about = f" — {plain(message.summary)}" if message.summary else ""
     sender = terminal.style(plain(message.sender), bold=True)
     terminal.echo(f"{when} {sender}{kind_of(message)}{about}")
+    if note:
+        terminal.echo(f"  {terminal.style(plain(note), bold=True)}")
     for line in plain(message.content).splitlines() or [""]:
         terminal.echo(f"  {line}")
 

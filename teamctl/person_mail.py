@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     # Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
     Boxes = Callable[[], Sequence[Mailbox]]
+    Note = Callable[[Message], str]  # see `output.show_messages`
 
 # What is shown, and then taken, at a time: a flood must not fill the memory.
 _BATCH: Final = BatchLimit(messages=MOST_SHOWN, bytes=1 << 24)
@@ -34,8 +35,9 @@ _BATCH: Final = BatchLimit(messages=MOST_SHOWN, bytes=1 << 24)
 class Taker:
     """Shows the person's mail, and takes it once it has been shown."""
 
-    def __init__(self, boxes: Boxes, paths: TeamPaths) -> None:
+    def __init__(self, boxes: Boxes, paths: TeamPaths, note: Note) -> None:
         self._boxes = boxes
+        self._note = note
         self._turn = paths.reading
         self._kept = Transcript(paths.transcript(USER))
         self._growing = GrowingFile(self._kept.path)
@@ -70,7 +72,7 @@ class Taker:
         """Show what is new in some batches, keep it, and forget them; return how much that was."""
         fresh = [self._fresh(batch.messages) for _, batch in batches]
         if shown := [message for messages in fresh for message in messages]:
-            output.show_messages(shown, form)
+            output.show_messages(shown, form, self._note)
         sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken
         for (box, batch), messages in zip(batches, fresh, strict=True):
             if messages:

@@ -9,6 +9,7 @@ from teamd.messages import MAX_MESSAGE_BYTES, TEAMD
 
 if TYPE_CHECKING:
     from teamd.approvals.approval import Approval
+    from teamd.approvals.store import Approvals
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
     from teamd.hosts.far import FarHosts
@@ -58,8 +59,13 @@ def team_queue(choice: Choice) -> Queue:
     return Queue(Board(post.paths, post, TEAMD, durable=post.durable))
 
 
-def open_approvals(team: TeamPaths) -> list[Approval]:
-    """Return the approvals that wait for an answer, to look at them and no more."""
+def all_approvals(team: TeamPaths) -> Approvals:
+    """Return the approvals of a team, to look at them and no more."""
     from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only where they are looked at
 
-    return Approvals(team, Post(team, durable=False, max_bytes=0)).open_ones()
+    return Approvals(team, Post(team, durable=False, max_bytes=0))
+
+
+def open_approvals(team: TeamPaths) -> list[Approval]:
+    """Return the approvals that wait for an answer."""
+    return all_approvals(team).open_ones()

@@ -33,6 +33,7 @@ STATE_TYPE: Final = "state"  # a teammate tells the supervisor how it goes
 REQUEST_TYPE: Final = "request"  # somebody asks the supervisor to do something
 TEAM_FOLDER: Final = ".team"  # in the project's folder: the team of whoever names none
 TEAMS_FOLDER: Final = ".teams"  # beside it: teams by name
+REQUEST: Final = "_request"  # so the types of mail end that asks for an answer
 SHUTDOWN_TYPE: Final = "shutdown_request"
 SHUTDOWN_ANSWER_TYPE: Final = "shutdown_response"
 PLAN_TYPE: Final = "plan_approval_request"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from teamctl import output, render
-from teamctl.chat.meanwhile import short_moment, tell
+from teamctl import answered, output, render
+from teamctl.chat.meanwhile import explain_answer, needs, short_moment, tell
 from teamctl.chat.progress import LeadProgress, describe_call
 from teamctl.layout import Layout
 from teamctl.tail import GrowingFile, Unseen
@@ -17,7 +17,7 @@ from teamctl.transcripts import Retries
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD, SHUTDOWN_ANSWER_TYPE, USER, Message
+from teamd.messages import LEAD, REQUEST, SHUTDOWN_ANSWER_TYPE, USER, Message
 from teamd.transcript import records
 from teamd.transcript.file import decode_lines
 
@@ -86,6 +86,9 @@ class Listener:
             self._line("What else happened since:", dim=True)
             for one in told:
                 self._line(f"  {one}")
+        mail = {str(one.extra.get("request_id")) for one in self._own.peek()}
+        for one in needs(self._paths, mail):
+            self.notice(one)
         self._marks = True
         self._move_mark()
 
@@ -179,6 +182,14 @@ class Listener:
         about = render.clip_beginning(message.summary or message.content, rest=rest)
         about = about.replace("\n", "\n  ")
         self._line(f"✉ {render.clip_line(message.sender)} → {to}: {about}", fg="cyan")
+        if to != LEAD and message.type.endswith(REQUEST):
+            self._line(f"  {self._describe_request(message)}", fg="yellow")
+
+    def _describe_request(self, message: Message) -> str:
+        """Return how a request is answered here, or how it was: its text may be clipped."""
+        ended = answered.describe_end(self._paths, message)
+        request = render.clip_line(str(message.extra.get("request_id", "ID")))
+        return ended or explain_answer(request)
 
     @property
     def in_line(self) -> bool:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamctl.events.stream import Stream
+from teamd.overview.members import WAITING
+from teamd.overview.overview import OverviewReader
+from teamd.states import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from teamctl.events.event import Event
     from teamd.files.paths import TeamPaths
@@ -25,6 +28,26 @@ def tell(paths: TeamPaths, since: float) -> Iterator[str]:
         yield paths.addressed(f"… {len(told) - _MOST} earlier ones: `teamctl events`")
     for moment, said in told[-_MOST:]:
         yield f"{short_moment(moment)} {output.plain(said)}"
+
+
+def needs(paths: TeamPaths, told: Container[str]) -> Iterator[str]:
+    """Yield a line for each that waits for the person, is paused or has failed, and what to do.
+
+    Args:
+        paths: the team.
+        told: the ids of requests that are told of anyway.
+    """
+    for one in OverviewReader(paths, costs=False).read().notices:
+        if one.kind == WAITING and one.id not in told:
+            yield one.text
+            yield f"  {explain_answer(one.id)}"
+        elif one.kind in (Status.PAUSED, Status.FAILED):
+            yield from one.lines
+
+
+def explain_answer(request: str | None) -> str:
+    """Return what answers a request in a chat."""
+    return f"/approve {request} or /reject {request} WHY answers it"
 
 
 def _say(event: Event) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from teamctl import output
@@ -14,9 +15,10 @@ from teamd import commandline, terminal
 from teamd.commandline import team_options
 
 if TYPE_CHECKING:
-    from teamctl.person_mail import Boxes, Taker
+    from teamctl.person_mail import Boxes, Note, Taker
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
+    from teamd.messages import Message
 
 
 @commandline.command()
@@ -37,19 +39,26 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
     person = post.person()
     box = post.inbox(name or person)
     own = box.owner == person
+    note = partial(_note, paths)
     boxes = post.persons if own else lambda: [box]
     nothing = not follow and not any(one.waiting() for one in boxes())
-    reader = _Looker(boxes) if peek or not own or nothing else _taker(boxes, paths)
+    reader = _Looker(boxes, note) if peek or not own or nothing else _taker(boxes, paths, note)
     if follow:
         _follow(reader, paths, MailFormat.LINES if as_json else MailFormat.TEXT)
     elif not reader.read(MailFormat.DOCUMENT if as_json else MailFormat.TEXT) and not as_json:
         terminal.echo("no new mail")
 
 
-def _taker(boxes: Boxes, paths: TeamPaths) -> Taker:
+def _note(paths: TeamPaths, message: Message) -> str:
+    from teamctl.answered import describe_request  # noqa: PLC0415 -- only for mail that asks
+
+    return describe_request(paths, message)
+
+
+def _taker(boxes: Boxes, paths: TeamPaths, note: Note) -> Taker:
     from teamctl.person_mail import Taker  # noqa: PLC0415 -- records, only where there is mail
 
-    return Taker(boxes, paths)
+    return Taker(boxes, paths, note)
 
 
 def _follow(reader: _Looker | Taker, paths: TeamPaths, form: MailFormat) -> None:
@@ -64,11 +73,12 @@ def _follow(reader: _Looker | Taker, paths: TeamPaths, form: MailFormat) -> None
 class _Looker:
     """Shows mail and leaves it; each message once."""
 
-    def __init__(self, boxes: Boxes) -> None:
+    def __init__(self, boxes: Boxes, note: Note) -> None:
         self._boxes = boxes
+        self._note = note
         self._unseen = Unseen()
 
     def read(self, form: MailFormat) -> int:
         messages = self._unseen.among([m for box in self._boxes() for m in box.peek()])
-        output.show_messages(messages, form)
+        output.show_messages(messages, form, self._note)
         return len(messages)

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output, texts
 from teamctl.deeds import kind_word, title
 from teamctl.post import team_post
 from teamd import commandline, terminal
-from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.approval import Approval, Kind, NoSuchApproval
 from teamd.approvals.store import Approvals
 from teamd.commandline import team_options
 from teamd.errors import TeamError
 from teamd.messages import USER
+from teamd.overview.overview import OverviewReader
 from teamd.overview.requests import OpenRequest, read_requests
+from teamd.states import Status
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from teamd.cli import Choice
+    from collections.abc import Sequence
 
+    from teamd.cli import Choice
+    from teamd.files.paths import TeamPaths
+    from teamd.overview.members import MemberView
+    from teamd.overview.overview import Overview
+
+_MOST_NAMED: Final = 5
+_STATES: Final[dict[str, str]] = {
+    Status.WORKING: "works; `teamctl transcript {0} -f` shows at what",
+    Status.IDLE: "is idle; `teamctl send {0} TEXT` gives it something to do",
+    Status.SHUTDOWN: "is shut down; `teamctl spawn {0} ROLE TASK` wakes it",
+}
 _id_argument = commandline.argument(
     "request_id", metavar="ID|NAME", shell_complete=arguments.approvals
 )
@@ -92,7 +105,7 @@ def _answer(
         TeamError: there is none, it is not yours to answer, or it is open no more.
     """
     asked = _approvals(choice)
-    approval = _find(asked, beginning)
+    approval = _find(choice.existing(), asked, beginning)
     what = output.plain(title(approval))
     if approval.always and not approve:
         asked.take_back(approval.id)
@@ -109,20 +122,55 @@ def _answer(
     terminal.echo(f"{answered.status} {what}")
 
 
-def _find(asked: Approvals, word: str) -> Approval:
+def _find(paths: TeamPaths, asked: Approvals, word: str) -> Approval:
     """Return the approval of that id, or the only one that a teammate of that name waits for.
 
     Raises:
         TeamError: there is none, or several.
     """
-    waiting = [one for one in asked.open_ones() if one.may_be_answered_by(USER)]
-    found = [one for one in waiting if one.asker.lower() == word.lower() and not one.overdue]
-    if not found or asked.find(word) is not None:
+    exact = asked.find(word)
+    if exact is not None:
+        return exact
+    waiting = [one for one in asked.open_ones() if not one.overdue]
+    yours = [one for one in waiting if one.may_be_answered_by(USER)]
+    found = [one for one in yours if one.asker.lower() == word.lower()]
+    if not found:  # a name is no beginning of an id, even where one begins so
+        _refuse_teammate(paths, word, waiting)
         return asked.match(word)
     if len(found) > 1:
         ids = ", ".join(f"{one.id} ({kind_word(one)})" for one in found)
         raise TeamError(f"{found[0].asker} waits for several answers: {ids}; name one by its id")
     return found[0]
+
+
+def _refuse_teammate(paths: TeamPaths, name: str, waiting: Sequence[Approval]) -> None:
+    """Say how a teammate is that asks the person for nothing, and who does ask.
+
+    Raises:
+        NoSuchApproval: there is a teammate of that name.
+    """
+    if Roster(paths).read().find(name) is None:
+        return
+    seen = OverviewReader(paths, costs=False).read()
+    mate = seen.find(name)
+    assert mate is not None  # noqa: S101 -- each member of the team is seen
+    yours = [one for one in waiting if one.may_be_answered_by(USER)]
+    asking = ", ".join(f"{one.asker} ({kind_word(one)} {one.id})" for one in yours[:_MOST_NAMED])
+    others = f"open are those of {asking}" if asking else "nobody else waits for you"
+    raise NoSuchApproval(f"{_explain(seen, mate, waiting)}; {others}")
+
+
+def _explain(seen: Overview, mate: MemberView, waiting: Sequence[Approval]) -> str:
+    """Say why a teammate asks the person for nothing, and what to do next."""
+    asked = next((one for one in waiting if one.asker == mate.name), None)
+    if asked is not None:
+        return f"{mate.name} waits for {asked.to} to answer its {kind_word(asked)}, not for you"
+    nothing = f"{mate.name} asks for nothing"
+    if mate.state in _STATES:
+        found = f"{nothing}: it {_STATES[mate.state].format(mate.name)}"
+        return found if seen.supervisor else f"{found}; no teamd runs, `teamd start` starts it"
+    notes = [line for one in seen.notices if one.name == mate.name for line in one.lines]
+    return "; ".join([nothing, *notes])
 
 
 def _show(request: OpenRequest) -> None:

@@ -25,9 +25,17 @@ _LAST_PORT: Final = 65_535
     default=0,
     help="The port, on this machine only  [default: any free one; with --socket 8080].",
 )
+@commandline.option(
+    "--forwarded-port",
+    "forwarded",
+    type=commandline.ValueType("IntRange", 1, _LAST_PORT),
+    help="The port where `ssh -L` begins, on the machine of the browser  [default: the same].",
+)
 @commandline.option("--readonly", is_flag=True, help="Let nobody act through the page.")
 @team_options
-def command(choice: Choice, *, file: str | None, port: int, readonly: bool) -> None:
+def command(
+    choice: Choice, *, file: str | None, port: int, forwarded: int | None, readonly: bool
+) -> None:
     """Serve the team as a page in the browser, and print its link.
 
     The link works on this machine only, and for as long as the command runs; Ctrl-C ends it. Who
@@ -45,4 +53,12 @@ def command(choice: Choice, *, file: str | None, port: int, readonly: bool) -> N
             "`pip install 'teamd[web]'` installs them"
         ) from error
     place = None if file is None else Path(file).absolute()
-    serve(choice, paths, file=place, port=port, readonly=readonly, tell=terminal.echo)
+    serve(
+        choice,
+        paths,
+        file=place,
+        port=port,
+        forwarded=forwarded,
+        readonly=readonly,
+        tell=terminal.echo,
+    )

@@ -8,13 +8,17 @@ from teamctl import output
 from teamctl.top.dialogs import Confirm
 from teamctl.top.face import Face
 from teamd.errors import TeamError
+from teamd.messages import again
+from teamd.states import Status
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from teamd.overview.members import MemberView
 
-_HELD: Final = ("paused", "failed")  # whom `p` lets go on
+_NO_TEAMD: Final = "no teamd runs; start it with `teamd start`"
+_NEXT: Final = "Text that it reads next (may be empty)"
+_ENDED: Final = {Status.SHUTDOWN: "is shut down", Status.FAILED: "has failed"}
 
 
 class Acting(Face):
@@ -33,6 +37,30 @@ class Acting(Face):
         """The teammate that is chosen, if there is one."""
         raise NotImplementedError
 
+    def able(self) -> bool:
+        """Return whether teamd can be asked for anything; if not, say so."""
+        if not self.may():
+            return False
+        if self.top.seen.supervisor is None:
+            self.top.tell(self.top.paths.addressed(_NO_TEAMD))
+        return self.top.seen.supervisor is not None
+
+    def find_running(self, *, failed: bool = False) -> MemberView | None:
+        """Return the teammate that is chosen, if it runs; if not, say why nothing can be done.
+
+        Args:
+            failed: whether one that has failed counts as well.
+        """
+        mate = self.mate
+        if mate is None or not self.able():
+            return None
+        ended = _ENDED.get(mate.member.status)
+        if ended is None or (failed and mate.member.status is Status.FAILED):
+            return mate
+        hint = self.top.paths.addressed(again(mate.name))
+        self.top.tell(f"{mate.name} {ended}; {hint} starts it again")
+        return None
+
     def action_send(self) -> None:
         """Send mail to the teammate."""
         if (mate := self.mate) is not None:
@@ -44,8 +72,8 @@ class Acting(Face):
 
     def action_shut_down(self) -> None:
         """Ask the teammate to end, if that is meant."""
-        mate = self.mate
-        if mate is None or not self.may():
+        mate = self.find_running(failed=True)
+        if mate is None:
             return
 
         def go_on(meant: bool | None) -> None:  # noqa: FBT001 -- textual's
@@ -56,26 +84,30 @@ class Acting(Face):
 
     def action_interrupt(self) -> None:
         """Break off the turn of the teammate."""
-        if (mate := self.mate) is not None:
+        if (mate := self.find_running()) is not None:
+            idle = mate.state == Status.IDLE
             self.fill(
                 f"Interrupt {mate.name}",
-                ("Text that it reads next (may be empty)",),
+                ("It is idle; text that it reads now" if idle else _NEXT,),
                 lambda text: self.top.do(lambda deeds: deeds.interrupt(mate.name, text)),
             )
 
     def action_pause(self) -> None:
-        """Pause the teammate; one that is paused or has failed goes on."""
-        mate = self.mate
-        if mate is None or not self.may():
+        """Pause the teammate; one that is paused goes on."""
+        mate = self.find_running()
+        if mate is None:
             return
-        if mate.state in _HELD:
+        if mate.state == Status.PAUSED:
             self.top.do(lambda deeds: deeds.resume(mate.name))
         else:
             self.top.do(lambda deeds: deeds.pause(mate.name))
 
     def action_limits(self) -> None:
         """Raise the limits that stop the teammate."""
-        if (mate := self.mate) is not None:
+        mate = self.find_running()
+        if mate is not None and mate.state != Status.PAUSED:
+            self.top.tell(f"no limit stops {mate.name}: it is {mate.state}")
+        elif mate is not None:
             used = "?" if mate.account is None else output.cost(mate.account)
             self.fill(
                 f"Raise the limits of {mate.name}, which has used {used}",

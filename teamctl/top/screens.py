@@ -71,6 +71,8 @@ class TeamScreen(Acting):
 
     def action_spawn(self) -> None:
         """Spawn a teammate."""
+        if not self.able():
+            return
         self.fill(
             "Spawn a teammate",
             ("Name", "Role", "Task"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +35,9 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_LOOPBACK: Final = re.compile(
+    r"(?:127\.0\.0\.1|localhost):([1-9][0-9]{0,4})", re.ASCII | re.IGNORECASE
+)
 _SITES: Final = frozenset({"none", "same-origin"})
 _FRAMES: Final = frozenset({"frame", "iframe", "embed", "object", "fencedframe"})
 _LEFT: Final = "the link that `teamctl web` prints holds it; a new start makes a new one"
@@ -116,7 +120,8 @@ class Guard:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             known = ", ".join(sorted(self._hosts))
-            return Denial(421, f"this server is known as {known}; use one of those addresses")
+            way = _way_for(hosts)
+            return Denial(421, f"this server is known as {known}; use one of those addresses{way}")
         origins = headers.getlist("origin")
         if origins not in ([], [f"http://{hosts[0].lower()}"]):
             return Denial(403, "a page of another origin may not ask here")
@@ -140,6 +145,14 @@ class Guard:
         if connection is not None and not connection.vouch():
             return Denial(503, "too many pages look at this team; close one and try again")
         return None
+
+
+def _way_for(hosts: list[str]) -> str:
+    """Return what to do where a tunnel begins at another port of the person's own machine."""
+    found = _LOOPBACK.fullmatch(hosts[0]) if len(hosts) == 1 else None
+    if found is None:
+        return ""
+    return f"; for a tunnel from port {found[1]} start `teamctl web --forwarded-port {found[1]}`"
 
 
 def _look_at_method(method: str, headers: Headers) -> Denial | None:

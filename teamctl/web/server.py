@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 FORWARDED_PORT: Final = 8080  # in the link to a socket in a file, which `ssh -L` gives a port
+_NAMES: Final = (LOOPBACK, "localhost")
 _KEEP_SECONDS: Final = 30  # an idle connection
 _END_SECONDS: Final = 1
 _LONGEST_PATH: Final = 107  # bytes of a socket's name, unix(7)
@@ -41,6 +42,7 @@ def serve(
     *,
     file: Path | None,
     port: int,
+    forwarded: int | None,
     readonly: bool,
     tell: Callable[[str], None],
 ) -> None:
@@ -51,19 +53,24 @@ def serve(
         paths: that team.
         file: where the socket is to be; `None` for loopback.
         port: on loopback, 0 for any free one; the forwarded one of a socket in a file.
+        forwarded: the port on the machine of the browser, where a tunnel gives it another one.
         readonly: whether nobody may act through it.
         tell: gets the link, once the server can be reached.
     """
     tokens = Tokens.made(readonly=readonly)
     with _ended_by_signals(), _loopback(port) if file is None else _in_file(file) as listening:
-        number = listening.getsockname()[1] if file is None else port or FORWARDED_PORT
-        hosts = frozenset({f"{LOOPBACK}:{number}", f"localhost:{number}"})
+        own = listening.getsockname()[1] if file is None else port or FORWARDED_PORT
+        number = forwarded or own
+        hosts = frozenset(f"{name}:{one}" for name in _NAMES for one in (own, number))
         mail = TeamMail(paths)
         watcher = PartsWatcher(parts(choice, paths, mail), EventLog())
         app = Guard(Pages(choice, paths, mail, watcher, tokens).app(), hosts=hosts, tokens=tokens)
         allow_descriptors()
         listening.listen(BACKLOG)
         tell(f"http://{LOOPBACK}:{number}/#token={tokens.full or tokens.reading}")
+        if forwarded is not None:
+            there = f"{LOOPBACK}:{own}" if file is None else file
+            tell(f"to be opened where `ssh -N -L {forwarded}:{there} …` to this machine runs")
         _run(app, listening)
 
 

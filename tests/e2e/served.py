@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
-from typing import TYPE_CHECKING, Any
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,6 +100,38 @@ def events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
         elif not line.strip() and found:
             yield {**found, "data": json.loads(found["data"])}
             found = {}
+
+
+class _Tunnel(BaseRequestHandler):
+    """Passes bytes on in both directions, as `ssh -L` does."""
+
+    to: ClassVar[tuple[str, int]]
+
+    def handle(self) -> None:
+        """Serve one connection."""
+        with socket.create_connection(self.to, timeout=20) as there:
+            back = Thread(target=_pass_on, args=(there, self.request), daemon=True)
+            back.start()
+            _pass_on(self.request, there)
+            back.join()
+
+
+def _pass_on(begin: socket.socket, end: socket.socket) -> None:
+    with suppress(OSError):
+        while content := begin.recv(1 << 16):
+            end.sendall(content)
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def tunnel(to: tuple[str, int], *, begin: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[int]:
+    """Lead a port of its own to another one until the end of the block; yield its number."""
+    kind = type("Tunnel", (_Tunnel,), {"to": to})
+    with ThreadingTCPServer(begin, kind) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
 
 
 @contextmanager

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
+from teamd.mail.routing import Post
+from teamd.states import Status
 from tests.e2e.terminal import Terminal
 from tests.strict.replies import say, use
 
@@ -28,7 +33,42 @@ def test_a_request_is_answered_by_the_name_of_who_waits(team: Project) -> None:
     assert "Mind the tests." in team.do("teamctl", "transcript", "pia")
     refused = team.run("teamctl", "approve", "pia")
     assert refused.status == 1
-    assert refused.complaint.startswith("teamctl: there is no request 'pia' to answer; ")
+    why = "pia asks for nothing: it is idle; `teamctl send pia TEXT` gives it something to do"
+    assert refused.complaint.startswith(f"teamctl: {why}; ")
+
+
+def test_a_teammate_that_asks_for_nothing_is_named_with_its_state_and_the_next_step(
+    project: Project,
+) -> None:
+    """`no request` alone left open whether it works, rests or has ended, and who does wait."""
+    project.enlist("bead", "ann")
+    approvals = Approvals(project.paths, Post(project.paths, durable=False, max_bytes=10_000))
+
+    def refused() -> str:
+        done = project.run("teamctl", "approve", "BEAD")
+        assert done.status == 1
+        return done.complaint.removeprefix("teamctl: ")
+
+    start = "; no teamd runs, `teamd start` starts it"
+    said = {
+        Status.IDLE: f"is idle; `teamctl send bead TEXT` gives it something to do{start}",
+        Status.WORKING: f"works; `teamctl transcript bead -f` shows at what{start}",
+        Status.SHUTDOWN: f"is shut down; `teamctl spawn bead ROLE TASK` wakes it{start}",
+    }
+    for status, state in said.items():
+        project.enlist("bead", "ann", status=status)
+        assert refused() == f"bead asks for nothing: it {state}; nobody else waits for you"
+    project.enlist("bead", status="paused", reason="paused by user", role="")
+    assert refused().startswith(
+        "bead asks for nothing; bead is paused by user; `teamctl resume bead` lets it go on; nobody"
+    )
+    project.enlist("bead", "ann")
+    plan: dict[str, Any] = {"type": Kind.PLAN, "content": "This.", "asked": time.time()}
+    approvals.ask(Approval(id="bead1234", asker="ann", to="lead", **plan))
+    assert refused().endswith("; open are those of ann (plan bead1234)")
+    assert approvals.match("bead1234").is_open  # though its id begins with the name
+    approvals.ask(Approval(id="f00d", asker="bead", to="ann", **plan))
+    assert refused().startswith("bead waits for ann to answer its plan, not for you; open are")
 
 
 def test_of_several_requests_one_is_named_by_its_id(team: Project) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
+import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
+from teamd.mail.routing import Post
 from tests.children import holding
 from tests.waiting import wait_until
 
@@ -136,6 +141,37 @@ def test_a_reader_that_stands_still_is_named_to_the_next(ann: Project) -> None:
     assert "another `teamctl inbox` is showing your mail and has not been" in refused.complaint
     assert refused.complaint.endswith(WAY_OUT)
     assert "Ready." in ann.do("teamctl", "inbox")
+
+
+def test_a_request_is_shown_with_what_answers_it_or_with_its_answer(ann: Project) -> None:
+    """Its text names the commands that answer it: they were tried in vain."""
+    approvals = Approvals(ann.paths, Post(ann.paths, durable=False, max_bytes=10_000))
+    for number, kind in enumerate([Kind.PLAN, Kind.PERMISSION, Kind.PERMISSION, Kind.PERMISSION]):
+        late = time.time() - 1 if number == 2 else None
+        said: dict[str, Any] = {"content": f"No {number}.", "asked": time.time()}
+        approvals.ask(
+            Approval(id=f"abc{number}", type=kind, asker="ann", to="lead", deadline=late, **said)
+        )
+    ann.do("teamctl", "approve", "abc0")
+    ann.do("teamctl", "reject", "abc1", "--reason", "Not\nyet.")
+    for options in (["--peek"], []):
+        lines = ann.do("teamctl", "inbox", *options).splitlines()
+        assert lines[0].endswith("ann [plan_approval_request] abc0")
+        assert re.fullmatch(r"  was approved already by you \d+s ago", lines[1])
+        assert lines[2] == "  No 0."
+        assert re.fullmatch(r"  was rejected already by you \d+s ago: Not yet\.", lines[4])
+        assert lines[7:9] == ["  is no longer open: nobody waits for its answer", "  No 2."]
+        assert lines[9].endswith("ann [permission_request] abc3")
+        answers = "`teamctl approve abc3` approves it, `teamctl reject abc3 --reason …` rejects it"
+        assert lines[10:] == [f"  {answers}", "  No 3."]
+
+
+def test_a_request_whose_file_cannot_be_read_is_mail_like_other(ann: Project) -> None:
+    ann.paths.requests.mkdir(exist_ok=True)
+    ann.paths.request("abc0").symlink_to("/dev/null")
+    asks = {"from": "ann", "type": "plan_approval_request", "request_id": "abc0", "content": "So?"}
+    put(ann, "lead", json.dumps(asks))
+    assert ann.do("teamctl", "inbox").splitlines()[1:] == ["  So?"]
 
 
 @pytest.mark.parametrize(("to", "options"), [("ann", ["ann"]), ("lead", [])])

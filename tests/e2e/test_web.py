@@ -7,6 +7,7 @@ import os
 import statistics
 import subprocess
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import axe_core_python
 import pytest
 
+from teamd.files import pidfile
 from teamd.states import Status
 from teamd.team.roster import Roster
 from tests.e2e.conftest import SHOWN, asked
@@ -255,6 +257,43 @@ def test_an_error_is_gone_in_the_next_view(page: Browser) -> None:
     page.go("board")
     page.miss("no teammate named 'nobody'")
     page.complaints()  # of the answer 409
+
+
+def unable(page: Browser) -> set[str]:
+    """Return the buttons that can do nothing now."""
+    script = "return [...document.querySelectorAll('[aria-disabled]')].map((x) => x.textContent)"
+    return set(page.run(script))
+
+
+def test_a_control_that_can_do_nothing_says_why_until_it_can(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Interrupt and Pause were offered for one that has no process, and refused afterwards."""
+    with opened(tmp_path) as project, ExitStack() as claimed:
+        project.enlist("ann", status="shutdown")
+        with served(project) as server:
+            browser.open(server.link)
+            browser.see("shutdown")
+            assert unable(browser) == {"Spawn"}
+            browser.go("member/ann")
+            browser.see("No teamd runs; start it with `teamd start`.")
+            claimed.callback(os.close, pidfile.claim(project.paths))
+            browser.see("ann is shut down; spawn it on the overview, and it goes on.")
+            assert unable(browser) == {"Interrupt", "Pause", "Shut down"}
+            for name in unable(browser):
+                browser.press(name)
+                said = browser.run("return document.querySelector('#said').textContent")
+                assert said.startswith("ann is shut down; spawn it")
+            assert not browser.all("dialog[open]")
+            project.enlist("ann", status="failed")
+            browser.see("ann has failed; spawn it on the overview, and it goes on.")
+            assert unable(browser) == {"Interrupt", "Pause"}
+            project.enlist("ann", status="idle")
+            browser.miss("ann has failed; spawn it on the overview, and it goes on.")
+            assert unable(browser) == set()
+            browser.press("Limits")
+            browser.see("No limit stops ann: it is idle.")
+            assert unable(browser) == {"Raise and resume"}
 
 
 def test_a_conversation_of_a_hundred_megabytes_opens_within_a_second(

@@ -57,7 +57,6 @@ def manager(project: Project) -> Iterator[list[bytes]]:
 def test_of_starts_at_the_same_moment_exactly_one_runs(project: Project) -> None:
     project.ask_no_service()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    project.do("teamctl", "--version")  # from here on commands are forked
     starting = [project.begin("teamd", "start", **pipes) for _ in range(STARTS)]
     ended = [(one.communicate(timeout=60), one.returncode) for one in starting]
     assert sorted(code for _, code in ended) == [0] + [1] * (STARTS - 1)
@@ -105,7 +104,6 @@ def test_it_outlives_the_terminal_that_started_it(project: Project) -> None:
     """The end of an ssh session: the terminal goes, and its session gets a SIGHUP."""
     project.ask_no_service()
     master, slave = os.openpty()
-    project.do("teamctl", "--version")  # from here on commands are forked, those of a shell as well
     script = "teamd start && teamctl spawn ann coder Go. --wait && read -r never"
     session = project.begin(
         "bash",

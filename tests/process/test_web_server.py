@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import stat
 import subprocess
 import sys
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 import pytest
 
-from tests.e2e.served import Server, events, served
+from tests.e2e.served import Server, events, served, tunnel
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -140,6 +143,37 @@ def test_a_socket_in_a_file_is_its_owners_alone(project: Project) -> None:
             f"teamctl: another server listens at {file}; end it, or name another place"
         )
     assert not file.exists()
+
+
+def test_a_tunnel_works_from_the_same_port_and_from_the_one_that_was_named(
+    project: Project,
+) -> None:
+    """As `ssh -L` makes them; another port is refused with the option that lets it in."""
+    project.enlist("alice")
+    with socket.create_server(("127.0.0.1", 0)) as kept:
+        own = ("127.0.0.1", kept.getsockname()[1])
+    with ExitStack() as opened:
+        named, other = (opened.enter_context(tunnel(own)) for _ in range(2))
+        ports = ("--port", str(own[1]), "--forwarded-port", str(named))
+        server = opened.enter_context(served(project, *ports))
+        assert server.host == f"127.0.0.1:{named}"
+        with server.opened("/api/events") as stream:
+            assert next(events(stream))["event"] == "snapshot"
+            origin = {"Origin": f"http://{server.host}", "Sec-Fetch-Site": "same-origin"}
+            body = '{"to": "alice", "text": "through it"}'
+            asked = {"body": body, "headers": {**server.headers, **origin}}
+            assert server.ask("/api/do/send", **asked)[0] == 200
+        opened.enter_context(tunnel(own, begin=("127.0.0.2", own[1])))  # another machine's
+        same = replace(server, link=f"http://127.0.0.2:{own[1]}/")
+        host = {"Host": f"127.0.0.1:{own[1]}"}
+        assert same.ask("/api/session", headers={**server.headers, **host})[0] == 200
+        far = replace(server, link=server.link.replace(str(named), str(other)))
+        status, _, content = far.ask("/api/session")
+        assert status == 421
+        way = f"for a tunnel from port {other} start `teamctl web --forwarded-port {other}`"
+        assert json.loads(content)["error"].endswith(way)
+        elsewhere = {**server.headers, "Origin": f"http://127.0.0.1:{other}"}
+        assert server.ask("/api/session", headers=elsewhere)[0] == 403
 
 
 def test_a_socket_that_a_killed_server_left_is_replaced(project: Project) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,12 @@ import pytest
 
 from teamctl import render
 from teamctl.chat.listener import Listener
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
 from teamd.messages import LEAD, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.transcript.file import Transcript
@@ -166,6 +170,50 @@ def test_the_persons_mail_is_shown_once_also_where_it_has_no_id(conversation: Co
     for _ in range(3):
         listening.look()
     assert conversation.shown == ["✉ ci → you: It is red."]
+
+
+def test_a_request_comes_with_what_answers_it_here_until_it_is_answered(
+    conversation: Conversation,
+) -> None:
+    """Its text is clipped, and the commands stand at its end."""
+    post = Post(conversation.paths, durable=False, max_bytes=10_000)
+    approvals = Approvals(conversation.paths, post)
+    facts: dict[str, Any] = {
+        "asker": "bob",
+        "to": LEAD,
+        "asked": time.time(),
+        "content": "\n".join("abcdef"),
+    }
+    approvals.ask(Approval(id="f00d", type=Kind.PERMISSION, **facts))
+    put = Message(id="f00d", type=Kind.PERMISSION, sender="bob", to=USER, content="a\nb\nc\nd")
+    Mailbox(conversation.paths, USER).put(replace(put, extra={"request_id": "f00d"}))
+    conversation.listening().look()
+    assert conversation.shown[-1] == "  /approve f00d or /reject f00d WHY answers it"
+    assert conversation.shown[-2].endswith("(/inbox shows it whole)")
+    approvals.answer("f00d", by=USER, approve=False, reason="No.")
+    conversation.listening().look()
+    assert re.fullmatch(r"  was rejected already by you \d+s ago: No\.", conversation.shown[-1])
+
+
+def test_who_waits_is_paused_or_has_failed_is_told_at_the_beginning(
+    conversation: Conversation,
+) -> None:
+    """Also where the mail about it was read long ago."""
+    enrol(conversation.paths, lead=Status.IDLE, bob=Status.PAUSED, cid=Status.FAILED)
+    post = Post(conversation.paths, durable=False, max_bytes=10_000)
+    plan: dict[str, Any] = {"asker": "bob", "to": USER, "asked": time.time(), "content": "This."}
+    Approvals(conversation.paths, post).ask(Approval(id="f00d", type=Kind.PLAN, **plan))
+    conversation.listening().catch_up()
+    assert not [line for line in conversation.shown if "f00d" in line]  # it comes as mail
+    box = Mailbox(conversation.paths, USER)
+    box.done(box.take())
+    conversation.listening().catch_up()
+    assert conversation.shown == [
+        "bob asks to approve a plan: This.",
+        "  /approve f00d or /reject f00d WHY answers it",
+        "cid has failed; `teamctl spawn cid tester 'Go on.'` lets it go on",
+        "bob is paused; `teamctl resume bob` lets it go on",
+    ]
 
 
 def test_what_was_missed_has_its_time(conversation: Conversation) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from teamctl.top.screens import MateScreen, TeamScreen
 from teamd.approvals.approval import Approval, Verdict
+from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD
@@ -18,10 +21,18 @@ from tests.unit.screen import Shown, add, approvals, ask, shown
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
 ATTACK = "\x1b]0;gone\x07\x1b[2J [red]x[/red] \u202egnp.exe"
+
+
+@pytest.fixture
+def supervising(paths: TeamPaths) -> Iterator[ExitStack]:
+    """This process stands for a teamd that runs, until the stack is closed."""
+    with ExitStack() as claimed:
+        claimed.callback(os.close, pidfile.claim(paths))
+        yield claimed
 
 
 def run(paths: TeamPaths, play: Callable[[Shown], Awaitable[None]], **options: object) -> None:
@@ -231,7 +242,9 @@ def test_mail_is_sent_to_the_one_that_is_chosen(paths: TeamPaths) -> None:
     assert message.content == "hello there"
 
 
-def test_a_shutdown_is_confirmed_and_a_refusal_told(paths: TeamPaths) -> None:
+def test_a_shutdown_is_confirmed_and_a_refusal_told(
+    paths: TeamPaths, supervising: ExitStack
+) -> None:
     add(paths, "alice")
 
     async def play(screen: Shown) -> None:
@@ -240,23 +253,74 @@ def test_a_shutdown_is_confirmed_and_a_refusal_told(paths: TeamPaths) -> None:
         await screen.press("n")
         await screen.misses("Shut alice down?")
         assert screen.top.status == ""
-        await screen.press("x", "y")
+        await screen.press("x")
+        await screen.sees("Shut alice down?")
+        supervising.close()  # it ends while the question stands there
+        await screen.press("y")
         await screen.sees("start it with `teamd start`")
 
     run(paths, play)
 
 
-@pytest.mark.parametrize("keys", [("i", "enter"), ("p",), ("m", "enter", "1", "enter"), ("n",)])
-def test_what_needs_teamd_says_so(paths: TeamPaths, keys: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("key", ["i", "p", "m", "n", "x"])
+def test_what_needs_teamd_says_so_and_asks_nothing(paths: TeamPaths, key: str) -> None:
     add(paths, "alice")
-    filled = [*keys, "z", "enter", "z", "enter", "z", "enter"] if keys == ("n",) else [*keys]
-    told = "start it with `teamd start`"
-    if keys[0] == "m":
-        filled, told = ["m", "enter", "x", "enter"], "is no number; nothing was changed"
 
     async def play(screen: Shown) -> None:
-        await screen.press(*filled)
-        await screen.sees(told)
+        await screen.press(key)
+        await screen.sees("no teamd runs; start it with `teamd start`")
+        assert isinstance(screen.top.screen, TeamScreen)
+
+    run(paths, play)
+
+
+@pytest.mark.parametrize(
+    ("state", "keys", "told"),
+    [
+        ("shutdown", "ipmx", "alice is shut down; `teamctl spawn alice …` starts it again"),
+        ("failed", "ipm", "alice has failed; `teamctl spawn alice …` starts it again"),
+        ("idle", "m", "no limit stops alice: it is idle"),
+    ],
+)
+@pytest.mark.usefixtures("supervising")
+def test_a_key_that_can_do_nothing_to_a_teammate_says_why(
+    paths: TeamPaths, state: str, keys: str, told: str
+) -> None:
+    """A form was filled in first, and what was sent was refused."""
+    add(paths, "alice", status=state)
+
+    async def play(screen: Shown) -> None:
+        for face in (TeamScreen, MateScreen):
+            for key in keys:
+                screen.top.tell("")
+                await screen.press(key)
+                await screen.sees(told)
+                assert isinstance(screen.top.screen, face)
+            await screen.press("enter")
+
+    run(paths, play)
+
+
+@pytest.mark.usefixtures("supervising")
+def test_limits_are_raised_by_numbers_only(paths: TeamPaths) -> None:
+    add(paths, "alice", status="paused")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("m")
+        await screen.sees("Raise the limits of alice")
+        await screen.press("enter", "x", "enter")
+        await screen.sees("is no number; nothing was changed")
+
+    run(paths, play)
+
+
+@pytest.mark.usefixtures("supervising")
+def test_an_idle_teammate_is_interrupted_by_a_text_only(paths: TeamPaths) -> None:
+    add(paths, "alice")
+
+    async def play(screen: Shown) -> None:
+        await screen.press("i")
+        await screen.sees("It is idle; text that it reads now")
 
     run(paths, play)
 
@@ -292,6 +356,7 @@ def test_each_key_that_the_help_names_does_something(paths: TeamPaths) -> None:
     run(paths, play)
 
 
+@pytest.mark.usefixtures("supervising")
 def test_the_palette_lists_the_actions_by_name(paths: TeamPaths) -> None:
     add(paths, "alice")
 

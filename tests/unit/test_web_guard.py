@@ -93,6 +93,16 @@ def test_a_foreign_host_is_refused(host: str | None) -> None:
     assert "use one of those addresses" in answer.text
 
 
+@pytest.mark.parametrize("name", ["127.0.0.1", "LOCALHOST"])
+def test_a_tunnel_from_another_port_is_told_how_it_is_let_in(name: str) -> None:
+    answer = ask(FULL, host=f"{name}:9000")
+    assert answer.status == 421
+    way = "for a tunnel from port 9000 start `teamctl web --forwarded-port 9000`"
+    assert json.loads(answer.text)["error"].endswith(way)
+    for foreign in ("evil.example:9000", "127.0.0.1:9000 ", "127.0.0.1:٩", "127.0.0.1:0"):
+        assert "tunnel" not in ask(FULL, host=foreign).text
+
+
 def test_two_hosts_are_refused() -> None:
     assert ask(FULL, ("host", "evil.example")).status == 421
 

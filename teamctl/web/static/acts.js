@@ -44,21 +44,38 @@ export function ask(title, content, words) {
   });
 }
 
+// A button that stays where it is while it can do nothing, and says why.
+export function able(text, act, why, facts = {}) {
+  const press = (event) => {
+    const { title } = event.currentTarget; // as it is now: a listener stays when a button is drawn anew
+    if (title) announce(title, true);
+    else act(event);
+  };
+  return button(text, press, { ...facts, ...off(why) });
+}
+
+const off = (why) => (why ? { 'aria-disabled': 'true', title: why } : {});
+
 export async function confirmed(question, word) {
   return (await ask(question, [], [word, 'Cancel'])) === word;
 }
 
-// A form whose fields are sent as they are; `values` may refuse by an error.
-export function form(label, fields, word, what, values) {
+// A form whose fields are sent as they are, unless there is a reason why that cannot be.
+export function form(label, fields, word, what, values, why = '') {
   const send = async (event) => {
     event.preventDefault();
     const sent = event.target;
+    const { title } = sent.querySelector('button');
+    if (title) {
+      announce(title, true);
+      return;
+    }
     const found = Object.fromEntries([...new FormData(sent)].map(([key, value]) => [key, value === 'on' ? true : value]));
     if (!await doing(what, values(found))) return;
     sent.reset();
     before = '';
   };
-  return h('form', { onsubmit: send, 'aria-label': label }, fields, h('button', {}, word));
+  return h('form', { onsubmit: send, 'aria-label': label }, fields, h('button', off(why), word));
 }
 
 // A message keeps its id while it is sent again, so that it arrives once.

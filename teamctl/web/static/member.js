@@ -1,10 +1,10 @@
 // One teammate: its conversation as it grows, its mail, log and changes, and what may be done to it.
 import { get } from './api.js';
-import { announce, ask, confirmed, doing } from './acts.js';
+import { able, announce, ask, confirmed, doing, form } from './acts.js';
 import { button, h } from './dom.js';
 import { ago, clock, count, percent, state, usd } from './format.js';
 import { latest, messages } from './mail.js';
-import { doing as does, sendTo } from './overview.js';
+import { doing as does, refusal, sendTo } from './overview.js';
 
 const TABS = { transcript: 'Transcript', mail: 'Mail', log: 'Log', diff: 'Changes', limits: 'Limits' };
 
@@ -29,7 +29,7 @@ export function member({ known, argument, redraw }) {
         h('h2', {}, one.name, ' ', h('span.note', {}, one.role)),
         h('p', {}, state(one.state), ' for ', ago(one.since), does(one, known.team) ? [': ', h('code', {}, does(one, known.team))] : null),
         h('p.note', {}, `context ${percent(one.context)} · ${usd(one.usd)} · ${count(one.turns)} turns · ${one.queued ?? '?'} in the inbox`),
-        known.may && h('p.bar', { 'data-key': 'acts' }, acts(one)),
+        known.may && h('div', { 'data-key': 'acts' }, acts(one, known)),
         known.may && h('div', { 'data-key': 'send' }, sendTo(name)),
         h('p.bar', { 'data-key': 'tabs', role: 'group', 'aria-label': `What to see of ${name}` }, Object.entries(TABS).map(([key, title]) => button(title, pick(key), { 'aria-pressed': String(key === tab) }))),
         h('div', { 'data-key': `tab ${tab}` }, shown.draw()),
@@ -38,18 +38,23 @@ export function member({ known, argument, redraw }) {
   };
 }
 
-function acts({ name, state: status }) {
+function acts(one, known) {
+  const { name, state: status } = one;
   const end = async () => {
     if (await confirmed(`Ask ${name} to end? It keeps its conversation.`, 'Shut down')) doing('shutdown', { name });
   };
   const stop = async () => {
     const input = h('input', { type: 'text', id: 'next', autocomplete: 'off' });
-    const text = h('label', {}, h('span', {}, 'What it reads next (may be empty) '), input);
+    const idle = known.team.members.find((other) => other.name === name)?.state === 'idle';
+    const text = h('label', {}, h('span', {}, idle ? 'It is idle; what it reads now ' : 'What it reads next (may be empty) '), input);
     if (await ask(`Break off the turn of ${name}?`, [h('p', {}, text)], ['Interrupt', 'Cancel']) === 'Interrupt') doing('interrupt', { name, text: input.value });
   };
+  const why = refusal(known.team, one);
+  const hold = status === 'paused' ? ['Resume', 'resume'] : ['Pause', 'pause'];
   return [
-    button('Interrupt', stop), status === 'paused' ? button('Resume', () => doing('resume', { name })) : button('Pause', () => doing('pause', { name })),
-    button('Shut down', end),
+    h('p.bar', {}, able('Interrupt', stop, why), able(hold[0], () => doing(hold[1], { name }), why),
+      able('Shut down', end, refusal(known.team, one, ['shutdown']))),
+    why ? h('p.note', {}, why) : null,
   ];
 }
 
@@ -169,15 +174,14 @@ function limits({ known, name }) {
   return {
     draw() {
       const used = (known.usage?.members ?? []).find((one) => one.name === name);
-      const more = (event) => {
-        event.preventDefault();
-        const amount = Number(new FormData(event.target).get('usd'));
-        doing('resume', { name, usd: amount });
-      };
+      const one = (known.team?.members ?? []).find((other) => other.name === name);
+      const why = refusal(known.team ?? {}, one) || (one?.state === 'paused' ? '' : `No limit stops ${name}: it is ${one?.state}.`);
+      const fields = h('label', {}, h('span', {}, 'Raise the limits on money by $ '), h('input', { name: 'usd', type: 'number', min: '0.01', step: '0.01', required: true }));
       return [
         used?.limits?.length ? h('ul', {}, used.limits.map((one) => h('li', {}, `${one.name}: ${percent(one.share)} of ${one.name.includes('usd') ? usd(one.most) : count(one.most)}`))) : h('p', {}, 'No limit is set for it alone; [limits] in team.toml sets one.'),
         used && h('p', {}, `${count(used.tokens)} tokens, ${usd(used.usd)} in ${used.calls} calls`),
-        known.may && h('form.bar', { onsubmit: more, 'aria-label': `Raise the limit of ${name}` }, h('label', {}, h('span', {}, 'Raise the limits on money by $ '), h('input', { name: 'usd', type: 'number', min: '0.01', step: '0.01', required: true })), h('button', {}, 'Raise and resume')),
+        known.may && form(`Raise the limit of ${name}`, fields, 'Raise and resume', 'resume', ({ usd: more }) => ({ name, usd: Number(more) }), why),
+        known.may && why && h('p.note', {}, why),
       ];
     },
   };

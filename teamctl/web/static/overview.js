@@ -6,10 +6,17 @@ import { ago, count, duration, percent, state, usd } from './format.js';
 const HEADS = ['Name', 'Role', 'State', 'Since', 'Does now', 'Context', 'Cost', 'Mail', 'Turns', 'CPU', 'Memory'];
 
 export function overview({ known }) {
-  return { draw: () => [roster(known.team), known.may && all(), known.may && spawn()] };
+  return { draw: () => [roster(known.team), known.may && all(), known.may && spawn(known.team)] };
 }
 
 export const link = (name, text = name, tab = '') => h('a', { href: `#/member/${encodeURIComponent(name)}${tab}` }, text);
+
+// Why nothing can be done to a teammate by teamd, in these states of it; empty where it can.
+export function refusal(team, { name, state: status } = {}, states = ['shutdown', 'failed']) {
+  if (!team.teamd) return 'No teamd runs; start it with `teamd start`.';
+  if (!states.includes(status)) return '';
+  return `${name} ${status === 'failed' ? 'has failed' : 'is shut down'}; spawn it on the overview, and it goes on.`;
+}
 
 export function doing(one, { requests = [] }) {
   if (one.retry) return one.retry.text;
@@ -35,7 +42,7 @@ function all() {
   return h('section', { 'data-key': 'all' }, h('h2', {}, 'Broadcast'), form('Broadcast', fields, 'Send to all', 'broadcast', ({ text }) => ({ text })));
 }
 
-function spawn() {
+function spawn(team) {
   const box = (name, label) => h('label', {}, h('input', { type: 'checkbox', name }), ` ${label}`);
   const fields = [
     field('Name ', h('input', { name: 'name', required: true, autocomplete: 'off', pattern: '[A-Za-z0-9][A-Za-z0-9_\\-]{0,63}' })),
@@ -44,7 +51,7 @@ function spawn() {
     field('Task ', h('textarea', { name: 'prompt', rows: 3, required: true })),
     box('plan', 'acts only on an approved plan'), box('worktree', 'works in a copy of its own'), box('fresh', 'begins a new conversation'),
   ];
-  return h('section', { 'data-key': 'spawn' }, h('details', {}, h('summary', {}, 'Start or wake a teammate'), form('Start or wake a teammate', fields, 'Spawn', 'spawn', (facts) => facts)));
+  return h('section', { 'data-key': 'spawn' }, h('details', {}, h('summary', {}, 'Start or wake a teammate'), form('Start or wake a teammate', fields, 'Spawn', 'spawn', (facts) => facts, refusal(team))));
 }
 
 export function sendTo(name) {

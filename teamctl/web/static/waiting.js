@@ -1,7 +1,8 @@
 // What waits for the person, oldest first, each with its answer in place.
-import { announce, doing } from './acts.js';
+import { able, announce, doing } from './acts.js';
 import { button, fill, h } from './dom.js';
 import { ago } from './format.js';
+import { refusal } from './overview.js';
 
 const SHORT = 300;
 const KINDS = { permission_request: 'asks to run', plan_approval_request: 'asks you to approve its plan', shutdown_request: 'asks about its end' };
@@ -16,7 +17,7 @@ export function waiting(bar, known) {
   fill(bar, [
     asked.length ? h('h2', {}, asked.length === 1 ? '1 waits for you' : `${asked.length} wait for you`) : null,
     h('ol.plain', {}, asked.map((one) => request(one, known.may))),
-    h('ul.plain', {}, needs.map((one) => need(one, known.may))),
+    h('ul.plain', {}, needs.map((one) => need(one, known))),
   ]);
   bar.classList.toggle('hidden', !asked.length && !needs.length);
   if (held && !before.has(held)) (bar.querySelector('button') ?? document.getElementById('main')).focus();
@@ -52,8 +53,8 @@ function answers(one) {
     one.grants?.length ? h('label', {}, h('input', { type: 'checkbox' }), ' always, for this team') : null);
 }
 
-function need(one, may) {
+function need(one, { may, team }) {
   const { name } = one;
   return h('li', { 'data-key': `${one.kind} ${name}` }, h('strong', {}, one.text), ' ', h('code', {}, one.command),
-    may && one.kind === 'paused' ? [' ', button('Resume', () => doing('resume', { name }), { 'aria-label': `Resume ${name}` })] : null);
+    may && one.kind === 'paused' ? [' ', able('Resume', () => doing('resume', { name }), refusal(team), { 'aria-label': `Resume ${name}` })] : null);
 }

@@ -1,0 +1,61 @@
+"""What mail that asks for an answer is to be shown with: how it ended, or what answers it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from teamctl import output
+from teamctl.post import all_approvals
+from teamd.approvals.approval import Verdict
+from teamd.errors import TeamError
+from teamd.messages import USER
+
+if TYPE_CHECKING:
+    from teamd.approvals.approval import Approval
+    from teamd.files.paths import TeamPaths
+    from teamd.messages import Message
+
+
+def describe_request(paths: TeamPaths, message: Message) -> str:
+    """Return how the request of a message has ended, or what answers it, unless it says so itself.
+
+    Empty where the person has nothing to answer.
+    """
+    approval = _find(paths, message)
+    if approval is None or not approval.is_open or approval.overdue:
+        return describe_end(paths, message)
+    approve = paths.addressed(f"`teamctl approve {approval.id}`")
+    if approve in message.content or not approval.may_be_answered_by(USER):
+        return ""
+    reject = paths.addressed(f"`teamctl reject {approval.id} --reason …`")
+    return f"{approve} approves it, {reject} rejects it"
+
+
+def describe_end(paths: TeamPaths, message: Message) -> str:
+    """Return how the request that a message asks for has ended; empty while it is open.
+
+    Also empty where nothing is known: of a request of another team, and of what is none.
+    """
+    approval = _find(paths, message)
+    if approval is None:
+        return ""
+    if approval.overdue or approval.status is Verdict.EXPIRED:
+        return "is no longer open: nobody waits for its answer"
+    return "" if approval.is_open else _answer(approval)
+
+
+def _find(paths: TeamPaths, message: Message) -> Approval | None:
+    with suppress(TeamError):  # its file is damaged, say: the mail is to be read for all that
+        found = all_approvals(paths).find(message.extra.get("request_id"))
+        if found is not None and (found.asker, found.type) == (message.sender, message.type):
+            return found
+    return None
+
+
+def _answer(approval: Approval) -> str:
+    who = "you" if approval.answered_by == USER else approval.answered_by
+    by = f" by {who}" if who else ""
+    ago = "" if approval.answered is None else f" {output.ago(approval.answered)} ago"
+    why = " ".join(approval.reason.split())
+    return f"was {approval.status} already{by}{ago}" + (f": {why}" if why else "")
