@@ -105,7 +105,7 @@ class Links:
             self._try(host, now, partial(link.due, now))
 
     def _hear(self, mail: Iterable[tuple[str, bytes]], now: float) -> None:
-        """Take note of frames; what came together of a host is delivered together, up to a batch."""
+        """Take note of frames; what came together of a host is a batch, if it is no more."""
         came: defaultdict[str, list[bytes]] = defaultdict(list)
         for host, payload in mail:
             came[host].append(payload)
