@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SLOT: Final = 256  # bytes of a line: none that can be read is longer
 _CHAIN: Final = re.compile("[0-9a-f]{0,32}")
 _MOST: Final = 10**18
+_SORTED: Final = json.JSONEncoder(sort_keys=True)
 
 
 def is_number(value: object) -> TypeGuard[int]:
@@ -106,9 +107,8 @@ class CursorFile:
 
 
 def _encode(count: int, cursor: Cursor) -> bytes:
-    fields = {"count": count, **cursor.to_json()}
-    text = json.dumps({**fields, "digest": _digest(fields)})
-    return text.ljust(_SLOT - 1).encode() + b"\n"
+    text = _SORTED.encode({"count": count, **cursor.to_json()})
+    return f'{text[:-1]}, "digest": "{_digest(text)}"}}'.ljust(_SLOT - 1).encode() + b"\n"
 
 
 def _decode(slot: bytes) -> tuple[int, Cursor] | None:
@@ -118,11 +118,10 @@ def _decode(slot: bytes) -> tuple[int, Cursor] | None:
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         return None
     cursor = Cursor.from_json(fields)
-    if cursor is None or digest != _digest(fields):
+    if cursor is None or digest != _digest(_SORTED.encode(fields)):
         return None
     return int(fields["count"]), cursor
 
 
-def _digest(fields: dict[str, Any]) -> str:
-    text = json.dumps(fields, sort_keys=True)
+def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

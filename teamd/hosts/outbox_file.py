@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TAIL: Final = 1 << 16
-_CHUNK: Final = 1 << 18
+_CHUNK: Final = 1 << 16
 
 
 class DamagedOutbox(StoreError):

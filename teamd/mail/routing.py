@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from teamd.team.roster import Team
 
 _NOTICE_SECONDS: Final = 0.5
-_MOST_OPEN: Final = 32  # inboxes
+_MOST_OPEN: Final = 128  # inboxes
 RESERVE: Final = 2  # times what others may fill of an inbox, the program's own lines may
 _WARNINGS = {
     Status.SHUTDOWN: "is shut down; the message waits until it is spawned again",
@@ -94,7 +94,7 @@ class Post:
         there, sent = self._way(message.to)
         message = self._as_read(there, sent, message)
         # The last that can fail: whoever is told of a failure sends it again.
-        there._way_in(message.to).put(message)  # noqa: SLF001 -- another post
+        there.kept_mailbox(message.to).put(message)
         return sent
 
     def check_id(self, message: Message) -> None:
@@ -203,7 +203,7 @@ class Post:
         full = []
         for member in receivers:
             try:
-                self._way_in(member.name).put(replace(message, to=member.name))
+                self.kept_mailbox(member.name).put(replace(message, to=member.name))
             except InboxFull as error:
                 full.append(str(error))
         if full:
@@ -253,7 +253,7 @@ class Post:
             granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
         )
 
-    def _way_in(self, name: str) -> Mailbox:
+    def kept_mailbox(self, name: str) -> Mailbox:
         """The mailbox of a name, the same at each call: its file stays open."""
         if name not in self._known:
             if len(self._known) >= _MOST_OPEN:

@@ -120,11 +120,10 @@ class BrokerConnection:
         if len(payload) > self._client.max_payload:
             self._denied(f"{len(payload)} bytes at a time, to {subject}")
             return not self._lost.done()
-        try:
-            await self._client.publish(subject, payload)
-        except (OSError, Error) as error:
-            self._end(error)
-        if self._client.pending_data_size > _FULL_BYTES:
+        # Written at once: a task of nats-py's would do so, some rounds of the loop later.
+        head = f"PUB {subject} {len(payload)}\r\n".encode()
+        self._wire.write(b"%s%s\r\n" % (head, payload))
+        if self._wire.waiting_bytes > _FULL_BYTES:
             await self._drain()
         return not self._lost.done()
 
@@ -233,6 +232,11 @@ class _Wire(TcpTransport):
         """Write several, likewise."""
         for one in payload:
             self.write(one)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much was written that the system has not taken yet."""
+        return 0 if self._io_writer is None else self._io_writer.transport.get_write_buffer_size()
 
     async def read(self, buffer_size: int) -> bytes:
         """Read, and note when."""

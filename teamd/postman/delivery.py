@@ -82,9 +82,8 @@ class FarDelivery:
 
     def _put(self, to: str, messages: Sequence[Message]) -> None:
         """Put messages into one inbox; one that does not fit is answered alone."""
-        box = self.post.mailbox(to)
         try:
-            box.put(*messages)
+            self.post.kept_mailbox(to).put(*messages)
         except _REFUSED as error:
             if len(messages) == 1:
                 self._answer(messages[0], "was not delivered", str(error))
@@ -122,12 +121,12 @@ class FarDelivery:
         to, found = line.get("to"), line.get("message")
         if not isinstance(to, str) or not isinstance(found, dict):
             raise NotAMessage("it has no receiver, or no message")
-        sender, content, made = (found.get(key) for key in ("from", "content", "id"))
+        sender, content, made = found.get("from"), found.get("content"), found.get("id")
         if not (isinstance(content, str) and isinstance(made, str) and made):
             raise NotAMessage("it has no text, or no id")
         if not isinstance(sender, str) or not sender or "@" in sender:
             raise NotAMessage(f"it claims to be from {sender!r}, and comes from {host}")
-        kind, summary, sent = (found.get(key) for key in ("type", "summary", "timestamp"))
+        kind, summary, sent = found.get("type"), found.get("summary"), found.get("timestamp")
         decoded = Message(
             id=made,
             type=kind if isinstance(kind, str) and kind in _TALK else "message",
@@ -137,7 +136,7 @@ class FarDelivery:
             extra={"summary": summary} if isinstance(summary, str) else {},
             timestamp=float(sent) if is_moment(sent) else time.time(),
         )
-        if decoded.content.isascii() and not decoded.extra:
+        if content.isascii() and all(map(str.isascii, decoded.extra.values())):
             return decoded
         return Message.decode(decoded.encode(), to=to)  # as any line is read: no half characters
 

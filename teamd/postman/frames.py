@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 from teamd.hosts.cursor import Cursor, is_number
 from teamd.hosts.outbox_file import Header
@@ -12,6 +12,8 @@ from teamd.message_json import is_tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +135,4 @@ def _split(content: bytes) -> list[bytes]:
 
 
 def _encode(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return _ENCODER.encode(fields).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from teamd.errors import NotAMessage
 from teamd.hosts.cursor import Cursor, CursorFile
@@ -35,6 +35,9 @@ class Receiver(Protocol):
         """Do what a request asks for, or take an answer; it never comes again."""
 
 
+BATCH_LINES: Final = 128  # half a window: the other half is on its way meanwhile
+
+
 @dataclass(slots=True)
 class Incoming:
     """What arrives of another host's outbox.
@@ -44,6 +47,7 @@ class Incoming:
         file: says how much of it has arrived.
         receiver: gets what arrives.
         window: so many lines of it may have been delivered, and not been noted.
+        batch: so many are delivered, noted and confirmed together.
         report: hears what could not be made good.
     """
 
@@ -53,6 +57,7 @@ class Incoming:
     _: KW_ONLY
     window: int
     report: Callable[[str], None]
+    batch: int = BATCH_LINES
     cursor: Cursor | None = None
     stranger: bool = False  # lines of another epoch came: the other side is to be asked
     owes: bool = False  # a receipt
@@ -66,6 +71,11 @@ class Incoming:
         if self.cursor is not None:  # killed between inbox and cursor, maybe
             self._suspected = self.cursor.n + self.window
 
+    @property
+    def pending(self) -> bool:
+        """Whether there are lines for `take`."""
+        return bool(self._pending)
+
     def gather(self, frame: LineFrame) -> None:
         """Keep the lines of a frame that come next; `take` deals with them."""
         cursor = self.cursor
@@ -77,19 +87,22 @@ class Incoming:
         if self._pending:
             n, chain = self._pending[-1].n, self._pending[-1].chain
         for raw in frame.raw:
+            if len(self._pending) >= self.window:
+                return  # more than a sender may have under way
             line = OutLine.decode(raw)
             if line is not None and line.follows(n, chain):
                 n, chain = line.n, line.chain
                 self._pending.append(line)
 
     def take(self) -> None:
-        """Deliver what was gathered, and note it.
+        """Deliver a batch of what was gathered, and note it.
 
         Raises:
-            StoreError: what is not noted by then comes again.
+            StoreError: what is not noted by then comes again, and the rest behind it.
         """
         pending, self._pending = self._pending, []
-        decoded = [(line, _fields(line)) for line in pending]
+        self.owes = self.owes or bool(pending)
+        decoded = [(line, _fields(line)) for line in pending[: self.batch]]
         for is_mail, run in groupby(decoded, key=lambda one: one[1].get("kind") == MAIL):
             lines = list(run)
             if is_mail:
@@ -98,6 +111,7 @@ class Incoming:
                 for line, fields in lines:
                     self._note(line)  # first: what is asked for is done once at most
                     self.receiver.act(self.host, fields)
+        self._pending = pending[self.batch :]
 
     def settle(self, offer: Offer | None) -> bool:
         """Go on with the outbox that the other side has just told of; return whether it is another.
@@ -106,7 +120,6 @@ class Incoming:
             StoreError: that could not be noted.
         """
         self.stranger = False
-        self._pending.clear()
         if offer is None:
             return False
         header, cursor = offer.header, self.cursor
@@ -150,6 +163,7 @@ class Incoming:
     def _adopt(self, cursor: Cursor, *, suspected: int) -> bool:
         self.file.write(cursor)
         self.cursor, self._suspected, self.owes = cursor, suspected, True
+        self._pending.clear()  # it followed the former one
         return True
 
     def _deliver(self, lines: list[tuple[OutLine, dict[str, Any]]]) -> None:

@@ -74,7 +74,7 @@ class Link:
         self._fill(now)
 
     def heard(self, payload: bytes, now: float) -> None:
-        """Take note of a frame; `finish` deals with the lines of all that came.
+        """Take note of a frame; `finish` deals with the lines of all that came, batch by batch.
 
         Raises:
             StoreError: files could not be read or written.
@@ -89,8 +89,13 @@ class Link:
             case HelloFrame() as hello:
                 self._greet(hello, now)
 
+    @property
+    def pending(self) -> bool:
+        """Whether lines came that `finish` has not dealt with yet."""
+        return self.incoming.pending
+
     def finish(self, now: float) -> None:
-        """Deliver the lines that came, and confirm them.
+        """Deliver a batch of the lines that came, and confirm them.
 
         Raises:
             StoreError: some were not; they come again.
@@ -105,8 +110,8 @@ class Link:
         self._confirm()
 
     def due_seconds(self, now: float) -> float:
-        """Return the seconds until `due` has something to do."""
-        return max(0.0, self._due - now)
+        """Return the seconds until `due` has something to do, or `finish`."""
+        return 0.0 if self.pending else max(0.0, self._due - now)
 
     def due(self, now: float) -> None:
         """Ask where the other side stands, if nothing has moved for long."""

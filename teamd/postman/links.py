@@ -105,7 +105,7 @@ class Links:
             self._try(host, now, partial(link.due, now))
 
     def _hear(self, mail: Iterable[tuple[str, bytes]], now: float) -> None:
-        """Take note of frames; what came together of a host is delivered together."""
+        """Take note of frames; what came together of a host is a batch, if it is no more."""
         came: defaultdict[str, list[bytes]] = defaultdict(list)
         for host, payload in mail:
             came[host].append(payload)
@@ -113,6 +113,8 @@ class Links:
             if (link := self._find(host, now)) is not None:
                 for payload in payloads:
                     self._try(host, now, partial(link.heard, payload, now))
+        for host, link in self._links.items():
+            if host in came or link.pending:
                 self._try(host, now, partial(link.finish, now))
 
     def sent(self) -> list[tuple[str, bytes]]:

@@ -110,7 +110,7 @@ class Outgoing:
         """
         if self.header is None or cursor.epoch != self.header.epoch:
             return False
-        place = self._find(cursor.n, self._confirmed)
+        place = self._find_flown(cursor.n)
         if place is None or place.chain != cursor.chain:
             return False
         self.ready = True
@@ -264,6 +264,12 @@ class Outgoing:
     def _start(self) -> LineEnd:
         assert self.header is not None  # noqa: S101 -- for the type checker
         return LineEnd(self.header.first - 1, self.header.chain, len(self.header.encode()))
+
+    def _find_flown(self, n: int) -> LineEnd | None:
+        """Return where a line ends that was not confirmed yet: mostly one that is under way."""
+        if self._flying and 0 <= n - self._flying[0].n < len(self._flying):
+            return self._flying[n - self._flying[0].n]
+        return self._find(n, self._confirmed)
 
     def _find(self, n: int, after: LineEnd | None = None) -> LineEnd | None:
         """Return where the line with a number ends, that one or one behind it; or `None`."""

@@ -68,6 +68,10 @@ class Postman:
     _why: str = ""  # there is no connection
     _doubles: set[str] = field(default_factory=set)  # that were told of
     _turn: bool | None = None  # whether there is one again, or no more
+    _hints: dict[Watch, set[str] | None] = field(default_factory=dict)  # what changed in folders
+    _looked: dict[Watch, float] = field(default_factory=dict)  # and when each was looked at
+    _shown: set[str] = field(default_factory=set)
+    _silent: float = 0.0  # when the first of those that are there will be taken for silent
 
     async def serve(self) -> NoReturn:
         """Serve until this process is killed: that loses nothing.
@@ -80,7 +84,7 @@ class Postman:
         with closing(outboxes), closing(team):
             loop = asyncio.get_running_loop()
             for watched in (outboxes, team):
-                loop.add_reader(watched.fileno(), self._news.set)
+                loop.add_reader(watched.fileno(), self._wake, watched)
             broker = self._broker()
             self.links.start(HostPlaces(self.paths).known())
             connections = asyncio.create_task(broker.run())
@@ -90,7 +94,7 @@ class Postman:
                     connections.result()  # raises why
                 self._round(outboxes, team, broker)
                 await self._flush(broker)
-                await self._wait(min(outboxes.recheck_seconds, team.recheck_seconds))
+                await self._wait()
 
     def _broker(self) -> Broker:
         own, certificates = self.settings, None
@@ -102,6 +106,16 @@ class Postman:
             connected=self._connect, disconnected=self._disconnect,
             denied=lambda what: self.journal.warn("denied by the broker", what=what),
         )  # fmt: skip
+
+    def _wake(self, watched: Watch) -> None:
+        self._look(watched)
+        self._news.set()
+
+    def _look(self, watched: Watch) -> None:
+        """Read what changed at once: a queue that still has something would wake this again."""
+        before, names = self._hints.get(watched, set()), watched.changed()
+        self._hints[watched] = None if before is None or names is None else before | names
+        self._looked[watched] = clocks.elapsed()
 
     async def _hear(self, subject: str, payload: bytes) -> None:
         self._frames.append((subject, payload))
@@ -123,9 +137,9 @@ class Postman:
         now = clocks.elapsed()
         self._news.clear()
         self._note_connection(now)
-        names = outboxes.changed()
+        names = self._changed(outboxes, now)
         changed = None if names is None else {name.partition(".")[0] for name in names}
-        self._note_roster(team)
+        self._note_roster(self._changed(team, now))
         frames, self._frames = self._frames, deque()
         mail = []
         for subject, payload in frames:
@@ -142,6 +156,8 @@ class Postman:
         self._show(now)
 
     def _note_connection(self, now: float) -> None:
+        if self._turn is not None:
+            self._silent = now
         if self._turn is True:
             self.presence.connected(now)
             self.links.connected(now)
@@ -149,13 +165,19 @@ class Postman:
             self.links.disconnected()
         self._turn = None
 
-    def _note_roster(self, team: Watch) -> None:
-        names = team.changed()
+    def _changed(self, watched: Watch, now: float) -> set[str] | None:
+        """Return what has changed in a folder; it is looked at without a hint now and then only."""
+        if now >= self._looked.get(watched, -math.inf) + watched.recheck_seconds:
+            self._look(watched)
+        return self._hints.pop(watched, set())
+
+    def _note_roster(self, names: set[str] | None) -> None:
         if names is None or self.paths.config.name in names:
             with suppress(StoreError, TeamError):  # in the middle of a repair: it changes again
                 self.presence.roster = FarRoster.of(Roster(self.paths).read())
 
     def _note_presence(self, host: str, payload: bytes, now: float) -> None:
+        self._silent = now
         before = self.presence.reachable(host, now)
         try:
             roster = self.presence.heard(host, payload, now, time.time())
@@ -175,8 +197,14 @@ class Postman:
 
     def _show(self, now: float) -> None:
         """Tell the faces how the hosts are, where that has changed."""
-        for name in self.links.hosts | self.presence.peers.keys():
-            self._view(name, now)
+        known = self.links.hosts | self.presence.peers.keys()
+        if now >= self._silent or known != self._shown:
+            self._shown = known
+            for name in known:
+                self._view(name, now)
+            there = [peer for peer in self.presence.peers.values() if peer.reachable(now)]
+            ends = (peer.heard + SILENT_SECONDS for peer in there)
+            self._silent = min(ends, default=math.inf)
         try:
             self.views.write()
         except StoreError as error:
@@ -208,17 +236,16 @@ class Postman:
             if not await broker.publish(subject, payload):
                 self._out.clear()  # it is asked for again
 
-    async def _wait(self, recheck: float) -> None:
-        if self._frames:
+    async def _wait(self) -> None:
+        now = clocks.elapsed()
+        recheck = min(at + one.recheck_seconds - now for one, at in self._looked.items())
+        beat = math.inf if self._why else self.presence.due_seconds(now)
+        seconds = min(recheck, beat, self.links.due_seconds(now), self._silent - now)
+        if self._frames or seconds <= 0:
             await asyncio.sleep(0)
             return
-        now = clocks.elapsed()
-        peers = [peer for peer in self.presence.peers.values() if peer.reachable(now)]
-        silent = [peer.heard + SILENT_SECONDS - now for peer in peers]
-        beat = math.inf if self._why else self.presence.due_seconds(now)
-        seconds = min(recheck, beat, self.links.due_seconds(now), *silent)
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, seconds)):
+            async with asyncio.timeout(seconds):
                 await self._news.wait()
 
 

@@ -56,6 +56,7 @@ def test_a_killed_postman_is_replaced_and_mail_goes_on(town: Hosts) -> None:
     expected = [f"kill {number}" for number in range(3)]
     wait_until(lambda: inbox(town, "h2")[-3:] == expected, what="all of it, in order")
     assert [one for one in inbox(town, "h2") if one.startswith("kill")] == expected
+    wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="it is confirmed")
 
 
 def test_what_waited_for_a_broker_moves_soon_after_it_is_back(town: Hosts) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_ROUNDS: Final = 60
+BATCH_LINES: Final = 3  # few, so that what came is dealt with in several rounds
 
 
 class Killed(BaseException):
@@ -137,7 +138,9 @@ class Side:
         confirmed = DeadlyCursor(places.confirmed(self.far), durable=False, fuse=self.fuse)
         received = DeadlyCursor(places.received(self.far), durable=False, fuse=self.fuse)
         outgoing_type, incoming_type = self.halves
-        incoming = incoming_type(self.far, received, self.inbox, window=WINDOW_LINES, report=report)
+        incoming = incoming_type(
+            self.far, received, self.inbox, window=WINDOW_LINES, batch=BATCH_LINES, report=report
+        )
         outgoing = outgoing_type(self.outbox, confirmed, report=report)
         self.link = Link(outgoing, incoming, self.out.append)
 
@@ -250,8 +253,8 @@ class World:
         moved = False
         for side in self.sides:
             frames, side.out[:] = list(side.out), []
-            moved = moved or bool(frames)
-            if frames:
+            if frames or self.other(side).link.pending:
+                moved = True
                 self.hear(self.other(side), *frames)
         return moved
 
