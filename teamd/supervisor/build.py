@@ -80,7 +80,7 @@ def build_supervisor(
     checkers = Checkers(store, children, lambda: settings.now.tasks.check_seconds, journal)
     mergers = Mergers(paths, children, lambda: settings.now.tasks.check_seconds, journal)
     postmen = Postmen(children, lambda: settings.now.hosts, journal)
-    workers = Workers((checkers, mergers, postmen))
+    workers = Workers(checkers, mergers, postmen)
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
     return Supervisor(context, claim, inbox, tasks, processes, workers, signals, inboxes, rounds)
 

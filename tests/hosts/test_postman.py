@@ -134,3 +134,14 @@ def test_without_a_name_there_is_nothing_of_it(tmp_path: Path) -> None:
         assert project.log("teamd", "postman begins") == []
     code = "import sys, teamd.daemon, teamctl.main; sys.exit('nats' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_it_waits_for_nothing_that_teamd_loads(tmp_path: Path) -> None:
+    """Under load that takes long, and the other hosts would see none meanwhile."""
+    with hosts(tmp_path, ["h1"], started=False) as town:
+        project = town.projects["h1"]
+        project.enlist("ann")
+        project.start()
+        project.wait_for_process("ann")
+        begun = project.log("teamd", "postman begins")[0]["time"]
+        assert begun < project.log("teamd", "forked")[0]["time"]
