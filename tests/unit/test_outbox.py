@@ -9,7 +9,7 @@ import pytest
 from teamd.errors import NotAMessage, StoreError
 from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import MAIL, START, OutLine
+from teamd.hosts.lines import MAIL, REQUEST, START, OutLine
 from teamd.hosts.outbox import Outbox, OutboxFull
 from teamd.hosts.view import waiting
 from tests.hosts.wire import World
@@ -50,12 +50,48 @@ def test_a_full_outbox_is_a_sentence_and_one_message_always_fits(outbox: Outbox)
         small.append(MAIL, text="two")
 
 
-def test_a_damaged_outbox_is_a_sentence(outbox: Outbox) -> None:
-    outbox.append(MAIL, text="one")
-    with outbox.path.open("ab") as file:
+@pytest.mark.parametrize("where", ["first", "middle", "last", "behind", "changed"])
+def test_a_damaged_outbox_is_kept_and_the_rest_arrives(tmp_path: Path, where: str) -> None:
+    """Also while nobody but senders is there; what cannot be known for ours is none of ours."""
+    world = World(tmp_path)
+    sent = [world.left.send(text=text) for text in ("one", "two", "three")]
+    path = world.left.outbox.path
+    hurt = {"middle": sent[1], "changed": sent[1], "last": sent[2]}
+    header, *lines = path.read_bytes().splitlines(keepends=True)
+    content = {
+        "first": [b"rubbish\n", *lines],
+        "middle": [header, lines[0], b"\0\xff\n", lines[2]],
+        "last": [header, *lines[:2], b"[]\n"],
+        "behind": [header, *lines, b"rubbish\n"],
+        "changed": [header, lines[0], lines[1].replace(b"two", b"six"), lines[2]],
+    }
+    path.write_bytes(b"".join(content[where]))
+    kept = path.read_bytes()
+    if where in ("middle", "changed"):  # which only the postman meets
+        assert world.left.outbox.repair()
+    later = world.left.send(text="later")
+    assert kept in [one.read_bytes() for one in path.parent.glob("b.damaged-*")]
+    world.connect()
+    world.heal()
+    arrived = [one for one in (*sent, later) if one != hurt.get(where)]
+    assert world.right.inbox.ids() == arrived
+    assert not world.left.outbox.repair()
+    world.close()
+
+
+def test_damage_sends_nothing_again_that_arrived(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    first = [world.left.send() for _ in range(3)]
+    world.connect()
+    world.heal()
+    second = world.left.send(REQUEST), world.left.send()
+    with world.left.outbox.path.open("ab") as file:
         file.write(b"rubbish\n")
-    with pytest.raises(StoreError, match="move it out of there"):
-        outbox.append(MAIL, text="two")
+    assert world.left.outbox.repair()
+    world.heal()
+    assert world.right.inbox.ids() == [*first, second[1]]
+    assert world.right.asked == []
+    world.close()
 
 
 @pytest.mark.parametrize("torn", range(0, 512, 37))
