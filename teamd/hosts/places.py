@@ -1,4 +1,4 @@
-"""The files of `.team/hosts/`: made only where `[hosts]` names this machine."""
+"""The files of `.team/hosts/`: made only where `[hosts]` names this host."""
 
 from __future__ import annotations
 

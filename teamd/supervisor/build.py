@@ -89,7 +89,7 @@ def _build_post(settings: LiveSettings) -> Post:
     """Build what sends the mail of teamd itself, which may fill more of an inbox than others'."""
     paths, mail, hosts = settings.paths, settings.now.mail, None
     if settings.now.hosts.name is not None:
-        from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other machines
+        from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other hosts
 
         hosts = FarHosts.of(paths, settings.now.hosts, durable=settings.durable)
     return Post(

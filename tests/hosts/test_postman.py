@@ -17,6 +17,7 @@ import pytest
 from teamd.files import locks
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import postman_runs, waiting
+from teamd.postman.links import OUTBOX_WAS_DAMAGED
 from tests.e2e.harness import opened
 from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until
@@ -145,3 +146,21 @@ def test_it_waits_for_nothing_that_teamd_loads(tmp_path: Path) -> None:
         project.wait_for_process("ann")
         begun = project.log("teamd", "postman begins")[0]["time"]
         assert begun < project.log("teamd", "forked")[0]["time"]
+
+
+def test_a_damaged_outbox_holds_nothing_up(town: Hosts) -> None:
+    """Neither what waited in it, nor what is sent later; the person is told."""
+    outbox = HostPlaces(town.projects["h1"].paths).outbox("h2")
+    town.on("h1", "send", "lead@default@h2", "before the damage")
+    with outbox.open("ab") as file:
+        file.write(b"rubbish\n")
+    sent = town.on("h1", "send", "lead@default@h2", "behind the damage")
+    assert (sent.status, sent.stderr) == (0, "")
+    wait_until(lambda: "behind the damage" in inbox(town, "h2"), what="it is there")
+    assert inbox(town, "h2").count("before the damage") == 1
+    told = [one for one in inbox(town, "h1") if OUTBOX_WAS_DAMAGED in one]
+    [kept] = outbox.parent.glob("h2.damaged-*")
+    assert told == [
+        f"About the host h2: {OUTBOX_WAS_DAMAGED}; it is kept as {kept}, and what could be read "
+        "goes on: messages in it that cannot be read are lost, and commands to that host."
+    ]

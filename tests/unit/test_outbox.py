@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.errors import NotAMessage, StoreError
+from teamd.errors import NotAMessage
 from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import MAIL, REQUEST, START, OutLine
