@@ -61,6 +61,7 @@ def test_a_killed_postman_is_replaced_and_mail_goes_on(town: Hosts) -> None:
 
 
 def test_what_waited_for_a_broker_moves_soon_after_it_is_back(town: Hosts) -> None:
+    wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="nothing waits yet")
     town.kill_broker()
     town.wait_for("h1", "h2", "unreachable")
     sent = town.on("h1", "send", "lead@default@h2", "while away")

@@ -300,7 +300,7 @@ def test_messages_to_one_receiver_keep_their_order(delivery: FarDelivery, post: 
     [
         ("bbo", "default", "no teammate named 'bbo'; the team is: alice, bob, gone"),
         ("teamd", "default", "it takes no mail"),
-        ("bob", "other", "the team there is 'default'; address it as bob@default@HOST"),
+        ("bob", "other", "the team there is 'default'; give both hosts the same [team] name"),
         ("gone", "default", "gone is shut down; the message waits"),
     ],
 )

@@ -15,7 +15,7 @@ import psutil
 
 from teamd.files import pidfile
 from tests.process.powercut.disk import MODELS, Disk, put_state
-from tests.process.powercut.recording import Recording
+from tests.process.powercut.recording import TOPS, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +85,7 @@ class Power:
         folder, before = self._project.folder, self._project.root / f"before-cut-{self._cuts}"
         before.mkdir()
         self._recording.log.rename(before / "powercut.log")
-        for place in {name.partition("/")[0] for name in self._recording.before} | {_TEAM}:
+        for place in TOPS:
             if (folder / place).exists():
                 (folder / place).rename(before / place)
         put_state(folder, state)
