@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
+    from teamd.hosts.outbox_repair import Sorted
 
 MAX_OUTBOX_BYTES: Final = 67_108_864
 
@@ -186,17 +187,37 @@ class Outbox:
             found = sort_lines(content)
             if not found.strange and (found.header is not None or not content):
                 return False
-            confirmed = CursorFile(HostPlaces(self.paths).confirmed(self.host), False).read()
-            former = confirmed.epoch if confirmed is not None else None
-            if found.header is not None:
-                former = found.header.epoch
-            done = confirmed.n if confirmed is not None and confirmed.epoch == former else 0
-            kept = [one for one in found.lines if one.n > done and not one.is_request]
+            former, kept = self._unconfirmed(found)
             files.replace(name_aside(self.path), content, durable=self.durable)
-            files.replace_by_parts(
-                self.path, _renumbered(former, kept, len(kept)), durable=self.durable
-            )
+            parts = _renumbered(former, kept, len(kept))
+            files.replace_by_parts(self.path, parts, durable=self.durable)
             return True
+
+    def begin_without_past(self) -> int:
+        """Begin another epoch that nobody has heard of with what waits; requests are left out.
+
+        Returns:
+            How many lines that are.
+
+        Raises:
+            StoreError: the file is as it was.
+        """
+        with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
+            with translate_os_errors(self.path):
+                content = b"".join(read_raw(locked, 0, whole_size(locked)))
+            _, kept = self._unconfirmed(sort_lines(content))
+            parts = _renumbered(None, kept, 0)
+            files.replace_by_parts(self.path, parts, durable=self.durable)
+            return len(kept)
+
+    def _unconfirmed(self, found: Sorted) -> tuple[str | None, list[OutLine]]:
+        """Return the epoch of lines, and those that go on in another one."""
+        confirmed = CursorFile(HostPlaces(self.paths).confirmed(self.host), durable=False).read()
+        epoch = confirmed.epoch if confirmed is not None else None
+        if found.header is not None:
+            epoch = found.header.epoch
+        done = confirmed.n if confirmed is not None and confirmed.epoch == epoch else 0
+        return epoch, [one for one in found.lines if one.n > done and not one.is_request]
 
     def _rewrite(self, fd: int, parts: Callable[[int, int], Iterator[bytes]]) -> None:
         with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:

@@ -26,6 +26,11 @@ class HostPlaces:
         return self.paths.hosts
 
     @property
+    def name(self) -> Path:
+        """What this host was called when its postman began last."""
+        return self.root / "name"
+
+    @property
     def outboxes(self) -> Path:
         """The folder of what is on its way to others, one file a host."""
         return self.root / "outbox"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import MAIL, REQUEST, START, OutLine
 from teamd.hosts.outbox import Outbox, OutboxFull
+from teamd.hosts.own_name import take_name
+from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import waiting
 from tests.hosts.wire import World
 
@@ -159,3 +162,32 @@ def test_an_old_copy_of_a_sender_begins_anew_and_doubles_nothing(tmp_path: Path)
     assert "this team's folder is an old copy: 4 messages" in world.left.reports[0]
     assert "came back with an old copy" in world.right.reports[0]
     world.close()
+
+
+def test_under_another_name_a_host_is_another_one(tmp_path: Path) -> None:
+    """Nothing that the former one had sent or got is reported as lost, and what waited arrives."""
+    world = World(tmp_path)
+    world.left.send()
+    world.right.send()
+    world.connect()
+    world.heal()
+    paths, places = world.left.paths, HostPlaces(world.left.paths)
+    assert take_name(paths, "a", durable=False) == {}
+    assert take_name(paths, "a", durable=False) == {}
+    assert places.received("b").exists()
+    waits = world.left.send()
+    world.left.send(REQUEST)
+    (told,) = take_name(paths, "c", durable=False).values()
+    assert told.startswith("this host was called a; what waited for it (1) is sent by c now, ")
+    assert not places.received("b").exists()
+    other = World(tmp_path / "other")
+    shutil.rmtree(other.left.folder)
+    shutil.copytree(world.left.folder, other.left.folder)
+    other.left.restart(0.0)
+    other.connect()
+    other.heal()
+    assert other.right.inbox.ids() == [waits]
+    assert other.left.reports == other.right.reports == []
+    assert take_name(paths, "c", durable=False) == {}
+    world.close()
+    other.close()
