@@ -19,6 +19,7 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import postman_runs, read_views, waiting
 from teamd.postman.links import OUTBOX_WAS_DAMAGED
+from teamd.settings.trust import TrustStore
 from tests.e2e.harness import opened
 from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until
@@ -195,6 +196,8 @@ def test_a_team_that_is_moved_takes_its_mail_along(town: Hosts) -> None:
     project.folder.rename(new)
     try:
         wait_until(lambda: not psutil.pid_exists(pid), what="its postman has ended")
+        settings = new / "team.toml"  # is another file to the person, who confirms it again
+        TrustStore(project.environment).confirm(settings, settings.read_bytes())
         project.start_in(new)
         sent = project.run("teamctl", "send", "lead@default@h1", "behind the move", cwd=new)
         assert sent.status == 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from teamd.files import pidfile
-from tests.process.powercut.disk import MODELS, Disk, put_state
+from tests.process.powercut.disk import MODELS, Disk, is_of_commands, put_state
 from tests.process.powercut.recording import TOPS, Recording
 
 if TYPE_CHECKING:
@@ -76,8 +76,10 @@ class Power:
             if record[1] != "mark":
                 disk.apply(record)
         if self._chance.random() < _BY_CHANCE:
-            return disk.after_by_chance(self._chance)
-        return disk.after(self._chance.choice([*MODELS]))
+            state = disk.after_by_chance(self._chance)
+        else:
+            state = disk.after(self._chance.choice([*MODELS]))
+        return {place: data for place, data in state.items() if not is_of_commands(place)}
 
     def _put(self, state: State) -> None:
         """Let a state be all that is there; what was there before is kept for whoever looks."""
