@@ -196,6 +196,7 @@ def test_a_team_that_is_moved_takes_its_mail_along(town: Hosts) -> None:
     pid, new = postman(town, "h2"), project.folder.with_name("renamed")
     project.folder.rename(new)
     try:
+        project.run("teamctl", "send", "lead", "Anybody?", cwd=new)  # wakes its teamd, which looks
         wait_until(lambda: not psutil.pid_exists(pid), what="its postman has ended")
         settings = new / "team.toml"  # is another file to the person, who confirms it again
         TrustStore(project.environment).confirm(settings, settings.read_bytes())
