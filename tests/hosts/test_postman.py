@@ -27,6 +27,15 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# The module that teamd loads first once it is ready: this one takes until there is a file.
+SLOW = """
+import os, sys, time
+while not os.path.exists(os.environ["GO"]):
+    time.sleep(0.01)
+sys.path.remove(os.path.dirname(__file__))
+del sys.modules["psutil"]
+import psutil
+"""
 MOST_SECONDS = 5.0  # from the heal of a broker until what waited is there
 
 
@@ -143,12 +152,14 @@ def test_without_a_name_there_is_nothing_of_it(tmp_path: Path) -> None:
 def test_it_waits_for_nothing_that_teamd_loads(tmp_path: Path) -> None:
     """Under load that takes long, and the other hosts would see none meanwhile."""
     with hosts(tmp_path, ["h1"], started=False) as town:
-        project = town.projects["h1"]
-        project.enlist("ann")
+        project, go = town.projects["h1"], tmp_path / "go"
+        slow = project.write("slow/psutil.py", SLOW)
+        project.environment |= {"PYTHONPATH": str(slow.parent), "GO": str(go)}
         project.start()
-        project.wait_for_process("ann")
-        begun = project.log("teamd", "postman begins")[0]["time"]
-        assert begun < project.log("teamd", "forked")[0]["time"]
+        try:
+            postman(town, "h1")
+        finally:
+            go.touch()
 
 
 def test_a_damaged_outbox_holds_nothing_up(town: Hosts) -> None:
